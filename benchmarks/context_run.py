@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from operator import eq
 from pathlib import Path
@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
+from msgspec.structs import replace
 
 from app.config.settings import Settings, load_settings
 from app.context.compaction.replay import CompactedHistory, WindowBudget

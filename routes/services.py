@@ -6,10 +6,10 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct, field
 from starlette.requests import Request
 
 from app.budget.budgets import Ledger, default_budget
@@ -45,8 +45,7 @@ from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 JOBS = "jobs"
 
 
-@dataclass(slots=True)
-class Services:
+class Services(Struct):
     """One server's collaborators. `about_model` is a sentence: which model answers, and why that one."""
 
     settings: Settings

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, Field, fields
 from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin
 
+import msgspec
 from pydantic.fields import FieldInfo
 
 from app.config.display import as_written
@@ -67,17 +67,15 @@ def event_sections(union: UnionType) -> Iterator[str]:
         yield ""
         yield from cleandoc(event.__doc__ or "").splitlines()
         yield ""
-        hints = get_type_hints(event)
-        yield "Fields: " + ", ".join(
-            f"`{field.name}` ({_field_type(hints[field.name], field)})" for field in fields(event)
-        )
+        fields = msgspec.structs.fields(event)
+        yield "Fields: " + ", ".join(f"`{field.name}` ({_field_type(field)})" for field in fields)
         yield ""
 
 
-def _field_type(annotation: Any, field: Field[Any]) -> str:
+def _field_type(field: msgspec.structs.FieldInfo) -> str:
     """Optional fields that are None are left out of the JSON; others are null."""
-    written = _json_type(annotation)
-    return written if field.default is MISSING else f"{written.removesuffix(' or null')}, optional"
+    written = _json_type(field.type)
+    return written if field.required else f"{written.removesuffix(' or null')}, optional"
 
 
 def _json_type(annotation: Any) -> str:

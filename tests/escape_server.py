@@ -17,9 +17,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, suppress
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from tests.escape_forms import Attack
 from tests.escapes import attacks

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import replace
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message

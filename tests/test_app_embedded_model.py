@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from dataclasses import replace
 from pathlib import Path
 
 import httpx2
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage

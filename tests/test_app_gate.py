@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.context.prompt import opening
 from app.core.provider import CallForm, Piece, TextChunk
@@ -86,10 +87,10 @@ def test_auto_is_for_admins(principal: Principal) -> None:
 @pytest.mark.parametrize(
     ("principal", "disabled"),
     [
-        (replace(ANN, tools=("read_*", "list_files")), ()),
-        (replace(ANN, disabled=("some_*",)), ()),
+        (dataclasses.replace(ANN, tools=("read_*", "list_files")), ()),
+        (dataclasses.replace(ANN, disabled=("some_*",)), ()),
         (ANN, ("*",)),
-        (replace(ANN, tools=("SOME_TOOL",)), ()),
+        (dataclasses.replace(ANN, tools=("SOME_TOOL",)), ()),
     ],
 )
 def test_patterns_of_a_principal_and_a_session_only_narrow(principal: Principal, disabled: tuple[str, ...]) -> None:
@@ -145,7 +146,7 @@ def test_the_operators_commands_never_ask() -> None:
     assert decide(ANN, bash, {"command": "git status -s"}, policy) == Allow()
     assert isinstance(decide(ANN, bash, {"command": "git status $(id)"}, policy), Ask)
     assert isinstance(decide(ANN, bash, {"command": ["git status"]}, policy), Ask)
-    tainted = replace(policy, tainted=True)
+    tainted = dataclasses.replace(policy, tainted=True)
     assert isinstance(decide(ANN, bash, {"command": "git status -s"}, tainted), Ask)
 
 
@@ -243,10 +244,10 @@ BOX = PolicyContext(boxed=True)
 @pytest.mark.parametrize(
     ("principal", "policy"),
     [
-        (replace(ANN, role=Role.GUEST), BOX),
-        (replace(ANN, tools=("read_*",)), BOX),
-        (replace(ANN, disabled=("bash",)), BOX),
-        (ANN, replace(BOX, disabled=("bash",))),
+        (dataclasses.replace(ANN, role=Role.GUEST), BOX),
+        (dataclasses.replace(ANN, tools=("read_*",)), BOX),
+        (dataclasses.replace(ANN, disabled=("bash",)), BOX),
+        (ANN, dataclasses.replace(BOX, disabled=("bash",))),
         (ANN, PolicyContext(ApprovalMode.DENY)),
     ],
 )
@@ -255,7 +256,7 @@ def test_runs_with_the_same_rights_share_a_list_of_tools_and_no_others_do(
 ) -> None:
     tools = ToolList(TOOLS)
     offered = Gate(ANN, BOX).offer(tools)
-    assert Gate(replace(ANN), replace(BOX, writes=Writes())).offer(tools) is offered
+    assert Gate(dataclasses.replace(ANN), dataclasses.replace(BOX, writes=Writes())).offer(tools) is offered
     others = Gate(principal, policy).offer(tools)
     assert others is not offered
     assert list(others) == [one for one in TOOLS if not isinstance(decide(principal, one, policy=policy), Refuse)]
@@ -281,4 +282,4 @@ def test_what_only_a_grant_allows_is_offered_as_long_as_it_holds() -> None:
     assert "bash" not in gate.offer(tools).by_name
     policy.writes.last = 0.0
     assert "bash" in Gate(ANN, policy).offer(tools).by_name and "bash" in gate.offer(tools).by_name
-    assert "bash" not in Gate(ANN, replace(policy, grants=())).offer(tools).by_name
+    assert "bash" not in Gate(ANN, dataclasses.replace(policy, grants=())).offer(tools).by_name

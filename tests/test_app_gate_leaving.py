@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.core.rules import ApprovalMode, ToolRule, classified
 from app.policy.gate import Gate, PolicyContext, decide
@@ -71,13 +72,13 @@ def test_after_untrusted_text_a_tool_that_reads_asks_for_an_address(
     one = classified(unclassified, [ToolRule(match="mcp__*", risk=Risk.READ, approval="never")])
     policy = PolicyContext(mode, boxed=True)
     assert decide(LOCAL_USER, one, arguments, policy) == Allow()
-    since = replace(policy, tainted=True)
+    since = dataclasses.replace(policy, tainted=True)
     assert decide(LOCAL_USER, one, None, since) == Allow()
     decision = decide(LOCAL_USER, one, arguments, since)
     assert word(decision) == ("allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask")
     assert not asks or "The MCP server notes would get this call" in str(decision)
     exact = Grant(one.name, fingerprint("local", one.name, arguments), tainted=True)
-    assert decide(LOCAL_USER, one, arguments, replace(since, grants=(exact,))) == Allow()
+    assert decide(LOCAL_USER, one, arguments, dataclasses.replace(since, grants=(exact,))) == Allow()
     assert decide(LOCAL_USER, named("read_file"), {"path": "//a", "url": "https://a"}, since) == Allow()
 
 
@@ -115,9 +116,11 @@ def test_what_the_owners_programs_run_asks_in_every_mode_but_for_a_grant_of_this
     for mode in ApprovalMode:
         policy = PolicyContext(mode, boxed=True, workspace=Path("/w"))
         asks = Refuse if mode is ApprovalMode.DENY else Ask
-        assert isinstance(decide(LOCAL_USER, one, arguments, replace(policy, grants=(wide,))), asks)
-        assert decide(LOCAL_USER, one, arguments, replace(policy, grants=(exact,))) == Allow()
-        assert isinstance(decide(LOCAL_USER, one, arguments, replace(policy, grants=(exact,), tainted=True)), asks)
+        assert isinstance(decide(LOCAL_USER, one, arguments, dataclasses.replace(policy, grants=(wide,))), asks)
+        assert decide(LOCAL_USER, one, arguments, dataclasses.replace(policy, grants=(exact,))) == Allow()
+        assert isinstance(
+            decide(LOCAL_USER, one, arguments, dataclasses.replace(policy, grants=(exact,), tainted=True)), asks
+        )
 
 
 UNASKED = (
@@ -147,9 +150,9 @@ def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     bash, boxed = named("bash"), PolicyContext(ApprovalMode.ASK, boxed=True)
     wanted: type = Ask if command in ASKED else Allow
     assert isinstance(decide(ANN, bash, {"command": command}, boxed), wanted)
-    assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, tainted=True)), wanted)
+    assert isinstance(decide(ANN, bash, {"command": command}, dataclasses.replace(boxed, tainted=True)), wanted)
     assert isinstance(decide(ANN, bash, {"command": command, "network": True}, boxed), Ask)
-    assert isinstance(decide(ANN, bash, {"command": command}, replace(boxed, boxed=False)), Ask)
+    assert isinstance(decide(ANN, bash, {"command": command}, dataclasses.replace(boxed, boxed=False)), Ask)
     assert decide(ANN, bash, {"command": command}, PolicyContext(boxed=True)) == Allow()
 
 
@@ -163,7 +166,7 @@ def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command:
     assert isinstance(decide(ANN, bash, {"command": command, "network": ["example.org"]}, policy), Ask)
     for more in (f"{command}; rm a", f"server & {command}", f"{command} https://example.org"):
         assert isinstance(decide(ANN, bash, {"command": more}, policy), Ask)
-    assert isinstance(decide(ANN, bash, {"command": command}, replace(policy, boxed=False)), Ask)
+    assert isinstance(decide(ANN, bash, {"command": command}, dataclasses.replace(policy, boxed=False)), Ask)
     assert decide(ANN, bash, {"command": command}, PolicyContext(boxed=True)) == Allow()  # it fails in words
 
 
@@ -201,7 +204,7 @@ def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() 
     assert gate.decide(bash, run) == Allow()
     gate.grant([replace(grant, created=gate.policy.writes.started - 1)])  # of before this server
     assert isinstance(gate.decide(bash, run), Ask)
-    boxed = Gate(LOCAL_USER, replace(policy, mode=ApprovalMode.ASK, boxed=True))
+    boxed = Gate(LOCAL_USER, dataclasses.replace(policy, mode=ApprovalMode.ASK, boxed=True))
     boxed.wrote(write)
     assert boxed.decide(bash, run) == Allow() and boxed.decide(bash, {"command": "make test"}) == Allow()
 
@@ -216,11 +219,11 @@ def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> Non
 def test_network_for_every_command_is_no_reason_to_ask_until_there_is_untrusted_text(arguments: dict[str, Any]) -> None:
     policy = PolicyContext(networked=True, way_out="It can send what it reads.")
     assert decide(ANN, named("bash"), arguments, policy) == Allow()
-    asked = decide(ANN, named("bash"), arguments, replace(policy, tainted=True))
+    asked = decide(ANN, named("bash"), arguments, dataclasses.replace(policy, tainted=True))
     assert isinstance(asked, Ask) and asked.reason.startswith("It can send what it reads.")
-    first = decide(ANN, named("bash"), arguments, replace(policy, mode=ApprovalMode.ASK))
+    first = decide(ANN, named("bash"), arguments, dataclasses.replace(policy, mode=ApprovalMode.ASK))
     assert isinstance(first, Ask) and "with the network, as all commands here" in first.reason
-    assert isinstance(decide(ANN, named("bash"), arguments, replace(policy, networked=False)), Ask)
+    assert isinstance(decide(ANN, named("bash"), arguments, dataclasses.replace(policy, networked=False)), Ask)
 
 
 def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> None:
@@ -232,9 +235,9 @@ def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> N
         assert isinstance(decide(ANN, fetch, call, policy), Allow if allowed else Ask)
         other = {"url": "https://example.org/b"}
         assert isinstance(decide(ANN, fetch, other, policy), Ask)
-        by_pattern = replace(policy, grants=(Grant("web_fetch", pattern=pattern, tainted=since),))
+        by_pattern = dataclasses.replace(policy, grants=(Grant("web_fetch", pattern=pattern, tainted=since),))
         assert isinstance(decide(ANN, fetch, call, by_pattern), Ask)
-        assert isinstance(decide(ANN, fetch, call, replace(by_pattern, tainted=False)), Allow)
+        assert isinstance(decide(ANN, fetch, call, dataclasses.replace(by_pattern, tainted=False)), Allow)
     over = PolicyContext(boxed=True, tainted=True, grants=(Grant("web_fetch", exact, tainted=True, expires=1.0),))
     assert isinstance(decide(ANN, fetch, call, over), Ask)
 
@@ -254,7 +257,7 @@ def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since:
     policy = PolicyContext(boxed=True, grants=(Grant("bash", hosts=("example.org",), tainted=since),))
     assert isinstance(decide(ANN, bash, call, policy), Allow)
     assert isinstance(decide(ANN, bash, call | {"network": ["example.net"]}, policy), Ask)
-    assert isinstance(decide(ANN, bash, call, replace(policy, tainted=True)), Allow if since else Ask)
+    assert isinstance(decide(ANN, bash, call, dataclasses.replace(policy, tainted=True)), Allow if since else Ask)
 
 
 def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.MonkeyPatch) -> None:

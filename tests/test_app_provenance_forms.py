@@ -9,9 +9,9 @@ import re
 import textwrap
 import urllib.parse
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from app.core.messages import AskedCall, Message
 from app.provenance.quotation import Provenance

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from app.core.provider import Ability
 from app.models.capabilities.abilities import (

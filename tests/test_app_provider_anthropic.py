@@ -6,10 +6,10 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.core.attachments import Attachment
 from app.core.clock import Clock

@@ -159,7 +159,7 @@ def test_neighbouring_text_is_joined_once() -> None:
     """Counted: the characters of all pieces that are made."""
     made = 0
 
-    class Counted(TextChunk):
+    class Counted(TextChunk, frozen=True):
         def __post_init__(self) -> None:
             nonlocal made
             made += len(self.text)

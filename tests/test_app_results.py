@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import string
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.core.messages import AskedCall, Message
 from app.redaction.redactor import MARK, Redactor

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from msgspec.structs import fields
 
 from app.storage.changes import Change
 from app.storage.runs import EventRow, KeyRow
@@ -19,8 +19,9 @@ pytestmark = pytest.mark.anyio
 
 def filled(kind: type[Change], text: str) -> Change:
     """A change with a value in every field."""
-    values: dict[str, Any] = {"str": text, "int": 7, "float": 1.5, "bool": True, "bytes": text.encode()}
-    return kind(**{field.name: values[str(field.type).removesuffix(" | None")] for field in fields(kind)})
+    values: dict[type, Any] = {str: text, int: 7, float: 1.5, bool: True, bytes: text.encode()}
+    types = {field.name: (get_args(field.type) or [field.type])[0] for field in fields(kind)}
+    return kind(**{name: values[one] for name, one in types.items()})
 
 
 def test_every_change_has_a_statement() -> None:

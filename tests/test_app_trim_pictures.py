@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.context.compaction.trim import Trimmed, trim
 from app.context.overflow import ContextOverflow
@@ -69,7 +70,7 @@ def test_more_room_never_shows_less(history: History, budget: int, more: int) ->
 def test_pictures_never_make_a_session_fail(history: History, budget: int) -> None:
     """Where the words alone would fit once they are described, so do they with pictures."""
     described = [replace(one, text=in_words(one), attachments=()) for one in history.messages]
-    if trimmed(replace(history, messages=described), budget):
+    if trimmed(dataclasses.replace(history, messages=described), budget):
         assert trimmed(history, budget)
 
 

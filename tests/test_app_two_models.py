@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from app.core.events import TextReclassified
 from app.core.messages import AskedCall, Message

@@ -7,11 +7,11 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.core.events import ApprovalResolved, encode
 from app.models.scripted import Scripted

@@ -12,12 +12,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from app.models.scripted import Scripted
 from routes.access.local_admin import LOCAL_LENGTH, LOCAL_TOKEN, local_token, read_local_token

@@ -266,7 +266,7 @@ def test_a_lone_surrogate_arrives_as_a_replacement() -> None:
 
 def test_an_unknown_event_is_passed_over_and_a_broken_one_is_told() -> None:
     assert read_event("from.the.future", "{}") is None
-    with pytest.raises(ValueError, match=r"text.delta event that cannot be read \(text\)"):
+    with pytest.raises(ValueError, match=r"text.delta event .* \(Object missing required field `text`\)"):
         read_event("text.delta", "{}")
     with pytest.raises(ValueError, match="cannot be read"):
         read_event("text.delta", "{")

@@ -24,8 +24,8 @@ from tools.tool import Context
 SERVER = """
 import asyncio, sys
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
+from msgspec.structs import replace
 from tests.processes import all_gone
 from tests.jobs import end_of, opened, started, until
 from tools.sandbox.sandbox import Bubblewrap, find_sandbox

@@ -6,11 +6,11 @@ import asyncio
 import os
 import sys
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import field
 
 from app.core.rules import ApprovalMode
 from app.policy.gate import PolicyContext, decide
@@ -62,8 +62,7 @@ def test_every_tool_that_executes_runs_a_text() -> None:
     assert {tool.name for tool in TOOLS if tool.risk is Risk.EXECUTE} == set(RUNNERS)
 
 
-@dataclass(frozen=True)
-class Recording(Unboxed):
+class Recording(Unboxed, frozen=True):
     """Keeps what each process of the foreground is given to read."""
 
     read: list[bytes] = field(default_factory=list)

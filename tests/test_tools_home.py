@@ -8,10 +8,10 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import LEVELS, UNBOXED, end_of, opened, started
 from tools.base.outcome import Result

@@ -6,11 +6,11 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import ANN, SESSION, UNBOXED, end_of, opened, until
 from tests.processes import all_gone, endless

@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import sys
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from msgspec import field
+from msgspec.structs import replace
 
 from tests.processes import all_gone, endless
 from tools.base.outcome import Result, ToolFailed
@@ -307,8 +308,7 @@ def test_the_limits_of_this_machine_are_told() -> None:
     assert ("64 MB of memory" in found.describe()) == found.bounds("memory")
 
 
-@dataclass(frozen=True)
-class Contested(Group):
+class Contested(Group, frozen=True):
     """A control group on a machine where another server removes the principal's group while it is empty."""
 
     removals: list[str] = field(default_factory=list)

@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.mcp_servers import QUICK, faulty, is_there, managing, ready, told, tool
 from tests.processes import all_gone, endless

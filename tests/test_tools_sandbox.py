@@ -8,10 +8,10 @@ import socket
 import subprocess
 import sys
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.processes import all_gone, endless
 from tools.base.outcome import Progress, Result, ToolFailed

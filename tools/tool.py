@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
+
+from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
@@ -22,8 +23,7 @@ time.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True):
     """A search hit: a message of the conversation. `author`: `user`, `assistant`, the name of a tool."""
 
     position: int
@@ -36,8 +36,7 @@ Recall = Callable[[str, str, int], Awaitable[Sequence[Recalled]]]
 """Search a session: the best matches for a query, at most so many, oldest first. A malformed query finds nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A part of the result of an earlier call; `characters` counts the whole."""
 
     text: str
@@ -49,8 +48,7 @@ ReadResult = Callable[[str, int, int], Awaitable[Kept | None]]
 """Read a result: call id, offset and size in characters. None if the conversation has no such result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """Context of a call: the properties of its run that every tool may use."""
 
     workspace: Path
@@ -109,8 +107,7 @@ def binds_nothing(_: Arguments, __: Path) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result.
 
     By default a tool needs the role admin. `confined`: it acts only in the workspace and, where it runs something, in

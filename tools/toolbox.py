@@ -7,9 +7,10 @@ import difflib
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
@@ -24,21 +25,18 @@ _NAMED = 20
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """The tool may be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and the user."""
 
     reason: str
     only_so: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """The tool may be used once a person has approved this call. `reason` is a sentence for that person."""
 
     reason: str

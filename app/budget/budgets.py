@@ -10,10 +10,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from app.config.settings import Settings
 from app.models.endpoints.prices import DIGITS
@@ -37,8 +38,7 @@ class BudgetSpent(Exception):
         self.reset = reset
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetKind:
+class BudgetKind(Struct, frozen=True):
     """A limited resource. `budget` is the field of Budget that limits it; a use needs at least `least` to begin.
 
     `period` is the strftime format of the period, `days` an upper bound of its length. Amounts are stored as multiples
@@ -80,8 +80,7 @@ COST = BudgetKind("cost", "cost_per_month", "units of money a month", 1, "%Y-%m"
 KINDS = (TOKENS, COST, TOOL_SECONDS)
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Usage of one principal in one period; `reserved` is held by uses in progress."""
 
     principal: str
@@ -270,7 +269,7 @@ class Ledger:
 @lru_cache(256)
 def with_defaults(budget: Budget, default: Budget) -> Budget:
     """Fill the unset limits of a budget with the default ones."""
-    own = {field.name: getattr(budget, field.name) for field in fields(Budget)}
+    own = {name: getattr(budget, name) for name in Budget.__struct_fields__}
     return Budget(**{name: getattr(default, name) if value is None else value for name, value in own.items()})
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.budget.budgets import COST, BudgetSpent, Reservation
 from app.core.events import Usage
@@ -39,8 +41,7 @@ def at_most(weigh: Callable[[TokenUsage], float], prompt: int, answer: int) -> f
     return max(weigh(TokenUsage(prompt, answer)), weigh(TokenUsage(prompt, answer, cache_written=prompt)))
 
 
-@dataclass(frozen=True, slots=True)
-class Meter:
+class Meter(Struct, frozen=True):
     """A request's reservation in one budget. `weigh` converts tokens to amounts of it."""
 
     held: Reservation

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
 
 from app.budget.budgets import COST, GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent, Ledger, Reservation
 from app.budget.metered_request import ALLOWANCE, LEAST_ANSWER, Meter, MeteredRequest, at_most, money_of, tokens
@@ -19,8 +20,7 @@ SLICE_S = 30.0  # tool time that is reserved at a time, so that parallel tools c
 EARLY_S = 5.0  # the next slice is reserved that long before the last one ends: tools report progress every 2 s
 
 
-@dataclass(slots=True)
-class RunBudget:
+class RunBudget(Struct):
     """Meters the model requests and tools of one run."""
 
     ledger: Ledger

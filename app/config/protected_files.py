@@ -10,8 +10,9 @@ import os
 import site
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from app.config.sources import DEFAULT_FILE, home_of
 from tools.base.containment import lies_in
@@ -24,8 +25,7 @@ MOVE = "Move it, or let DRAGOMAN_WORKSPACE be another folder."
 ELSEWHERE = "Install dragoman elsewhere (pipx, uv tool), or let DRAGOMAN_WORKSPACE be another folder."
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFile:
+class OwnFile(Struct, frozen=True):
     """A file or folder of the server; `advice` says what to do if it is inside the workspace."""
 
     what: str

@@ -7,11 +7,11 @@ neither the origin of a value nor the most similar known name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from msgspec import Struct
 from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from app.config.connection_settings import ConnectionSettings
@@ -226,8 +226,7 @@ PATHS = frozenset(name for name, field in Settings.model_fields.items() if Path 
 WORD_LISTS = tuple(name for name, field in Settings.model_fields.items() if field.annotation == WORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """Checked settings; `origins` has the source of each value by name (`flag --port`, `default`, ...)."""
 
     settings: Settings

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+
+from msgspec import Struct
 
 PREFIX = "DRAGOMAN_"
 DEFAULT_FILE = "dragoman.toml"
@@ -28,8 +29,7 @@ class SettingsError(Exception):
         self.problems = tuple(problems)
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """A value as it was written, its source, and the folder that a relative path is relative to."""
 
     value: object

@@ -10,8 +10,9 @@ import codecs
 import logging
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +22,7 @@ MOST = 4_000  # characters of each that the prompt includes
 _MOST_BYTES = 4 * MOST + len(codecs.BOM_UTF8)
 
 
-@dataclass(frozen=True, slots=True)
-class Persona:
+class Persona(Struct, frozen=True):
     """`soul`: identity of the assistant; `user`: about the person. Empty without a file."""
 
     soul: str = ""

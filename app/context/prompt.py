@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from app.context.persona import MOST, Persona
 from app.core import data_delimiters
@@ -44,16 +45,14 @@ BUDGETS = {
 NO_PERSONA = Persona()
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """Text that a run's request prepends to the prompt, or that replaces the identity and the user's profile."""
 
     text: str
     replaces: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """One worked turn: a request, the call that serves it, the tool's result, and the answer."""
 
     request: str
@@ -88,8 +87,7 @@ EXAMPLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Teaching:
+class Teaching(Struct, frozen=True):
     """The lesson in one form of calls. `dialect` is the name of its row in `parsing.dialects`."""
 
     rule: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.budget.side_query import SideQuery
 from app.config.settings import Settings
@@ -40,8 +42,7 @@ async def no_summaries(session: str) -> Sequence[SummaryRow]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """A request that fits the window: `counted` tokens by `counter`, at this `scale`.
 
     `events` report summaries and trimming.
@@ -59,8 +60,7 @@ class Fitted:
         return any(message.attachments for message in self.request.messages)
 
 
-@dataclass(slots=True)
-class View:
+class View(Struct):
     """The view of one run on its conversation. `counters` returns the counter of the model for the next request.
 
     `native` returns True if tool schemas are sent beside the messages: then they are counted too.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 PDF = "application/pdf"
 CANNOT = "this model cannot see it"
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """`sha256` is that of its bytes; `media_type` is detected from them, whatever the request says.
 
     `width` and `height` of a picture are pixels, `pages` are those of a PDF; 0 where they are unknown.
@@ -40,8 +41,7 @@ class Attachment:
         return self.name or f"{'document' if self.media_type == PDF else 'picture'}.{self.extension}"
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """An attachment and its bytes, on the way into the store."""
 
     attachment: Attachment

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 REMEMBERED = 1 << 14  # minutes
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """`zone` names the time zone, such as Europe/Berlin; None is that of this machine."""
 
     zone: str | None = None

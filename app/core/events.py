@@ -1,4 +1,4 @@
-"""The events of a run: one frozen dataclass per event, its wire name written out.
+"""The events of a run: one frozen struct per event, its wire name written out.
 
 The same names and fields are the SSE stream's public surface: `event:` is `type`, `data:` all the fields.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields, replace
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, ClassVar, get_args
 
+from msgspec import Struct
+from msgspec.structs import replace
 
-@dataclass(frozen=True, slots=True)
-class RunStarted:
+
+class RunStarted(Struct, frozen=True):
     """The run has started: its model, the names of the offered `tools`, and its `limits`.
 
     `limits` holds `max_rounds`, `max_calls`, `max_tokens`, `time_limit_s`, `tool_time_limit_s`, `approval`, `sandbox`,
@@ -28,32 +29,28 @@ class RunStarted:
     limits: dict[str, float | str]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundStarted:
+class RoundStarted(Struct, frozen=True):
     """A request to the model begins; the first round is 1."""
 
     type: ClassVar[str] = "round.started"
     round: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """A piece of the answer's text. A call that is a block of code is text as well, once it is whole."""
 
     type: ClassVar[str] = "text.delta"
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True):
     """A piece of the model's reasoning, which is not part of the answer."""
 
     type: ClassVar[str] = "reasoning.delta"
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TextReclassified:
+class TextReclassified(Struct, frozen=True):
     """The last `characters` Unicode code points of the text so far were reasoning: `reasoning.delta` repeats them.
 
     That the model had been thinking is known only when it closes the thought that its prompt template opened. A call
@@ -64,8 +61,7 @@ class TextReclassified:
     characters: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessageAdded:
+class MessageAdded(Struct, frozen=True):
     """A message that was sent to the running run is in its history now, with its attachments if it has any."""
 
     type: ClassVar[str] = "message.added"
@@ -73,8 +69,7 @@ class MessageAdded:
     attachments: list[dict[str, Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDelta:
+class ToolDelta(Struct, frozen=True):
     """A piece of a call's arguments as the model writes them; `name` comes with the first piece of a call."""
 
     type: ClassVar[str] = "tool.delta"
@@ -83,8 +78,7 @@ class ToolDelta:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
+class ToolStarted(Struct, frozen=True):
     """A call runs, with its final `arguments`. `dialect` is `native`, or the dialect that the model wrote it in."""
 
     type: ClassVar[str] = "tool.started"
@@ -94,8 +88,7 @@ class ToolStarted:
     dialect: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ToolProgress(Struct, frozen=True):
     """Output of a running call: at most 5 events a second, at least one every 2 s.
 
     `tail` holds the last lines, at most 12; `lines` and `bytes` count all output so far.
@@ -109,8 +102,7 @@ class ToolProgress:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFinished:
+class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes."""
 
     type: ClassVar[str] = "tool.finished"
@@ -122,8 +114,7 @@ class ToolFinished:
     exit_code: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRejected:
+class ToolRejected(Struct, frozen=True):
     """A call that could not be parsed, may not run, came twice (natively and in the text), or was only thought."""
 
     type: ClassVar[str] = "tool.rejected"
@@ -132,8 +123,7 @@ class ToolRejected:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequired:
+class ApprovalRequired(Struct, frozen=True):
     """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
 
     type: ClassVar[str] = "approval.required"
@@ -144,8 +134,7 @@ class ApprovalRequired:
     expires_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalResolved:
+class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
     `by` is the principal. `scope` is `once` or `session`; `arguments` are set if the person changed them, `note` if one
@@ -161,8 +150,7 @@ class ApprovalResolved:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something a person should know; the run goes on. The codes are listed below.
 
     With the code `fallback`, `answered_by` is the model that answers instead of the one that was `wanted`, and `reason`
@@ -177,8 +165,7 @@ class Notice:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextTrimmed:
+class ContextTrimmed(Struct, frozen=True):
     """From here on the model receives less: `dropped` messages are left out, `shortened` ones are cut.
 
     `before` and `after` are tokens of the conversation.
@@ -191,8 +178,7 @@ class ContextTrimmed:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class ContextSummarised:
+class ContextSummarised(Struct, frozen=True):
     """From here on the model reads a summary in place of the first `messages` messages of the session.
 
     `before` and `after` are tokens of those messages and of the summary.
@@ -204,8 +190,7 @@ class ContextSummarised:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentUpdated:
+class DocumentUpdated(Struct, frozen=True):
     """A code block of more than 30 lines as a document, if the setting `documents` is on.
 
     `text` is the new part, which is also in `text.delta`; `language` comes with the first part, `done` with the last.
@@ -218,8 +203,7 @@ class DocumentUpdated:
     done: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one round, and totals of the run so far; `measured` is false if they are estimated.
 
     `cached_tokens` is the part of the prompt that the server had cached, if it reports that. `cost` is that of the
@@ -237,8 +221,7 @@ class Usage:
     total_cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunFinished:
+class RunFinished(Struct, frozen=True):
     """The run has ended without an error; `reason` is one of the codes listed below.
 
     `text` is the final answer, at most 200,000 characters of it; in front of it stand the blocks of code that were
@@ -253,8 +236,7 @@ class RunFinished:
     usage: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RunFailed:
+class RunFailed(Struct, frozen=True):
     """The run has ended with an error. `message` says what to do next; `retryable` that trying again later may help."""
 
     type: ClassVar[str] = "run.failed"
@@ -287,8 +269,15 @@ AgentEvent = (
 )
 Delta = TextDelta | ReasoningDelta | ToolDelta
 TERMINAL = frozenset({RunFinished.type, RunFailed.type})
-# The names of an event's fields, with True for those without a default.
-_FIELDS = {kind: [(one.name, one.default is MISSING) for one in fields(kind)] for kind in get_args(AgentEvent)}
+
+
+def _fields(kind: type[Struct]) -> list[tuple[str, bool]]:
+    """The names of an event's fields, with True for those without a default."""
+    required = len(kind.__struct_fields__) - len(kind.__struct_defaults__)
+    return [(name, at < required) for at, name in enumerate(kind.__struct_fields__)]
+
+
+_FIELDS = {kind: _fields(kind) for kind in get_args(AgentEvent)}
 
 
 def fields_of(event: AgentEvent) -> dict[str, Any]:
@@ -308,8 +297,7 @@ def encode(event: AgentEvent) -> str:
     return json.dumps(fields_of(event))
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(Struct, frozen=True):
     """An event whose JSON has been made: `data` is its `data:` line."""
 
     type: str

@@ -1,16 +1,17 @@
-"""The events of a background job: one frozen dataclass per event, its wire name written out."""
+"""The events of a background job: one frozen struct per event, its wire name written out."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from tools.jobs.records import Glance
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
+class JobProgress(Struct, frozen=True):
     """Output of a running job: `tail` holds the last lines, at most 12; `lines` and `bytes` count all output so far."""
 
     type: ClassVar[str] = "job.progress"
@@ -21,8 +22,7 @@ class JobProgress:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobFinished:
+class JobFinished(Struct, frozen=True):
     """The end of a job: `state` is `exited`, `cancelled`, `timed_out`, `failed` or `lost`. The last event of a job."""
 
     type: ClassVar[str] = "job.finished"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from operator import attrgetter
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from app.core.attachments import Attachment, described
 from parsing import Arguments
@@ -16,8 +17,7 @@ FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that cli
 FOR_US = frozenset({"raw", "sealed"})  # the same of a call
 
 
-@dataclass(frozen=True, slots=True)
-class OpaqueMetadata:
+class OpaqueMetadata(Struct, frozen=True):
     """Fields that a model's server has added, such as signatures of thoughts, which only it understands.
 
     They go back as they came, to `origin` alone; one that had to be changed is worth nothing and is left out.
@@ -27,8 +27,7 @@ class OpaqueMetadata:
     fields: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class AskedCall:
+class AskedCall(Struct, frozen=True):
     """A call that the model made. `id` is ours and unique in the session.
 
     `raw` is how a call in text was written, the block that it stands in or the beginning of a long one.
@@ -42,8 +41,7 @@ class AskedCall:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message.
 
     `text` of an assistant message is what the model wrote, markup of text calls included, so that a model which
@@ -71,13 +69,12 @@ class Message:
     by: str = ""
 
 
-FIELDS = tuple(field.name for field in fields(Message))
-_values = attrgetter(*FIELDS)
+FIELDS = Message.__struct_fields__
 
 
 def as_json(message: Message) -> dict[str, Any]:
     """The message as a JSON object; fields at their defaults are left out."""
-    data: dict[str, Any] = {name: value for name, value in zip(FIELDS, _values(message), strict=True) if value}
+    data: dict[str, Any] = {name: value for name, value in zip(FIELDS, astuple(message), strict=True) if value}
     data["text"] = message.text
     if message.calls:
         data["calls"] = tuple(map(_call_as_json, message.calls))
@@ -90,6 +87,8 @@ def as_json(message: Message) -> dict[str, Any]:
 
 def _call_as_json(call: AskedCall) -> dict[str, Any]:
     data = asdict(call)
+    if call.sealed:
+        data["sealed"] = asdict(call.sealed)
     return {name: value for name, value in data.items() if value or name not in FOR_US}
 
 

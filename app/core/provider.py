@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, Self
 
+from msgspec import Struct
+
 from app.core.messages import Message, OpaqueMetadata
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
+from tools.base.hidden_fields import repr_without
 from tools.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
-class TextChunk:
+class TextChunk(Struct, frozen=True):
     """Raw text of the model, markup and all: it goes through the parser."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(Struct, frozen=True):
     """Tokens of this request, as the server counted them.
 
     Of the prompt's tokens, which are all that the model has read, `cached` were read before, and `cache_written` are
@@ -36,31 +36,27 @@ class TokenUsage:
 TOO_LONG = "too_long"  # the reason of an answer that reached the limit of its length
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The stop reason (`stop`, `length`, `tool_calls`, ...), or TOO_LONG: the last piece of a stream."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataChunk:
+class MetadataChunk(Struct, frozen=True):
     """Opaque data that goes back to the server with the native call `index`, or with the whole reply."""
 
     sealed: OpaqueMetadata
     index: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderNotice:
+class ProviderNotice(Struct, frozen=True):
     """A message for the person while the model has not answered yet: it becomes a Notice."""
 
     code: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class FallbackUsed:
+class FallbackUsed(Struct, frozen=True):
     """Another model answers than the one that was wanted; both as `endpoint/model`. It comes before any answer."""
 
     wanted: str
@@ -115,8 +111,7 @@ TakeText = Callable[[TextPiece], bool]
 """Take a piece at once, or return False and change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """The request of one round. `tools` are offered natively, if the provider can; else `opening` teaches them.
 
     `opening` gives the messages in front of the conversation. It is called for each attempt, because a server that
@@ -130,12 +125,14 @@ class ModelRequest:
     opening: Callable[[], Sequence[Message]] = tuple
     inactivity_s: float | None = None  # longest silence of the model; None for the provider's
     left_s: float | None = None  # time left of the run, which limits the wait before a retry
-    key: str | None = field(default=None, repr=False)  # to use instead of the provider's own
+    key: str | None = None  # to use instead of the provider's own
     read: ReadFile | None = None  # reads an attachment by its SHA-256
     describe_files: bool = False  # replace attachments by descriptions for a model that cannot see them
-    afford: Callable[[], None] = field(default=lambda: None, repr=False)  # called once the answering model is known
+    afford: Callable[[], None] = lambda: None  # called once the answering model is known
     # Takes text in the callback that reads it; what it refuses, and all other pieces, the stream yields.
-    take_text: TakeText | None = field(default=None, repr=False)
+    take_text: TakeText | None = None
+
+    __repr__ = repr_without("key", "afford", "take_text")
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]
@@ -145,8 +142,7 @@ Source = Literal["setting", "server", "answer", "name", "unknown"]
 """The source of an ability: it was set, reported by the server, shown by an answer, or suggested by the name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ability:
+class Ability(Struct, frozen=True):
     """An ability of a model: `tools`, `images`, `pdf`, `window`, ...; `value` is None while `source` is unknown.
 
     `detail` names where it was found, such as `/props`.

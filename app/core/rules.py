@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from tools.base.rights import Approval, Risk, Role

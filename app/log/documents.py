@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from secrets import token_hex
+
+from msgspec import Struct, field
 
 from app.core.events import (
     MAX_JOINED,
@@ -37,8 +38,7 @@ def new_document_id() -> str:
     return f"doc_{token_hex(5)}"
 
 
-@dataclass(slots=True)
-class Block:
+class Block(Struct):
     """A fenced block whose end has not come. `outer` is what stands in front of its fence."""
 
     outer: str

@@ -11,7 +11,8 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from app.core.events import (
     MAX_DELTA,
@@ -148,8 +149,7 @@ def _ignore() -> None:
     """Do nothing until a listener is set."""
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     changes: list[Change] = field(default_factory=list)
     logs: dict[RunLog, None] = field(default_factory=dict)
     done: asyncio.Future[None] | None = None  # for the callers of `flush`

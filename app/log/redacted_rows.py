@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from app.redaction.redactor import Redactor, names_of
+from msgspec.structs import replace
+
+from app.redaction.redactor import Redactor
 from app.storage.changes import Change
 
 # Fields that are JSON, in whatever row they stand.
@@ -22,7 +23,7 @@ def redacted_row(row: Change, redactor: Redactor) -> Change:
     if redactor.is_clean_row(row):  # as a rule
         return row
     changed: dict[str, Any] = {}
-    for name in names_of(type(row)):
+    for name in row.__struct_fields__:
         value = getattr(row, name)
         if isinstance(value, str):
             redact = redactor.redact_json if name in JSON_FIELDS else redactor.redact

@@ -6,16 +6,16 @@ commands. What is too long is kept as any result is, see `app.runs.tool_results`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from app.storage.changes import ChangeWriter, StoreFailed
 from app.storage.files.store import FileRow, SessionFile
 from tools.tool import Context
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFiles:
+class KeptFiles(Struct, frozen=True):
     """It is a `keep` of tools.mcp.model.Hooks."""
 
     store: ChangeWriter

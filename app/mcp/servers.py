@@ -9,12 +9,13 @@ import re
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from msgspec.structs import replace
 
 from app.config.settings import Settings
 from app.core.rules import easing_rule

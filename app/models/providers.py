@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from app.core.endpoint_spec import EndpointSpec, WireFormat
 from app.models.http.failures import redact_url
@@ -20,8 +21,7 @@ from app.models.wire.anthropic.provider import AnthropicMessages
 from app.models.wire.openai.provider import OpenAIChat
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderKind:
+class ProviderKind(Struct, frozen=True):
     """One kind of provider. `schemes` are those of the URLs that ask for it, if the `format` is asked for, too.
 
     Where the format is not said, `hosts` are those that speak this one; without any, all do that no other row names.

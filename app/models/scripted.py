@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.provider import BaseProvider, CallForm, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from parsing import Call, Thought
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Pause the reply until `event` is set."""
 
     event: asyncio.Event
 
 
-@dataclass(frozen=True, slots=True)
-class Raise:
+class Raise(Struct, frozen=True):
     """Fail at this point of the reply."""
 
     failure: ProviderFailed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import httpx2
+from msgspec import Struct
 
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
@@ -23,8 +23,7 @@ from app.models.scripted import DEMO, Raise, Scripted
 from app.models.wire.hosted_provider import ANY_MODEL, HostedProvider, RequestDefaults
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
+class ConnectionOptions(Struct, frozen=True):
     """Options of all connections."""
 
     clock: Clock | None = None

@@ -6,9 +6,10 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from app.core.events import ApprovalResolved
 from app.core.messages import AskedCall

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, replace  # noqa: TID251
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from msgspec import Struct
 
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hosts
@@ -120,8 +122,7 @@ def of_quoted(name: str, place: str, why: str) -> str:
     )
 
 
-@dataclass(slots=True)
-class Gate:
+class Gate(Struct):
     """`decide` for one run and its current policy. `watches_taint`: untrusted text makes it stricter."""
 
     principal: Principal

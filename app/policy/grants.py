@@ -6,7 +6,8 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.policy.patterns import ANY, STAR, matches_pattern, words_of
 from app.storage.approvals import GrantRow
@@ -22,8 +23,7 @@ _COMMANDS = frozenset(("argv", "bash", "cmd", "cmdline", "command", "commandline
 PROGRAMS = frozenset(("code", "script", "source_code"))
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """Allows calls of one tool: exactly those with `fingerprint`, or those whose every argument matches `pattern`.
 
     With `hosts` it allows network access to these for all commands. `expires` is a Unix time, None for never;

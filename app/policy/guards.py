@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
 from app.config.settings import Settings
@@ -39,16 +41,14 @@ Value = TypeVar("Value")
 Tools = Mapping[str, dict[str, Any]]  # name -> JSON Schema of the parameters
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(Struct, frozen=True):
     """The reason why a call is not run. `by` is the guard."""
 
     by: str
     reason: str
 
 
-@dataclass(slots=True)
-class Guards:
+class Guards(Struct):
     """The guards of one run; without arguments none."""
 
     principal: str = ""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery
 from app.core.events import Usage
@@ -32,8 +33,7 @@ SCREENS = (
 _VERDICT = re.compile(r"\W*(safe|unsafe)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`safe` is None without a verdict; `why` is then the error, as the predicate of a sentence (`The judge ...`)."""
 
     safe: bool | None
@@ -41,7 +41,6 @@ class Verdict:
     usage: Usage
 
 
-@dataclass(slots=True)
 class Judge(SideQuery):
     """Asks the model for a verdict."""
 

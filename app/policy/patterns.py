@@ -20,10 +20,10 @@ In an address, `https://*.example.org/*` matches any path at any name below exam
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 import regex
+from msgspec import Struct
 
 ANY = "*"
 STAR = "[*]"  # in a pattern: the character itself
@@ -134,8 +134,7 @@ def _leads_to_parent(value: str) -> bool:
     return True  # encoded too many times
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
+class _Address(Struct, frozen=True):
     """`host` is in lower case, in a pattern perhaps `*` or `*.name`; `rest` is all after it."""
 
     scheme: str

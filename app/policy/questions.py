@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
 from secrets import token_hex
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.events import ApprovalRequired, ApprovalResolved
 from app.core.messages import AskedCall
@@ -18,8 +20,7 @@ from parsing import Arguments
 DIALECT = "native"
 
 
-@dataclass(frozen=True, slots=True)
-class Questions:
+class Questions(Struct, frozen=True):
     """The questions of one call; implements `tools.tool.AskPerson`."""
 
     run: str

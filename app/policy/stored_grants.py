@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import Literal
+
+from msgspec import Struct
 
 from app.policy.grants import pattern_error
 from app.storage.approvals import ApprovalRow, GrantRevoked, GrantRow
@@ -24,8 +25,7 @@ class UnfitArguments(Exception):
     """The call cannot run with the person's arguments, or their grant would match no call. The message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """A person's decision. `arguments` replace the model's; `hosts` replace those that the call requests.
 
     A grant for the session allows the same call with the same arguments, or calls that match `pattern` (argument ->

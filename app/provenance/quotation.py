@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from json import dumps
+
+from msgspec import Struct, field
 
 from app.context.persona import Persona
 from app.context.prompt import Override
@@ -39,8 +40,7 @@ async def no_others(session: str) -> Sequence[Source]:
     return ()
 
 
-@dataclass(slots=True)
-class Provenance:
+class Provenance(Struct):
     """Finds where the text calls of one run come from."""
 
     others: Others = no_others

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 MOST_BEFORE = 40  # words and brackets that stand before a line
 MOST_LINES = 4  # that are none of the call, one after the other in the midst of it
@@ -47,8 +49,7 @@ def _starts(line: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """The lines of one text: as they are, and what counts of them."""
 
     plain: tuple[str, ...]
@@ -59,8 +60,7 @@ class Lines:
         return cls(tuple(text.split("\n")), tuple(_compact(text).split("\n")))
 
 
-@dataclass(frozen=True, slots=True)
-class Sought:
+class Sought(Struct, frozen=True):
     """A call that is looked for. `strict`: each line of it follows on the other, as in a fence, which frames little;
     `whole`: it does not go on behind `text`."""
 

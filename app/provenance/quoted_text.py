@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.provenance.decodings import layers, spelled_out
 from app.provenance.quoted_lines import Lines, Sought, compact
@@ -57,8 +58,7 @@ class TooMuch(Exception):
     """There is more to look through than is looked through for one reply."""
 
 
-@dataclass(slots=True)
-class Work:
+class Work(Struct):
     """The work budget of one reply, roughly in characters examined."""
 
     left: int = MOST_WORK
@@ -70,8 +70,7 @@ class Work:
             raise TooMuch
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """A call as it was written in text. `fenced`: in a fence with its tool's name; `bad`: it was not understood."""
 
     name: str
@@ -86,8 +85,7 @@ class Written:
         return _PARAGRAPHS.split(self.raw.strip())[0] if self.bad else self.raw
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """The same for calls that only quoting tells apart. `telling` is the longest text in the arguments."""
 
     name: str
@@ -103,8 +101,7 @@ class Key:
 Found = tuple[bool, Key]  # whether in a fence
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """One text, and what has been found in it so far."""
 
     text: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.provenance.decodings import spelled_out
 from app.provenance.quoted_lines import compact
@@ -16,16 +17,14 @@ AGAIN = "a quotation that was not run"
 TOO_MUCH = "more text than can be looked through (so that it counts as a quotation)"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A text that the model has read and not written. `place` is where, in words for people."""
 
     place: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """A quotation that the run has seen. `raw` is what counts of one that could not be understood.
 
     What is said of a call that cannot be run would teach a model to call, by and by, what it has only quoted. So the

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.events import AgentEvent, Delta, ReasoningDelta, TextDelta, TextReclassified, ToolDelta
 from app.redaction.redactor import RedactedStream, Redactor, Replaced
@@ -102,8 +104,7 @@ class RedactedEvents:
         return event
 
 
-@dataclass(slots=True)
-class Repetition:
+class Repetition(Struct):
     """Text that comes again, from `position` on, with what was `replaced` in it, the last first."""
 
     position: int

@@ -6,7 +6,8 @@ A margin is read around each part, so that no state is kept between two requests
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.redaction.redactor import Redactor
 from tools.base.output_buffer import OutputSlice
@@ -17,8 +18,7 @@ Read = Callable[[int, int], Awaitable[OutputSlice]]
 """Read from a position, at most so much. Positions are those of the source: characters, or bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
+class OutputPart(Struct, frozen=True):
     """`text` begins at `start`, which is later than requested if that part was dropped; `next` is the next position.
 
     `characters` is where the output ends so far. `done`: the output ends at `next`.
@@ -32,8 +32,7 @@ class OutputPart:
     done: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """An output that grows until it has `ended`.
 
     `size` gives the number of positions of a text, `widest` that of the widest character.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from app.core.messages import OpaqueMetadata
 
@@ -74,7 +75,7 @@ class Redactor:
         return held.feed(text) + held.end()
 
     def redact_value(self, value: Value) -> Value:
-        """Redact all texts in dicts (keys included), lists, tuples and dataclasses.
+        """Redact all texts in dicts (keys included), lists, tuples and structs.
 
         Opaque metadata is kept unchanged, or dropped if it contains a secret. A value without a secret is returned as
         it is.
@@ -177,13 +178,13 @@ class Redactor:
                 return type(value)(map(self._redacted, value))
             case OpaqueMetadata():
                 return value if self._redacted(value.fields) == value.fields else None
-        if is_dataclass(value) and not isinstance(value, type):
-            return self._redacted_fields(value)
+            case Struct():
+                return self._redacted_fields(value)
         return value
 
-    def _redacted_fields(self, value: Any) -> Any:
+    def _redacted_fields(self, value: Struct) -> Struct:
         changed = {}
-        for name in names_of(type(value)):
+        for name in value.__struct_fields__:
             was = getattr(value, name)
             if was and (now := self._redacted(was)) is not was and now != was:  # most are empty
                 changed[name] = now
@@ -199,10 +200,8 @@ class _BasicTypes(dict[type[Any], type[Any]]):
         return basic
 
 
-BASIC_TYPES = (str, bool, float, type(None), int, list, tuple, dict)
+BASIC_TYPES = (str, bool, float, type(None), int, list, tuple, dict, Struct)
 _BASIC_TYPES = _BasicTypes()
-_NAMES: dict[type[Any], tuple[str, ...]] = {}
-_VALUES: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {}
 
 
 def texts_in(value: object) -> str:
@@ -220,29 +219,9 @@ def texts_in(value: object) -> str:
         elif kind is dict:
             left += one
             left += one.values()
-        elif kind is object:
-            left += values_of(one)
+        elif kind is Struct:
+            left += astuple(one)
     return "\n".join(texts)
-
-
-def values_of(value: Any) -> tuple[Any, ...]:
-    """The values of a dataclass's fields; none for another type."""
-    kind = type(value)
-    if kind not in _VALUES:
-        names = names_of(kind) if is_dataclass(kind) else ()
-        _VALUES[kind] = attrgetter(*names, names[0]) if names else _nothing  # of a single name it returns no tuple
-    return _VALUES[kind](value)
-
-
-def _nothing(_: object) -> tuple[()]:
-    return ()
-
-
-def names_of(kind: type[Any]) -> tuple[str, ...]:
-    """The names of a dataclass's fields, cached: they are needed for each event and each row."""
-    if kind not in _NAMES:
-        _NAMES[kind] = tuple(field.name for field in fields(kind))
-    return _NAMES[kind]
 
 
 def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
@@ -256,8 +235,7 @@ def _here_or_cut(starts: Iterable[Sequence[str]]) -> str:
     return "|".join(f"{first}(?:\\Z|{_here_or_cut(rests)})" if rests[0] else first for first, rests in branches.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Struct, frozen=True):
     """Characters of a stream, from `start` to `end`, that were emitted as a mark, or as nothing behind one."""
 
     start: int

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.metered_request import MeteredRequest
@@ -49,8 +51,7 @@ def new_call_id() -> str:
     return f"c{token_hex(4)}"
 
 
-@dataclass(slots=True)
-class Agent:
+class Agent(Struct):
     """Everything one run works with."""
 
     provider: Provider

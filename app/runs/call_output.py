@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.events import ToolFinished, ToolStarted
 from app.redaction.output_chunks import OutputPart, Source
@@ -15,8 +16,7 @@ from app.transcript.run_request import NotFound
 from tools.base.output_buffer import OutputSlice
 
 
-@dataclass(frozen=True, slots=True)
-class CallOutput:
+class CallOutput(Struct, frozen=True):
     outputs: Outputs
     store: Store
     redactor: Redactor

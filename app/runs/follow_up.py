@@ -11,9 +11,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from app.core.data_delimiters import as_data
 from app.core.messages import Message
@@ -60,8 +61,7 @@ class Sessions(Protocol):
     async def write(self, changes: Sequence[Change]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """Follow-ups, and model requests in them, that a session has left until its person sends a message."""
 
     runs: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.settings_fields import DAY_S
 from app.log.log_compaction import joined_rows
@@ -19,8 +20,7 @@ RUNS_AT_ONCE = 64
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Housekeeping:
+class Housekeeping(Struct, frozen=True):
     """`join_after_s`: how long after its run's end a log is joined. `keep_days`, `audit_days`: 0 keeps for ever."""
 
     store: Store

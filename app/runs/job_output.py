@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
@@ -14,8 +15,7 @@ WIDEST = 4  # bytes of a character
 EXACT = "surrogateescape"  # what is no UTF-8 has its place nevertheless
 
 
-@dataclass(frozen=True, slots=True)
-class JobOutput:
+class JobOutput(Struct, frozen=True):
     jobs: Jobs
     redactor: Redactor
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
@@ -16,8 +17,7 @@ ENDED = 16  # outputs that stay after their end, for those who were following th
 Call = tuple[str, str]  # run and call
 
 
-@dataclass(slots=True)
-class Written:
+class Written(Struct):
     """The output of one call. `output` is None until it has written something, and for what is no process."""
 
     redactors: Sequence[Redactor]
@@ -34,8 +34,7 @@ class Written:
         return self.output.part(offset, size) if self.output else OutputSlice(0, "", 0, more=False)
 
 
-@dataclass(slots=True)
-class Outputs:
+class Outputs(Struct):
     """Live outputs of all runs. Memory is bounded by the number of concurrent calls."""
 
     _live: dict[Call, Written] = field(default_factory=dict)

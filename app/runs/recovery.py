@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.core.events import AgentEvent, ApprovalResolved, RunFailed, ToolRejected, encode
 from app.core.messages import AskedCall, unanswered

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from app.core.events import AgentEvent, TextDelta
 from app.policy.guards import Guards
@@ -22,8 +23,7 @@ class EventSink(Protocol):
     def add(self, event: AgentEvent) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """`run` is the run's id. The consumer of `events` writes them to the run's log before it takes the next one.
 
     Text reaches it by a shorter way if it has a `sink`: while the run waits for its model, the consumer has taken all

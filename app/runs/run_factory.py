@@ -7,10 +7,10 @@ background job.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct, field
 from pydantic import ValidationError
 
 from app.budget.run_budget import RunBudget
@@ -71,8 +71,7 @@ class UnknownTool(Exception):
 UNFIT = (UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe)
 
 
-@dataclass(slots=True)
-class RunFactory:
+class RunFactory(Struct):
     """The collaborators that every agent of one server shares."""
 
     settings: Settings

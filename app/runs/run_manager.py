@@ -7,10 +7,11 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File

@@ -7,8 +7,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
 from app.context.overflow import ContextOverflow

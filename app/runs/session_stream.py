@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.events import TERMINAL
 from app.core.messages import Message
@@ -21,8 +22,7 @@ AGAIN_S = 1.0  # until a store that has failed is asked again
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A run, and the words that it was asked for with; None where nothing is kept of them."""
 
     row: RunRow
@@ -32,8 +32,7 @@ class Asked:
 Followed = Asked | Sequence[EventRow]
 
 
-@dataclass(slots=True)
-class Position:
+class Position(Struct):
     """The last event that was told of a session: `seq` 0 is what the run was asked for. `over`: the run has ended."""
 
     run: str
@@ -41,8 +40,7 @@ class Position:
     over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
+class Following(Struct, frozen=True):
     runs: RunManager
     store: Store
     notifier: Notifier

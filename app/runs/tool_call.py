@@ -6,8 +6,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
@@ -27,8 +29,7 @@ from tools.tool import Context
 from tools.toolbox import Toolbox
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
+class Cleared(Struct, frozen=True):
     """A call that may be run. `permit` is a person's yes to it, `note` stands before its result."""
 
     call: AskedCall
@@ -36,16 +37,14 @@ class Cleared:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The tool's whole result. `untrusted`: it may hold text of third parties."""
 
     finished: ToolFinished
     untrusted: bool
 
 
-@dataclass(slots=True)
-class Siblings:
+class Siblings(Struct):
     """The calls that run concurrently. `_holding` of them have reserved tool time."""
 
     _holding: int = 0
@@ -75,8 +74,7 @@ class Siblings:
             self._one_ended = asyncio.Event()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """Runs any call of a run."""
 
     run: str

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
 from app.core.events import AgentEvent, ApprovalRequired, ToolRejected
@@ -39,8 +41,7 @@ POLICY, PROVENANCE = "policy", "provenance"
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(Struct, frozen=True):
     """Calls to answer; `refused`: call -> why it could not be understood.
 
     Of a run that goes on after a restart: the first of them was `asked` for before, and `resolved` if the log says
@@ -53,8 +54,7 @@ class Unanswered:
     resolved: bool = False
 
 
-@dataclass(slots=True)
-class ToolExecutor:
+class ToolExecutor(Struct):
     """Answers the calls of one run."""
 
     toolbox: Toolbox

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.messages import AskedCall
 from app.models.http.json_body import encodable
@@ -24,8 +25,7 @@ async def nothing(session: str, call: str, offset: int, size: int) -> None:
     """A Read where nothing is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """The results of one run. `told` is how many characters of one the model is told."""
 
     told: int = 8000

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRow(Change):
+class ApprovalRow(Change, frozen=True):
     """A call that waits for a decision, or the decision.
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
@@ -36,8 +34,7 @@ class ApprovalRow(Change):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalDecided(Change):
+class ApprovalDecided(Change, frozen=True):
     """A decision. It takes effect only if the approval is still pending."""
 
     run: str
@@ -50,8 +47,7 @@ class ApprovalDecided(Change):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GrantRow(Change):
+class GrantRow(Change, frozen=True):
     """Calls of `tool` that need no further approval in a session, until `expires`.
 
     Those with this `fingerprint`, those whose arguments match `pattern` (JSON, argument -> pattern), or, of all
@@ -72,8 +68,7 @@ class GrantRow(Change):
     tainted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GrantRevoked(Change):
+class GrantRevoked(Change, frozen=True):
     id: str
 
 

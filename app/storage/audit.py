@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow(Change):
+class AuditRow(Change, frozen=True):
     """One decision: the principal, the action, what was decided, why and by whom.
 
     `fingerprint` is that of the call's arguments.

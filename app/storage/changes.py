@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Change:
+
+class Change(Struct, frozen=True):
     """A row to insert, or a change of rows: its fields are the columns, in their order.
 
     Times are Unix times in seconds.

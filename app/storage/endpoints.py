@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointRow(Change):
+class EndpointRow(Change, frozen=True):
     """An endpoint that was added at run time; a later row of its name replaces it.
 
     `spec` is the JSON of `app.core.endpoint_spec.EndpointSpec`; it names the keys' files and holds no key.
@@ -21,8 +19,7 @@ class EndpointRow(Change):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointRemoved(Change):
+class EndpointRemoved(Change, frozen=True):
     name: str
 
 

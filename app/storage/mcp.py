@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class McpServerRow(Change):
+class McpServerRow(Change, frozen=True):
     """An MCP server as it was configured at run time; a later row of its name replaces it.
 
     `entry`: JSON as in the file, None for a server that is in the file. `enabled`: None for the entry's own value.
@@ -22,15 +20,13 @@ class McpServerRow(Change):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class McpServerRemoved(Change):
+class McpServerRemoved(Change, frozen=True):
     """The server has no configuration of run time any more."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class McpPinRow(Change):
+class McpPinRow(Change, frozen=True):
     """The trusted definition of an MCP server's tool; `definition` is JSON. A later one replaces it."""
 
     server: str
@@ -40,8 +36,7 @@ class McpPinRow(Change):
     definition: str
 
 
-@dataclass(frozen=True, slots=True)
-class McpPinRemoved(Change):
+class McpPinRemoved(Change, frozen=True):
     """The pin of one tool is removed, or (None) all pins of a server."""
 
     server: str

@@ -8,14 +8,15 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from app.storage.tokens import TokenRow
 from tools.base.rights import Role
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Limits of one principal; None is no limit. Times in seconds."""
 
     runs: int | None = None  # active at a time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
@@ -11,8 +10,7 @@ from app.storage.changes import Change, ChangeWriter
 ALL = 1 << 40  # as a limit: more events than a log can have
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow(Change):
+class RunRow(Change, frozen=True):
     """`state` is `queued`, `running` or, once it has ended, the reason or error code of its terminal event.
 
     `policy`: JSON of the approval mode and the tools that the run was started with.
@@ -28,22 +26,19 @@ class RunRow(Change):
     policy: str = "{}"
 
 
-@dataclass(frozen=True, slots=True)
-class RunBegan(Change):
+class RunBegan(Change, frozen=True):
     """A queued run has left the queue."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded(Change):
+class RunEnded(Change, frozen=True):
     id: str
     state: str
     ended: float
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow(Change):
+class EventRow(Change, frozen=True):
     """One event of a run's log; `seq` counts from 1, `data` is the JSON of its `data:` line.
 
     `parts`: several deltas joined after the run had ended; a JSON list of the number of characters of `text` that each
@@ -57,8 +52,7 @@ class EventRow(Change):
     parts: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InboxRow(Change):
+class InboxRow(Change, frozen=True):
     """A message for a run that is not yet in the history; `position` counts from 0, `attachments` is JSON."""
 
     run: str
@@ -67,15 +61,13 @@ class InboxRow(Change):
     attachments: str = "[]"
 
 
-@dataclass(frozen=True, slots=True)
-class InboxTaken(Change):
+class InboxTaken(Change, frozen=True):
     """All messages for a run are in the history now."""
 
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRow(Change):
+class KeyRow(Change, frozen=True):
     """An Idempotency-Key: the run that it started, and the SHA-256 of the request that it came with."""
 
     principal: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from app.core.messages import Message
 from app.storage.approvals import GrantRow
@@ -12,8 +13,7 @@ from app.storage.changes import Change, ChangeWriter
 from app.storage.runs import InboxRow
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow(Change):
+class SessionRow(Change, frozen=True):
     id: str
     principal: str
     created: float
@@ -22,22 +22,19 @@ class SessionRow(Change):
     updated: float = 0.0  # when a run of it last began or ended; set by the database
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTitle(Change):
+class SessionTitle(Change, frozen=True):
     id: str
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTools(Change):
+class SessionTools(Change, frozen=True):
     """The patterns of the tools that are disabled in a session, as JSON."""
 
     id: str
     disabled: str
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRow(Change):
+class MessageRow(Change, frozen=True):
     """`message` is the JSON of `app.core.messages.dump`."""
 
     session: str
@@ -46,8 +43,7 @@ class MessageRow(Change):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryRow(Change):
+class SummaryRow(Change, frozen=True):
     """A text that replaces the first `upto` messages of a session in the prompt; the messages themselves are kept.
 
     `before` and `after` are tokens.
@@ -62,8 +58,7 @@ class SummaryRow(Change):
     created: float
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow(Change):
+class ResultRow(Change, frozen=True):
     """A tool's result of which the model received only a part."""
 
     session: str
@@ -73,8 +68,7 @@ class ResultRow(Change):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResultPart:
+class ResultPart(Struct, frozen=True):
     """A slice of a stored result; `characters` counts the whole."""
 
     name: str
@@ -82,8 +76,7 @@ class ResultPart:
     characters: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
+class SessionState(Struct, frozen=True):
     """The state of a session when its next run starts; empty for a new session.
 
     `orphaned` are messages for runs that ended before they could add them to the history, `disabled` patterns of

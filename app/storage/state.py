@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class StateRow(Change):
+class StateRow(Change, frozen=True):
     """A named state; a later one replaces it."""
 
     name: str

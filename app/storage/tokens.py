@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from app.storage.changes import Change, ChangeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow(Change):
+class TokenRow(Change, frozen=True):
     """An access token: only its SHA-256 is stored. `tools`, `disabled`, `budget`: JSON of the principal's fields."""
 
     sha256: str
@@ -24,14 +24,12 @@ class TokenRow(Change):
     revoked: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRevoked(Change):
+class TokenRevoked(Change, frozen=True):
     sha256: str
     revoked: float
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
+class TokenCounts(Struct, frozen=True):
     """Numbers of tokens: ever made, revoked, in use. While none of them changes, no access right changes."""
 
     all: int

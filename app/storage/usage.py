@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class UsageAdded(Change):
+class UsageAdded(Change, frozen=True):
     """An amount to add to a principal's usage of `kind` (`tokens`, `tool_seconds`) in `period` (`2026-11`)."""
 
     principal: str
@@ -18,8 +16,7 @@ class UsageAdded(Change):
     amount: float
 
 
-@dataclass(frozen=True, slots=True)
-class ModelUsage(Change):
+class ModelUsage(Change, frozen=True):
     """Usage of one model by one run, to add to what is stored; or the sum of many runs.
 
     `model` is `endpoint/model`, `cost` in billionths, None without a price. `estimated_tokens` and `estimated_cost`

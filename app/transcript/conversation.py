@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.core.data_delimiters import new_code
 from app.core.events import AgentEvent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from app.core.attachments import Attachment, loaded
 from app.core.events import MessageAdded

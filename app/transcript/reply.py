@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from io import StringIO
 from math import isfinite
 from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from app.core.events import AgentEvent, Notice, ReasoningDelta, TextDelta, TextReclassified, ToolDelta, ToolRejected
 from app.core.messages import AskedCall, Message, OpaqueMetadata

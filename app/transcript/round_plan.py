@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from app.core.events import Notice
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPlan:
+class RoundPlan(Struct, frozen=True):
     """`notes` are for this request only and never stored. `ends`: the reason of the run's end, if this is its last."""
 
     tools: bool = True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from app.core.attachments import File
 from app.core.events import Notice
@@ -42,16 +43,14 @@ class Stopping(Exception):
     """The server is stopping and starts no run."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotencyKey:
+class IdempotencyKey(Struct, frozen=True):
     """An Idempotency-Key and the SHA-256 of the request that came with it."""
 
     value: str
     body: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
     `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from app.core.events import (
     AgentEvent,
@@ -31,8 +32,7 @@ MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
 Outcome = Literal["ok", "failed", "refused", "unknown"]
 
 
-@dataclass(slots=True)
-class Action:
+class Action(Struct):
     """A call that was made, and what became of it."""
 
     name: str
@@ -40,8 +40,7 @@ class Action:
     outcome: Outcome = "unknown"
 
 
-@dataclass(slots=True)
-class RunTotals:
+class RunTotals(Struct):
     """Counted in rounds, calls, tokens and money; `measured` until something had to be estimated.
 
     `dearest` is the most tokens that one request has taken, `cost` None until a model with a price has answered.

@@ -12,10 +12,10 @@ import ipaddress
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -53,8 +53,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """ASGI middleware: `scope["state"]["principal"]` says who asks, or Refused is raised."""
 
     app: ASGIApp

@@ -13,9 +13,9 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
@@ -74,8 +74,7 @@ def read_local_token(data_dir: Path) -> str | None:
     return token if token.startswith(LOCAL_PREFIX) and len(token) == LOCAL_LENGTH else None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalAdmin:
+class LocalAdmin(Struct, frozen=True):
     """The account that runs the server, and the token for where the kernel does not know accounts."""
 
     token_sha256: str = ""  # none is let in by an empty one

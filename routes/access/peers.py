@@ -20,11 +20,12 @@ import sys
 import threading
 from asyncio import BaseTransport
 from contextlib import closing
-from dataclasses import dataclass
 from errno import EBADMSG, ENOENT
 from functools import cache, cached_property, lru_cache
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+
+from msgspec import Struct
 
 PEER = "peer"  # where `scope["state"]` has it
 ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LISTEN = 1, 4, 5, 8, 10  # include/net/tcp_states.h
@@ -44,8 +45,7 @@ _TIMEOUT = struct.pack("@ll", 1, 0)  # the kernel answers at once; a second is a
 Address = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A socket as the kernel lists it; `inode` 0 is one that no process holds."""
 
     state: int

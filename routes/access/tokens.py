@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
+from msgspec.structs import asdict
 from pydantic import AfterValidator, Field
 
 from app.core.strict_model import StrictModel

@@ -10,9 +10,10 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from app.config.sources import SettingsError
 
@@ -25,8 +26,7 @@ INTERRUPTED = 130
 MAX_COLUMN = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One subcommand: `arguments` declares its flags, `run` does it and answers with the exit code."""
 
     name: str

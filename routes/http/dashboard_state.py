@@ -7,10 +7,11 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from app.redaction.redactor import Redactor
 from app.storage.approvals import ApprovalStore
@@ -31,8 +32,7 @@ Row = dict[str, Any]
 KEYS: Mapping[str, Sequence[str]] = {"approvals": ("run", "call"), "jobs": ("id",)}
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """State read once for all pages of a server: calls that wait, and outputs of jobs."""
 
     _calls: dict[str, dict[tuple[str, str], Row]] = field(default_factory=dict)  # by principal

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
+from msgspec.structs import asdict
 from pydantic import Field, field_validator
 from starlette.requests import Request
 from starlette.responses import Response

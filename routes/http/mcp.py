@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
+from msgspec import to_builtins
 from pydantic import Field, model_validator
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -64,7 +64,8 @@ def _servers(request: Request) -> McpServers:
 
 
 def shown(status: Status) -> dict[str, Any]:
-    return asdict(status)
+    fields: dict[str, Any] = to_builtins(status)
+    return fields
 
 
 async def list_servers(request: Request) -> Response:

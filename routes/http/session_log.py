@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,8 +30,7 @@ FIRST_PAGE, PAGE = 64, 2_048  # events read and joined at a time: other requests
 PAGE_SIZE = 524_288  # characters that a page should not exceed by much
 
 
-@dataclass(slots=True)
-class Log:
+class Log(Struct):
     """The beginning of a run's events, in as few rows as they can be drawn from."""
 
     texts: list[str] = field(default_factory=list)

@@ -6,10 +6,10 @@ import gzip
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -60,8 +60,7 @@ COMMENTS = re.compile(rb"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MU
 NOT_WANTED = re.compile(r"\s*q=0(\.0*)?\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     kind: str
     body: bytes
     small: bytes

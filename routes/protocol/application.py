@@ -7,8 +7,8 @@ foreseen it would wrap every request four times.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from starlette import routing
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -53,8 +53,7 @@ class StreamingApplication(Starlette):
         return ServerErrorMiddleware(app, handler=_answer_unforeseen)
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerMiddleware:
+class AnswerMiddleware(Struct, frozen=True):
     """ASGI middleware: a foreseen error becomes an answer, and every answer has SAFE_HEADERS or what it brings."""
 
     app: ASGIApp

@@ -8,9 +8,9 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from msgspec import Struct
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from app.config.model_settings import ModelSettings
@@ -114,8 +114,7 @@ Content = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class FileLimits:
+class FileLimits(Struct, frozen=True):
     """Limits on the number of pictures and PDFs in one message, and on their bytes in all."""
 
     count: int = 0

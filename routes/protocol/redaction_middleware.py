@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,8 +17,7 @@ REDACTED = "redacted"  # its answer was redacted piece by piece, because it is l
 AS_IT_IS = {SHOWN_ONCE, REDACTED}
 
 
-@dataclass(frozen=True, slots=True)
-class RedactionMiddleware:
+class RedactionMiddleware(Struct, frozen=True):
     """ASGI middleware. Only whole answers in JSON; streams are redacted where their events are made."""
 
     app: ASGIApp

@@ -8,10 +8,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType
 
 import httpx2
+from msgspec import Struct
 from rich.console import Console
 
 from app.config.settings import Loaded, Settings
@@ -37,8 +37,7 @@ class Left(Exception):
     """The user has interrupted twice: nothing more is wanted, not even a prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
+class ChatOptions(Struct, frozen=True):
     """Options of the command line; an empty message means standard input or a prompt."""
 
     message: str = ""

@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
+from msgspec import Struct
 
 from app.core.events import TERMINAL, AgentEvent, Notice
 from routes.access.token_auth import NotProven
@@ -30,8 +30,7 @@ class ChatFailed(Exception):
     """The conversation cannot go on. The message says what to do next."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotTaken:
+class NotTaken(Struct, frozen=True):
     """A decision that the server did not take. `final`: another one would not be, either."""
 
     message: str

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.json import Decoder
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -37,7 +38,7 @@ from routes.terminal.approval_text import answer, question
 
 THOUGHT = "(The text above was the model's reasoning, not its answer.)"  # what is printed cannot be taken back
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
-READERS: dict[str, TypeAdapter[AgentEvent]] = {kind.type: TypeAdapter(kind) for kind in get_args(AgentEvent)}
+READERS: dict[str, Decoder[AgentEvent]] = {kind.type: Decoder(kind) for kind in get_args(AgentEvent)}
 
 # CSI and OSC-like sequences whole, so that no `[31m` stays behind; what is left of others falls to CONTROLS.
 SEQUENCES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]")
@@ -61,21 +62,20 @@ def read_event(kind: str, data: str) -> AgentEvent | None:
     if reader is None:
         return None
     try:
-        return reader.validate_json(_mended(data) if "\\ud" in data else data)
+        return reader.decode(_mended(data) if "\\ud" in data else data)
     except ValidationError as error:
-        where = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors()) or "its JSON"
-    except (ValueError, RecursionError):
-        where = "its JSON"
-    raise ValueError(f"The server sent a {kind} event that cannot be read ({where}).")
+        problem = str(error)
+    except (DecodeError, ValueError, RecursionError):
+        problem = "its JSON"
+    raise ValueError(f"The server sent a {kind} event that cannot be read ({problem}).")
 
 
 def _mended(data: str) -> str:
-    """The JSON with lone surrogates replaced: models write them, and pydantic's strict reader refuses them."""
+    """The JSON with lone surrogates replaced: models write them, and a strict reader refuses them."""
     return LONE_SURROGATE.sub("\ufffd", json.dumps(json.loads(data), ensure_ascii=False))
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """A call that is being written or run, as the live region shows it."""
 
     name: str

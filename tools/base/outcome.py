@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from tools.base.output_buffer import OutputBuffer
 
 
@@ -25,8 +27,7 @@ class Progress:
     output: OutputBuffer | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The result for the model. `exit_code` is set for processes only. `untrusted`: the text comes from outside."""
 
     ok: bool

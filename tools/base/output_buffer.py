@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 TAIL_LINES = 12
 LINE_CHARACTERS = 400
@@ -15,8 +16,7 @@ _CUT = 4_096  # characters of a line that may go with its other part
 _PIECES, _CHARACTERS = 256, 65_536  # that may wait until they are put to head and end
 
 
-@dataclass(frozen=True, slots=True)
-class OutputSlice:
+class OutputSlice(Struct, frozen=True):
     """Some of an output, without a gap: `text` begins at `start` of `total`. `more`: what follows is kept, too."""
 
     start: int

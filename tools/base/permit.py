@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from parsing import Arguments
 
@@ -20,8 +21,7 @@ def fingerprint(principal: str, name: str, arguments: Arguments, binding: str = 
     return hashlib.sha256("\n".join(bound).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(slots=True)
-class Permit:
+class Permit(Struct):
     """`fingerprint` of the call that was approved; `take` works once."""
 
     fingerprint: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from msgspec import Struct
 
 
 class Risk(StrEnum):
@@ -36,8 +37,7 @@ Approval = Literal["mode", "never", "always"]
 """When a call needs approval: as the run's mode says, never, or always."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutboundEffect:
+class OutboundEffect(Struct, frozen=True):
     """An effect of a call outside of the workspace and the sandbox: data sent, or files for programs there.
 
     `what` is a sentence for the person who approves. `always`: approval is needed in every mode, and only a grant for

@@ -7,10 +7,10 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 
 import httpx2
+from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.escape_invisible import visible
@@ -38,8 +38,7 @@ _PROGRESS_S = 0.5
 Connect = Callable[[], Awaitable[httpx2.AsyncBaseTransport]]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(Struct, frozen=True):
     """Limits of one fetch, redirects included. `bytes` counts decompressed bytes."""
 
     seconds: float = 30.0
@@ -86,8 +85,7 @@ class WebFetch:
                 await fetching
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetched:
+class _Fetched(Struct, frozen=True):
     """A page, where it was found, and whether there was more than was read."""
 
     page: Page

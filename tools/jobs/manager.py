@@ -14,11 +14,12 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
+
+from msgspec.structs import replace
 
 from tools.base.gather_all import gather_all
 from tools.base.pause_check import CheckPaused, Paused, never_paused

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from tools.base.output_buffer import OutputBuffer
 from tools.jobs.folder import COUNTS, HEAD, JOB, OUTPUT, STATE, TAIL, place, stretch, write_json
@@ -50,8 +52,7 @@ class FollowUp(StrEnum):
     OFF = "off"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One background job. Times are Unix times in seconds; `reason` says what went wrong, if something did."""
 
     id: str
@@ -128,8 +129,7 @@ def write_state(folder: Path, job: Job) -> None:
     write_json(str(folder / STATE), {name: value for name, value in fields.items() if name not in _REQUEST_FIELDS})
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
+class OutputPart(Struct, frozen=True):
     """Some of a job's output: `data` begins at byte `start` of `bytes` in all."""
 
     start: int
@@ -142,8 +142,7 @@ class OutputPart:
         return self.start + len(self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
+class Glance(Struct, frozen=True):
     """A job seen from outside: its last 12 lines at most, and counts of all output so far."""
 
     job: Job

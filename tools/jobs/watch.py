@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tools.jobs.records import Glance, Job, JobsFailed, glance_at
 
@@ -16,8 +18,7 @@ LATEST_S = 2.0  # and its watchers get an update at least this often
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class TrackedJob:
+class TrackedJob(Struct):
     """A job of this server. `handle` is a pidfd of its supervisor while that lives."""
 
     job: Job

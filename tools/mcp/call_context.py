@@ -6,14 +6,14 @@ import asyncio
 import time
 from collections import deque
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tools.base.output_buffer import TAIL_LINES
 from tools.tool import Context
 
 
-@dataclass(slots=True, eq=False)
-class CallContext:
+class CallContext(Struct, eq=False):
     """State of one call. `sent`: the server has some of it; `unsent`: the server provably never received it."""
 
     tool: str

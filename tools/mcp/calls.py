@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
@@ -30,8 +31,7 @@ _MANY = 400  # characters of a server's error message
 _SESSION_LOST = ("session not found", "session terminated", "not initialized")
 
 
-@dataclass(frozen=True, slots=True)
-class _Retry:
+class _Retry(Struct, frozen=True):
     """The server provably never received the call: it is retried once, on a new connection."""
 
     why: str

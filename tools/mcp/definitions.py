@@ -6,8 +6,9 @@ import difflib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tools.base.escape_invisible import visible
 from tools.base.schemas import schema_error
@@ -27,8 +28,7 @@ class UnusableDefinition(Exception):
     """A definition that cannot be used. The message has the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """One tool: its name at the server, the pinned fields, their hash, and the description for the model."""
 
     name: str

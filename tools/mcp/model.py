@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from msgspec import Struct, field
+
+from tools.base.hidden_fields import repr_without
 from tools.tool import Context
 
 if TYPE_CHECKING:
@@ -17,8 +19,7 @@ Transport = Literal["stdio", "http", "sse"]
 INSTRUCTIONS = ""  # in place of a tool's name: the server's own instructions
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Timeouts in seconds: until a server is ready, between two progress messages of a call, and of a call in all."""
 
     start_s: float = 30.0
@@ -26,8 +27,7 @@ class Timeouts:
     total_s: float = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
+class ServerConfig(Struct, frozen=True):
     """One server. All variables are filled in; an entry that could not be read has a `problem` and never starts."""
 
     name: str
@@ -39,7 +39,7 @@ class ServerConfig:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     client_id: str = ""  # of a registered OAuth client; without it the client registers dynamically
-    client_secret: str = field(default="", repr=False)
+    client_secret: str = ""
     enabled: bool = True
     eager: bool = False  # connected from the start and kept so, instead of at the first call
     include: tuple[str, ...] = ()  # globs of tool names; none means all
@@ -51,6 +51,8 @@ class ServerConfig:
     new_tools: Literal["allow", "hold"] = "allow"  # treatment of tools that appear after the first connection
     from_api: bool = False  # added at run time: its URL must be public, or allowed by private_hosts
     problem: str = ""
+
+    __repr__ = repr_without("client_secret")
 
 
 class ServerState(StrEnum):
@@ -64,8 +66,7 @@ class ServerState(StrEnum):
     DISABLED = "disabled"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldTool:
+class HeldTool(Struct, frozen=True):
     """A tool that is neither listed nor callable until it is approved. `diff` is old against new, as text.
 
     `digest` is of the definition offered now, so that an approval can name what was reviewed.
@@ -81,8 +82,7 @@ class HeldChanged(Exception):
     """The server's definition has changed since it was reviewed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """A server as it is now. `tools` are public names; times are seconds since the epoch."""
 
     name: str
@@ -108,8 +108,7 @@ class Status:
     instructions: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A trusted definition of `tool`, and the hash that later ones must have.
 
     `identity` is the hash of what runs (command and arguments, or URL); another identity is another server. One that
@@ -153,8 +152,7 @@ class MemoryPinStore:
             del self._kept[key]
 
 
-@dataclass(frozen=True, slots=True)
-class ElicitationQuestion:
+class ElicitationQuestion(Struct, frozen=True):
     """A question of a server to a person. `schema` is a form's, `url` a page to open; `tool` and `context` belong to
     the call that it interrupts, None when that is unknown."""
 
@@ -166,23 +164,20 @@ class ElicitationQuestion:
     context: Context | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ElicitationAnswer:
+class ElicitationAnswer(Struct, frozen=True):
     """The answer to a question. Only `accept` has content."""
 
     action: Literal["accept", "decline", "cancel"] = "decline"
     content: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChanged:
+class ServerChanged(Struct, frozen=True):
     """The state of a server has changed."""
 
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsChanged:
+class ToolsChanged(Struct, frozen=True):
     """The tools of a server have changed. A renamed tool is one removed and one added."""
 
     server: str
@@ -209,8 +204,7 @@ class SignInFailed(Exception):
     """A sign-in cannot go on. The message says what to do next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(Struct, frozen=True):
     """Callbacks of the host, all optional. Without `elicit` the client does not announce elicitation to servers.
 
     `relaxing_rule` names the operator's rule that gives a tool of this public name fewer checks, if there is one.

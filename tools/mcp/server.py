@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from tools.base.pause_check import CheckPaused, Paused, never_paused
 from tools.mcp.connection.child import CannotStart
@@ -34,8 +35,7 @@ class Unavailable(Exception):
     """The server cannot be called now. The message has the reason and the time of the next retry."""
 
 
-@dataclass(slots=True)
-class ServerServices:
+class ServerServices(Struct):
     """Collaborators that all servers share."""
 
     hooks: Hooks

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tools.mcp.definitions import Definition, UnusableDefinition, canonical, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged

@@ -10,9 +10,10 @@ import secrets
 import shlex
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from tools.process.orphan_reaper import PREFIX, clear
 from tools.process.resource_limits import control_group_folders, entrance
@@ -20,8 +21,7 @@ from tools.process.resource_limits import control_group_folders, entrance
 _TRY_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class KillGroups:
+class KillGroups(Struct, frozen=True):
     """Makes groups in `folder`; None where that is not possible."""
 
     folder: Path | None = None

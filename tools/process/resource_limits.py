@@ -16,10 +16,12 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tools.process.orphan_reaper import OF_PRINCIPAL, PREFIX, clear, clear_stale
 
@@ -41,8 +43,7 @@ _ALWAYS = ("echo 1000 2>/dev/null > /proc/self/oom_score_adj", "ulimit -c 0 2>/d
 _ATTEMPTS = 20  # to make a group in one that other servers remove whenever it is empty
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A control group in which groups can be made, what is set in each, and what not every kernel knows."""
 
     folder: Path
@@ -88,8 +89,7 @@ class Group:
             (group / setting).write_text(str(value))
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceLimits:
+class ResourceLimits(Struct, frozen=True):
     """`groups` bound processes and memory. `scratch` is where a temporary directory is made for each command, with a
     home in it. `opened` is a file that the sandbox gets as number OPENED_FD.
 
@@ -229,8 +229,7 @@ def control_group_folders(proc: Path = Path("/proc/self")) -> Iterator[Path]:
         yield from _nested(setting, lines, mounts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mount:
+class _Mount(Struct, frozen=True):
     kind: str
     root: str
     point: Path

@@ -9,8 +9,9 @@ import secrets
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from tools.base.outcome import Progress, ToolFailed
 from tools.base.output_buffer import OutputBuffer
@@ -32,8 +33,7 @@ _KILLED_S = 5.0  # how long a killed process may take to go; more means that the
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The end of a process. A signal n is the exit code 128 + n; `overdue` says that the time limit ended it."""
 
     exit_code: int
@@ -80,8 +80,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
-@dataclass(slots=True)
-class _Made:
+class _Made(Struct):
     """Resources of one command besides its process, to be cleared when nothing of it runs any more."""
 
     mark: str

@@ -6,10 +6,12 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tools.process.resource_limits import NO_LIMITS, OPENED_FD, ResourceLimits, inner_process_limit, trial
 from tools.sandbox.command import (
@@ -49,8 +51,7 @@ _START = "/run/site"
 _SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/script.py"}
 
 
-@dataclass(frozen=True, slots=True)
-class Bubblewrap:
+class Bubblewrap(Struct, frozen=True):
     """Sees the system read-only, the workspace read-write at its own path, and nothing else.
 
     It has a network of its own, in which there is nothing; what a call names of the public one is reached through a

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits
 from tools.sandbox.sealed_paths import HeldSeals, Seals
@@ -16,8 +17,7 @@ PYTHON_START = Path(__file__).parent / "python_start"
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command to start. `env` is the whole environment. `fds` stay open in the child.
 
     `wrapped`: the first process is a sandbox that takes everything down at once when it is signalled, so only
@@ -44,8 +44,7 @@ def refusing(sentence: str) -> Command:
     return Command(("/bin/sh", "-c", 'echo "$0" >&2; exit 125', sentence), {"PATH": PATH})
 
 
-@dataclass(frozen=True, slots=True)
-class GitAuthor:
+class GitAuthor(Struct, frozen=True):
     """The author of git commits in a command, which finds no settings of the user's."""
 
     name: str = "dragoman (agent)"

@@ -10,10 +10,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, trial
 from tools.sandbox import landlock_exec
@@ -30,8 +32,7 @@ NO_NETWORK = (
 SCOPED_ABI = 6  # from here on it cannot signal processes outside
 
 
-@dataclass(frozen=True, slots=True)
-class Landlock:
+class Landlock(Struct, frozen=True):
     """Reads the system, reads and writes the workspace and a temporary directory of its own; no sockets.
 
     `hidden` are directories that cannot be read even where they lie in something that is shown. `abi` is the version

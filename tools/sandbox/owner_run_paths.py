@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+from msgspec import Struct
 
 
 class Seal(Enum):
@@ -26,8 +27,7 @@ class Seal(Enum):
     ALWAYS = 2  # nor make it: every command costs a folder of that name for as long as it runs
 
 
-@dataclass(frozen=True, slots=True)
-class PathRule:
+class PathRule(Struct, frozen=True):
     """A name, as a pattern in lower case, and why what lies there leaves the sandbox.
 
     `sign`: a path in the home of users of the program; for them the place cannot be created either.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec import Struct
 
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, find_limits
 from tools.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
@@ -26,8 +27,7 @@ HOW_TO_GET_ONE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NoSandbox:
+class NoSandbox(Struct, frozen=True):
     """Commands cannot run. `reason` has the cause and what to do."""
 
     level: ClassVar[str] = "off"
@@ -37,8 +37,7 @@ class NoSandbox:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unboxed:
+class Unboxed(Struct, frozen=True):
     """No protection at all: commands can do whatever the server's user can."""
 
     level: ClassVar[str] = "none"

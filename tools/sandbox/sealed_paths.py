@@ -20,8 +20,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tools.sandbox.owner_run_paths import SEALABLE, SEALED
 from tools.sandbox.placeholders import (
@@ -45,8 +46,7 @@ _NOT_SEARCHED = frozenset(("objects", "hooks", "worktrees", "modules", "lfs", "a
 _ENTRIES = 20_000  # of a repository that are looked at for links
 
 
-@dataclass(frozen=True, slots=True)
-class HeldSeals:
+class HeldSeals(Struct, frozen=True):
     """Seals that are in force. `mounts`: bubblewrap's words; `links` were in the repository before any command ran."""
 
     lock: int = -1
@@ -54,8 +54,7 @@ class HeldSeals:
     links: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Seals:
+class Seals(Struct, frozen=True):
     """The seals of a workspace: call `begin` before a command line is built, and `end` when nothing of it runs.
 
     `names` are of the places that cannot be made either; others are closed where they are.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tools.shell_policy.read_only_programs import only_adds, only_reads
 
@@ -107,8 +108,7 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """The text may do more than its words show. `reason` completes the sentence "It was not understood: ..."."""
 
     reason: str
@@ -181,8 +181,7 @@ def refusal(pattern: str) -> str | None:
     return read.reason if isinstance(read, Doubt) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
+class _Pattern(Struct, frozen=True):
     words: Words
     open: bool
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOnly:
+class ReadOnly(Struct, frozen=True):
     """The options with which a program only reads. Long ones are whole: a shortened one may stand for another.
 
     `letters` are short options alone or together in one word, `valued` those whose value is the rest of the word or

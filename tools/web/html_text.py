@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from dataclasses import dataclass
 from urllib.parse import urljoin
+
+from msgspec import Struct
 
 
 def _set(words: str) -> frozenset[str]:
@@ -53,8 +54,7 @@ _HIDING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """The visible text of a page. `hidden` counts the characters that it hides; `cut`: not all was read."""
 
     title: str
@@ -95,8 +95,7 @@ def is_hidden(name: str, attributes: dict[str, str | None]) -> bool:
     return bool(_HIDING.search("".join(style.lower().split())))
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(Struct, frozen=True):
     """An open element."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import httpx2
+from msgspec import Struct
 
 from tools.base.escape_invisible import visible
 from tools.base.outcome import ToolFailed
@@ -25,8 +25,7 @@ _PORTS = {"http": 80, "https": 443}
 _SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class UrlTarget:
+class UrlTarget(Struct, frozen=True):
     """A URL whose host was looked up and found to be allowed, with the addresses to connect to."""
 
     url: httpx2.URL

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
+
+from msgspec import Struct, field
 
 from app.core.messages import Message
 
 RECENT = 10  # messages that are trimmed last
 
 
-@dataclass(frozen=True, slots=True)
-class TurnGroup:
+class TurnGroup(Struct, frozen=True):
     """The requests of a user and the rounds that serve them, by position. A round is an answer and its calls' results.
 
     A user message between two rounds steers the turn and does not begin a new one.
@@ -22,8 +22,7 @@ class TurnGroup:
     rounds: list[list[int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageGroups:
+class MessageGroups(Struct, frozen=True):
     """Positions by group. There is always a last turn, perhaps empty; only the first can be without requests."""
 
     prompt: int | None  # the first system message

@@ -7,7 +7,9 @@ messages, so that consecutive requests share the longest possible prefix (for th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.context.compaction.steps import PROMPT, Measure
 from app.context.compaction.trim import Trimmed, trim
@@ -18,8 +20,7 @@ from app.models.tokens.cutting import shortened
 TARGET = 0.75  # of the budget: trimming goes down to this share, so that the next rounds need none
 
 
-@dataclass(slots=True)
-class CachedCounter:
+class CachedCounter(Struct):
     """`measure` with a cache: a request measures its messages many times. Valid until counts change."""
 
     measure: Measure
@@ -32,8 +33,7 @@ class CachedCounter:
         return known[1]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowBudget:
+class WindowBudget(Struct, frozen=True):
     """The token budget of a request's messages; `head` are the messages in front of the conversation.
 
     `described` are the tokens of the tools' schemas, which `budget` does not include; `head_tokens` those of `head`, if

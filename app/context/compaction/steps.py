@@ -6,7 +6,8 @@ Steps only remove, and their order does not depend on the budget: a larger budge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.context.compaction.message_groups import group_messages
 from app.core.messages import Message, in_words

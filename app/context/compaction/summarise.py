@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.budget.budgets import BudgetSpent
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery
@@ -26,8 +27,7 @@ STARTED = "The older half of the conversation is being summarised."
 FAILED = "Could not summarise the older part of the conversation: the summary {why}. Older messages may be dropped."
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRange:
+class MessageRange(Struct, frozen=True):
     """The messages of a session from `start` to `end`, and the summary of those before."""
 
     start: int
@@ -38,8 +38,7 @@ class MessageRange:
         return [*([self.earlier] if self.earlier else []), *messages[self.start : self.end]]
 
 
-@dataclass(slots=True)
-class Summariser:
+class Summariser(Struct):
     """`utility` queries the model that writes the notes; `utility.counter` counts for its window."""
 
     utility: SideQuery

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.context.compaction.message_groups import without_orphaned_results
 from app.context.compaction.steps import Measure, TrimState, trim_history, trim_recent
@@ -13,8 +15,7 @@ from app.core.messages import Message, in_words
 MOST_BYTES = 24_000_000  # of attachments in a request: 32 MB as base64, the lowest limit of the large services
 
 
-@dataclass(frozen=True, slots=True)
-class Trimmed:
+class Trimmed(Struct, frozen=True):
     """`messages` fit; `dropped` and `shortened` count messages; `before` and `after` are tokens."""
 
     messages: list[Message]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import httpx2
+from msgspec import Struct, field
 
 from app.core.endpoint_spec import ToolCalls
 from app.core.provider import Ability
@@ -29,8 +29,7 @@ TOOL_CALLS: dict[str, bool | None] = {"auto": None, "native": True, "tagged": Fa
 FORMS = {form.name: form for form in (LLAMA_CPP, VLLM)}
 
 
-@dataclass(frozen=True, slots=True)
-class AbilityOverrides:
+class AbilityOverrides(Struct, frozen=True):
     """Configured abilities of a model; `auto` and None mean detect."""
 
     tool_calls: ToolCalls = "auto"
@@ -54,8 +53,7 @@ class AbilityOverrides:
         return None
 
 
-@dataclass(slots=True)
-class AbilityRecord:
+class AbilityRecord(Struct):
     """The known abilities of one model of one server. `shown`: what answers have shown, with the time."""
 
     known: ProbeResult = field(default_factory=ProbeResult)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
 
 from app.models.capabilities.server_counts import LLAMA_CPP, VLLM
 from app.models.http.prompt_too_long import LARGEST, SMALLEST
@@ -70,8 +71,7 @@ def lists(*words: str, whole: bool = True) -> Callable[[Any], bool | None]:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A row: `take` reads the fact from a field; None if the value is not valid."""
 
     ability: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import httpx2
+from msgspec import Struct
 
 from app.models.capabilities.model_list import NoModelList, chat_model, model_names
 from app.models.capabilities.server_profiles import PROFILES
@@ -14,8 +14,7 @@ from app.models.capabilities.server_profiles import PROFILES
 PROBE_LIMIT_S = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class KnownServer:
+class KnownServer(Struct, frozen=True):
     """A local model server and its default port."""
 
     name: str
@@ -29,8 +28,7 @@ class KnownServer:
 KNOWN_SERVERS = tuple(KnownServer(row.name, row.port) for row in PROFILES if row.port)
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredServer:
+class DiscoveredServer(Struct, frozen=True):
     """A server that answered, with its first model."""
 
     server: KnownServer

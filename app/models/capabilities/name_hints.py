@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from app.core.provider import CallForm
 
 
-@dataclass(frozen=True, slots=True)
-class NameHint:
+class NameHint(Struct, frozen=True):
     """A row: `pattern` is searched in the model's name; None suggests nothing. `form`: what the prompt teaches it."""
 
     pattern: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
+from msgspec import Struct, field
 
 from app.core.provider import Ability
 from app.models.capabilities.capability_readings import OF_DETAILS, OF_ENTRY, OF_PROPERTIES, Reading, entry_of, read
@@ -20,16 +20,14 @@ from app.models.http.served_model import ServedModel
 AbilityMap = Mapping[str, Ability]
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True):
     """Abilities that a server reports. If it is not `complete`, probe again soon."""
 
     abilities: AbilityMap = field(default_factory=dict)
     complete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProbePage:
+class ProbePage(Struct, frozen=True):
     """A page to request, by POST if there is a `body`; `find` extracts the part of the answer that the rows read.
 
     `local`: only local servers have such a page.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import httpx2
+from msgspec import Struct
 
 from app.models.http.client import NoAnswer
 from app.models.http.json_body import encodable
@@ -22,8 +22,7 @@ LONGEST = 256  # characters of one token
 EACH = 8  # tokens that a server may add to a text
 
 
-@dataclass(frozen=True, slots=True)
-class CountForm:
+class CountForm(Struct, frozen=True):
     """Request format of one kind of server: texts per request, the body to POST, and the counts in the answer."""
 
     name: str

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from app.models.http.client import is_local
 
 Limit = Literal["max_tokens", "max_completion_tokens"]
 
 
-@dataclass(frozen=True, slots=True)
-class Quirk:
+class Quirk(Struct, frozen=True):
     """A deviation of the server, in one sentence, and the recorded stream that shows it."""
 
     odd: str
     stream: str
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A server, recognised by its host, or by its default port on a local address.
 
     `limit` is its parameter for the token limit; `usage_option` is false for servers that reject `stream_options`.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import Ability, BaseProvider, CallForm, ModelRequest, Piece, ProviderFailed

@@ -10,8 +10,9 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from app.core.provider import ProviderFailed
 
@@ -28,8 +29,7 @@ BLOCK_BYTES = 64 * 1024
 INHERITED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "TMPDIR", "LANG")
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """A GGUF file inside a Python package. `context` is the training context in tokens."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ProviderFailed
@@ -12,8 +13,7 @@ from app.models.endpoints.endpoint_factory import EndpointFactory
 from app.models.endpoints.key_sources import Keys
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionReport:
+class ConnectionReport(Struct, frozen=True):
     """Result of the test. `models` are those that the server lists; `problem` says what to fix, empty if nothing."""
 
     models: tuple[str, ...] = ()

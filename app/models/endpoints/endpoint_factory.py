@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from msgspec import Struct
 
 from app.core.endpoint_spec import EndpointSpec, Price, ToolCalls
 from app.core.provider import Provider, ProviderFailed
@@ -30,8 +30,7 @@ ENVIRONMENT_ERRORS = (OSError, ValueError, ImportError, httpx2.InvalidURL)
 ADVICE = "Correct HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE, and restart."
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointDefaults:
+class EndpointDefaults(Struct, frozen=True):
     """Defaults of all endpoints for fields that a spec leaves out."""
 
     tool_calls: ToolCalls = "auto"

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import Ability, CallForm, ModelRequest, Piece, ProviderFailed, ProviderNotice, TokenUsage
@@ -27,8 +29,7 @@ BACKOFF = Backoff()
 NO_USAGE = TokenUsage(0, 0)  # resets the usage that a failed model has reported
 
 
-@dataclass(slots=True)
-class ModelRoute:
+class ModelRoute(Struct):
     """A Provider for one run of `principal`: the first of `handles` that can answer does.
 
     Retries and fallbacks happen only before the first token of an answer.
@@ -36,7 +37,7 @@ class ModelRoute:
 
     handles: Sequence[ModelHandle]
     principal: str = ""
-    backoff: Backoff = field(default=BACKOFF, repr=False)
+    backoff: Backoff = BACKOFF
     check_not_paused: Callable[[], None] = lambda: None  # raises Paused; checked again after every wait
     models_with: ModelsWith = no_models
     most_characters: int = MOST_CHARACTERS  # of an answer

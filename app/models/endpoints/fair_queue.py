@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(slots=True)
-class PrincipalQueue:
+class PrincipalQueue(Struct):
     """Waiting requests of one principal. The principal with the smallest `turn` is served next.
 
     The parts of `turn`: how many requests had been served when this principal was last served or joined; whether the

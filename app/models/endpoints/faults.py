@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from app.core.provider import ProviderFailed
 
@@ -17,8 +18,7 @@ UNREAD = frozenset(
 FaultyPart = Literal["request", "model", "server", "key", "key_here"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """The reaction to one kind of failure.
 
     `of` is the faulty part, which cools down for `cooldown_s`: a key for all models, or `key_here` for this model only.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 Key = TypeVar("Key")
 Now = Callable[[], float]  # seconds of a monotonic clock
 
 
-@dataclass(frozen=True, slots=True)
-class Cooldown:
+class Cooldown(Struct, frozen=True):
     """The end of a cooldown, and the code of the failure that caused it."""
 
     until: float
@@ -49,8 +49,7 @@ class Cooldowns(Generic[Key]):
         return max(0.0, cooldown.until - self.now()) if cooldown else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class LastError:
+class LastError(Struct, frozen=True):
     """The most recent failure, in one line; `at` is Unix time."""
 
     code: str

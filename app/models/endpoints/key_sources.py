@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from app.core.endpoint_spec import EndpointSpec
 
@@ -20,8 +21,7 @@ class InvalidKey(ValueError):
     """A key that is not a valid header value. The message never contains it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Keys that were read, and the problems with the others."""
 
     values: tuple[str, ...] = ()

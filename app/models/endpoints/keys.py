@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from app.models.endpoints.health import Cooldown, Cooldowns, Now
+from tools.base.hidden_fields import repr_without
 
 REFUSED_S = 600.0  # cooldown of a refused key, if another exists; a billing problem may be solved by then
 REFUSED, BUSY = "model_auth", "model_busy"  # reasons for a cooldown, as codes of failures
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key. `place` numbers the endpoint's keys from 1; it is 0, without a value, where no key is needed."""
 
     place: int = 0
-    value: str | None = field(default=None, repr=False)
+    value: str | None = None
+
+    __repr__ = repr_without("value")
 
 
 class KeyRing:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from app.core.endpoint_spec import Price
 from app.core.provider import Provider, TokenUsage
@@ -13,8 +14,7 @@ from app.models.endpoints.vision_fallback import can_see
 from app.models.tokens.counter import TokenCounter
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class ModelHandle:
+class ModelHandle(Struct, eq=False, weakref=True):
     """One model of an endpoint: its provider, token counter, prices and the server's state.
 
     `endpoint` is the endpoint's name. `prices` is the whole table, because `auto` is resolved with the first answer.

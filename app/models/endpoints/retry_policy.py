@@ -10,7 +10,8 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.provider import FallbackUsed, ProviderFailed, ProviderNotice
 from app.models.endpoints.faults import ABSENT, LIMITED, TOO_LONG, Fault, cooldown_s, fault_of, refuses_key
@@ -23,8 +24,7 @@ FIRST_S, MOST_S = 0.5, 10.0  # backoff: first and longest delay, doubled each ti
 HONOURED_S = 30.0  # the longest Retry-After that is waited for
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Exponential backoff with jitter; `chance` returns random numbers between 0 and 1."""
 
     now: Now = time.monotonic
@@ -36,8 +36,7 @@ class Backoff:
         return (0.5 + self.chance() / 2) * min(MOST_S, FIRST_S * 2.0 ** (tries - 1))
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
+class NextStep(Struct, frozen=True):
     """The next step: notices, then a delay before the next try; or the `failure` that ends the request."""
 
     notices: list[ProviderNotice]

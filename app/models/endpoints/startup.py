@@ -6,8 +6,9 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from app.config.model_settings import DEFAULT
 from app.config.protected_files import OwnFile, in_workspace
@@ -38,8 +39,7 @@ KEYS = "keys"  # directory of keys sent at run time, inside the data directory
 ChooseProvider = Callable[[Settings], Awaitable[tuple[Provider, str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedModels:
+class OpenedModels(Struct, frozen=True):
     """The opened models. `about` is a sentence for the log that names the default model and the reason for it."""
 
     models: Models

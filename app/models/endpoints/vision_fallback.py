@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.core.attachments import CANNOT, Attachment, described
 from app.core.messages import Message
@@ -55,8 +57,7 @@ def no_models(ability: str) -> Sequence[str]:
     return ()
 
 
-@dataclass(slots=True)
-class VisionFallback:
+class VisionFallback(Struct):
     """Get one answer from the model called `name`, and record what the answer shows about its abilities.
 
     `described` collects the files that a notice of this run has named.

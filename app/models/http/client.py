@@ -6,13 +6,13 @@ import ipaddress
 import json
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import httpx2
+from msgspec import Struct
 
 from app.models.http.transport.head import head_of
 from app.models.http.transport.lean import LeanTransport
@@ -87,8 +87,7 @@ class ModelClient(httpx2.AsyncClient):
         return response
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(Struct, frozen=True):
     """A request without its body, and its head but for the length of that."""
 
     request: httpx2.Request

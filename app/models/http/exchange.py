@@ -6,17 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 import httpx2
+from msgspec import Struct
 
 from app.core.provider import Piece, ProviderFailed, TakeText
 from app.models.http import failures
 from app.models.http.client import CLOSED, ModelClient
 from app.models.http.retry_after import retry_after_s
 from app.models.http.transport.lean import LeanResponse
+from tools.base.hidden_fields import repr_without
 
 DRAIN_S = 0.05
 MAX_ERROR_BYTES = 64 * 1024
@@ -48,15 +49,16 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionRequest:
+class CompletionRequest(Struct, frozen=True):
     """A request to POST. `key` is redacted from error texts; `inactivity_s` overrides the client's inactivity limit."""
 
     url: str
     content: bytes
-    headers: Mapping[str, str] = field(repr=False)
-    key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str]
+    key: str | None = None
     inactivity_s: float | None = None
+
+    __repr__ = repr_without("headers", "key")
 
 
 class RequestRefused(Exception):

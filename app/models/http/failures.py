@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from app.core.provider import ProviderFailed
 from app.models.http.error_status import status_of
@@ -15,8 +16,7 @@ EXCERPT = 300
 ANSWER_TOO_LONG = "model_too_long"  # code of an answer beyond the size limit
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """One row of the status table. `retryable`: the same request may succeed later."""
 
     code: str

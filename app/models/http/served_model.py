@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import httpx2
+from msgspec import Struct
 
 from app.models.http.client import CLOSED, is_local, json_answer
 from app.models.http.json_body import encode
+from tools.base.hidden_fields import repr_without
 
 MAX_LIST_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models with long descriptions
 
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
+class ServedModel(Struct, frozen=True):
     """One model of one server. Requests are authorised by `key` or by `headers`."""
 
     client: httpx2.AsyncClient
     base_url: str
     model: str
-    key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    key: str | None = None
+    headers: Mapping[str, str] | None = None
     list_query: str = ""
+
+    __repr__ = repr_without("key", "headers")
 
     @property
     def root(self) -> str:

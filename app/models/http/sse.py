@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # twice the longest answer, because characters may be escaped
 BOM = b"\xef\xbb\xbf"
@@ -14,8 +15,7 @@ class EventTooLarge(ValueError):
     """A line or an event exceeds the reader's bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One event; `event` is `message` by default, `id` the last id that the server sent."""
 
     data: str

@@ -7,9 +7,10 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+
+from msgspec import Struct
 
 from app.core.attachments import CANNOT, Attachment, described
 from app.core.messages import AskedCall, Message
@@ -40,8 +41,7 @@ Key = tuple[int, int]
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int] | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredText:
+class MeasuredText(Struct, frozen=True):
     """The cache key and the estimate of a text that is not kept."""
 
     key: Key

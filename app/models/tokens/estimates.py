@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 CHARACTERS_PER_TOKEN = 4
 BYTES_PER_TOKEN = 2  # of other scripts, for small models with few such words in their vocabulary
@@ -25,8 +26,7 @@ def estimated(text: str) -> float:
     return plain / CHARACTERS_PER_TOKEN + others / BYTES_PER_TOKEN
 
 
-@dataclass(slots=True)
-class Scale:
+class Scale(Struct):
     """Ratio of real to counted tokens. It rises at once and falls slowly: too high a count only trims early."""
 
     value: float = 1.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.attachments import PDF, Attachment
 
@@ -17,8 +18,7 @@ MOST_PAGES = 1000
 PixelTokens = Callable[[float, float], float]
 
 
-@dataclass(frozen=True, slots=True)
-class PictureRule:
+class PictureRule(Struct, frozen=True):
     """A row: for model names that match `pattern`, the cost of a picture and of a page."""
 
     pattern: re.Pattern[str]

@@ -6,12 +6,14 @@ import asyncio
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 
+from msgspec import Struct
+
 from app.core.attachments import PDF, Attachment, described
 from app.core.provider import ModelRequest
+from tools.base.hidden_fields import repr_without
 
 Part = dict[str, Any]
 Content = str | list[Part]
@@ -21,15 +23,16 @@ Encoded = Mapping[str, str]
 LARGE = 1 << 20  # bytes; larger files are encoded in a thread, to keep the event loop responsive
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedFiles:
+class EncodedFiles(Struct, frozen=True):
     """Files to insert into an encoded body: base64 needs no escaping, and escaping megabytes is slow.
 
     Until then random `marks` are placeholders, by SHA-256.
     """
 
     marks: Encoded
-    data: Mapping[bytes, bytes] = field(repr=False)  # base64, by mark
+    data: Mapping[bytes, bytes]  # base64, by mark
+
+    __repr__ = repr_without("data")
 
     def put_into(self, body: bytes) -> bytes:
         if not self.data:

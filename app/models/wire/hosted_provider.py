@@ -6,9 +6,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import httpx2
+from msgspec import Struct
 
 from app.core.clock import Clock
 from app.core.provider import Ability, BaseProvider, CallForm, ModelRequest, Piece, ProviderFailed, TextChunk
@@ -30,8 +30,7 @@ BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestDefaults:
+class RequestDefaults(Struct, frozen=True):
     """Parameters of requests that set none. None leaves them to the server."""
 
     max_tokens: int | None = None

@@ -6,8 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.core.provider import MetadataChunk
 from app.models.http.answer_stream import TooManyCalls
@@ -54,8 +55,7 @@ class Brackets:
         return self._seen and self._depth == 0 and not self._in_string
 
 
-@dataclass(slots=True)
-class CallSlot:
+class CallSlot(Struct):
     """One incomplete call. `number` is its position in the reply; the server's index is unreliable."""
 
     number: int
@@ -81,8 +81,7 @@ class CallSlot:
         return not self._not_an_object
 
 
-@dataclass(frozen=True, slots=True)
-class CallStart:
+class CallStart(Struct, frozen=True):
     """The fields of a fragment that may start a call."""
 
     id: str

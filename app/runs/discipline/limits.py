@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.transcript.run_totals import RunTotals
 
@@ -13,8 +14,7 @@ LAST_SHARE = 0.1
 NEARLY = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(Struct, frozen=True):
     """One limit and how much of it is used. `kept` is for a last round without tools. `reason` ends a run."""
 
     reason: str
@@ -39,8 +39,7 @@ class Gauge:
         return f"{max(0, self.limit - self.used):,.0f} of {self.limit:,.0f} {self.unit}"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Rounds of model and tools, tool calls, tokens read and written, seconds."""
 
     rounds: int = 20

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from app.core.messages import AskedCall
 from tools.base.permit import canonical
@@ -28,8 +29,7 @@ def signature(call: AskedCall, result: str = "") -> Signature:
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """The calls and results of a round. `fresh` are those that no earlier round had; `silent`: without prose."""
 
     calls: frozenset[Signature]
@@ -37,8 +37,7 @@ class Round:
     silent: bool
 
 
-@dataclass(slots=True)
-class LoopDetector:
+class LoopDetector(Struct):
     """Detects rounds of calls that bring nothing new."""
 
     _last: list[Round] = field(default_factory=list)  # a deque takes 600 bytes when it is empty

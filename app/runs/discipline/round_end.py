@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.budget.side_query import SideQuery
 from app.core.events import Notice, TextDelta
@@ -23,8 +24,7 @@ from app.transcript.run_totals import RunTotals
 TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
 
 
-@dataclass(slots=True)
-class RoundEnd:
+class RoundEnd(Struct):
     """One per run. `changes` says whether a tool of this name can do more than read.
 
     `check_not_paused` raises Paused; it is asked before each model request.

@@ -7,7 +7,8 @@ counts as a pass.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.budget.budgets import BudgetSpent
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery, ends_of
@@ -31,8 +32,7 @@ WANTING = "A check of your work says that it is not complete. Do what is missing
 _VERDICT = re.compile(r"\W*(success|fail)\b[\s:.,*-]*", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`wanting` is a note for the model when its work is not complete, else empty."""
 
     wanting: str

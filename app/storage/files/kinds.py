@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from app.core.attachments import PDF, Attachment, File
 
@@ -29,8 +30,7 @@ class UnknownKind(Exception):
         super().__init__(f"its bytes are none of {supported}; convert it, or send its text")
 
 
-@dataclass(frozen=True, slots=True)
-class FileKind:
+class FileKind(Struct, frozen=True):
     """A row of KINDS. `size` reads width and height of a picture, (0, 0) if its header has none."""
 
     name: str

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import field
+
 from app.storage.changes import Change, ChangeWriter
+from tools.base.hidden_fields import repr_without
 
 
-@dataclass(frozen=True, slots=True)
-class FileRow(Change):
+class FileRow(Change, frozen=True):
     """The bytes of a file, identified by their SHA-256; stored once."""
 
     sha256: str
-    data: bytes = field(repr=False, metadata={"column": "bytes"})
+    data: bytes = field(name="bytes")
+
+    __repr__ = repr_without("data")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFile(Change):
+class SessionFile(Change, frozen=True):
     """A reference of a session to a file, which is kept as long as there is one."""
 
     session: str

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from app.storage.approvals import ApprovalDecided, ApprovalRow, GrantRevoked, GrantRow
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
-from app.storage.sqlite.columns import Select, delete, insert, names, select, update
+from app.storage.sqlite.columns import Select, Write, delete, insert, names, select, update
 from app.storage.sqlite.database import Database
 
 DECIDE = update("approvals", ApprovalDecided, "run", "call", condition=" AND state = 'pending'")
-WRITES = {
+WRITES: dict[type[Change], Write] = {
     ApprovalRow: insert("approvals", ApprovalRow),
     ApprovalDecided: DECIDE,
     GrantRow: insert("grants", GrantRow),

@@ -1,4 +1,4 @@
-"""SQL derived from the fields of a row's dataclass: a column is written there and in the schema, nowhere else.
+"""SQL derived from the fields of a row's struct: a column is written there and in the schema, nowhere else.
 
 All statements are made at import.
 """
@@ -6,9 +6,10 @@ All statements are made at import.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from app.storage.changes import Change
 
@@ -16,16 +17,14 @@ Row = TypeVar("Row")
 Values = Callable[[Any], tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """A statement, and the function that takes its values from a change."""
 
     sql: str
     values: Values
 
 
-@dataclass(frozen=True, slots=True)
-class Select(Generic[Row]):
+class Select(Struct, Generic[Row], frozen=True):
     """A query, and the function that makes a row of the values that it returns."""
 
     sql: str
@@ -40,13 +39,13 @@ def names(row: type[Change], table: str = "") -> str:
 
 def marks(row: type[Change]) -> str:
     """A `?` for each column."""
-    return ", ".join("?" * len(fields(row)))
+    return ", ".join("?" * len(row.__struct_fields__))
 
 
 def insert(table: str, row: type[Change], conflict: str = "") -> Write:
     """Insert a row; `conflict` is an ON CONFLICT clause."""
     sql = f"INSERT INTO {table} ({names(row)}) VALUES ({marks(row)}) {conflict}"
-    return Write(sql.rstrip(), _values([field.name for field in fields(row)]))
+    return Write(sql.rstrip(), _values(row.__struct_fields__))
 
 
 def upsert(table: str, row: type[Change], *key: str) -> Write:
@@ -80,7 +79,7 @@ def select(row: type[Row], table: str, rest: str) -> Select[Row]:
 
 
 def _columns(row: type[Change]) -> list[str]:
-    return [field.metadata.get("column", field.name) for field in fields(row)]
+    return list(row.__struct_encode_fields__)
 
 
 def _equal(columns: Sequence[str]) -> str:

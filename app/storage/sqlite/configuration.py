@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
+from app.storage.changes import Change
 from app.storage.endpoints import EndpointRemoved, EndpointRow
 from app.storage.mcp import McpPinRemoved, McpPinRow, McpServerRemoved, McpServerRow
 from app.storage.sqlite.columns import Write, delete, select, upsert
 from app.storage.sqlite.database import Database
 from app.storage.state import StateRow
 
-WRITES = {
+WRITES: dict[type[Change], Write] = {
     EndpointRow: upsert("endpoints", EndpointRow, "name"),
     EndpointRemoved: delete("endpoints", EndpointRemoved),
     McpServerRow: upsert("mcp_servers", McpServerRow, "name"),

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from app.storage.changes import Change
-from app.storage.sqlite.columns import Select, insert, marks, names, select, update
+from app.storage.sqlite.columns import Select, Write, insert, marks, names, select, update
 from app.storage.sqlite.database import Database
 from app.storage.tokens import TokenCounts, TokenRevoked, TokenRow
 from app.storage.usage import ModelUsage, UsageAdded
 
 USAGE_KEY = ("principal", "month", "model", "run")
 COSTS = ("cost", "estimated_cost")  # NULL without a price, beside which a price counts
-COUNTED = [field.name for field in fields(ModelUsage) if field.name not in (*USAGE_KEY, "session", *COSTS)]
+COUNTED = [name for name in ModelUsage.__struct_fields__ if name not in (*USAGE_KEY, "session", *COSTS)]
 USAGE_SUMS = ", ".join(f"SUM({name})" for name in (*COUNTED, *COSTS))
 ADD_USAGE = f"ON CONFLICT ({', '.join(USAGE_KEY)}) DO UPDATE SET " + ", ".join(
     [f"{name} = spent.{name} + excluded.{name}" for name in COUNTED]
     + [f"{name} = COALESCE(spent.{name} + excluded.{name}, spent.{name}, excluded.{name})" for name in COSTS]
 )
 INSERT_TOKEN = insert("tokens", TokenRow)
-WRITES = {
+WRITES: dict[type[Change], Write] = {
     TokenRow: INSERT_TOKEN,
     TokenRevoked: update("tokens", TokenRevoked, "sha256"),
     UsageAdded: insert(

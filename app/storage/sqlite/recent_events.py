@@ -9,8 +9,9 @@ row. The table has the beginning of a run's log, and this has its end; after a c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
+
+from msgspec import Struct
 
 from app.core.events import TERMINAL, ToolFinished, ToolRejected, ToolStarted
 from app.storage.runs import EventRow
@@ -21,8 +22,7 @@ PACKED = "packed"  # the type of a row that holds several events; its number is 
 OF_CALLS = (ToolStarted.type, ToolFinished.type, ToolRejected.type)  # queries look for these: they are not packed
 
 
-@dataclass(frozen=True, slots=True)
-class EventChanges:
+class EventChanges(Struct, frozen=True):
     """The rows that a transaction adds: a `batch`, and rows of `events` for the runs that are `settled`."""
 
     number: int  # of the batch

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from app.storage.changes import Change
 from app.storage.runs import EventRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sqlite.columns import Write, delete, insert, marks, select, update, upsert
 from app.storage.sqlite.connections import Statement
@@ -26,7 +27,7 @@ from app.storage.sqlite.recent_events import (
 Plan = tuple[list[Statement], EventChanges]
 MakePlan = Callable[[], Plan]  # called anew in its turn, since others have committed meanwhile
 INSERT_EVENT = insert("events", EventRow)
-WRITES = {
+WRITES: dict[type[Change], Write] = {
     RunRow: insert("runs", RunRow),
     RunBegan: Write("UPDATE runs SET state = 'running' WHERE id = ?", lambda change: (change.id,)),
     RunEnded: update("runs", RunEnded, "id"),

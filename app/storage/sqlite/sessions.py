@@ -6,6 +6,7 @@ import json
 
 from app.core.attachments import loaded
 from app.core.messages import Message, load
+from app.storage.changes import Change
 from app.storage.files.store import FileRow, SessionFile
 from app.storage.runs import InboxRow
 from app.storage.search_words import words_of
@@ -20,7 +21,7 @@ from app.storage.sessions import (
     SummaryRow,
 )
 from app.storage.sqlite.approvals import GRANTS
-from app.storage.sqlite.columns import Select, insert, insert_once, names, select, update, upsert
+from app.storage.sqlite.columns import Select, Write, insert, insert_once, names, select, update, upsert
 from app.storage.sqlite.database import Database
 from app.storage.sqlite.runs import INBOX
 from app.storage.sqlite.search import (
@@ -34,7 +35,7 @@ from app.storage.sqlite.search import (
     without_spaces,
 )
 
-WRITES = {
+WRITES: dict[type[Change], Write] = {
     SessionRow: insert("sessions", SessionRow),
     SessionTitle: update("sessions", SessionTitle, "id"),
     SessionTools: update("sessions", SessionTools, "id"),

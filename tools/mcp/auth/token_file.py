@@ -8,15 +8,15 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 _NEWEST = "newest"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFile:
+class TokenFile(Struct, frozen=True):
     """The tokens of one user for one server, by issuer, so that they are sent only to the issuer that gave them.
 
     Only its owner can read it. `on_secret` is called with every secret that is read or written.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import translate
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from tools.base.containment import lies_in
 from tools.mcp.config.code_places import check_code_places
@@ -35,8 +36,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 USUAL = Timeouts()
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(Struct, frozen=True):
     """The servers of a file. `problem` is the reason why it has none."""
 
     configs: tuple[ServerConfig, ...] = ()

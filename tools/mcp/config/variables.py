@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _VARIABLE = re.compile(r"\$\{(?:(?P<kind>env|input|file|command|config):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
 
@@ -14,8 +15,7 @@ class BadEntry(ValueError):
     """An entry that cannot be used. The message names the field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
+class Variables(Struct, frozen=True):
     """Values for variables. Without an `environ` none is filled in: the entry's author may not read it."""
 
     environ: Mapping[str, str] | None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MAX_LINE = 32 * 1024 * 1024  # a text of 10 MB, once more as structured content, and what escaping adds
 MAX_ENDLESS = 8 * MAX_LINE  # an endless line: the connection is closed
@@ -22,8 +23,7 @@ class Endless(Exception):
         super().__init__(f"it was cut off because it wrote a line of more than {MAX_ENDLESS >> 20} MB")
 
 
-@dataclass(frozen=True, slots=True)
-class Oversized:
+class Oversized(Struct, frozen=True):
     """A line that was too long to keep: its size, head and tail."""
 
     size: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from mcp import Client, MCPError
 from mcp.client import Transport
 from mcp_types import CallToolResult, Implementation, LoggingMessageNotificationParams, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Struct
 from pydantic import ValidationError
 
 from tools.base.escape_invisible import visible
@@ -46,8 +46,7 @@ for _name in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The tools and instructions of a server now."""
 
     tools: Sequence[dict[str, Any]]

@@ -8,11 +8,11 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 import httpx2
+from msgspec import Struct
 
 STAGGER_S = 0.25  # before the next address is tried beside one that has not answered
 
@@ -20,8 +20,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 Address = tuple[Any, ...]  # family, type, protocol, canonical name, where
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The far end of a connection; `tls` has the rules for the server, and `name` the one to verify."""
 
     host: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import httptools
 import httpx2
+from msgspec import Struct, field
 
 MOST_FRAMING = 128 * 1024  # consecutive bytes that are not body: heads, 1xx responses, trailers
 INFORMATIONAL = range(100, 200)
@@ -15,8 +14,7 @@ BODILESS = (204, 304)
 LENIENT = {"lenient_chunked_length": True, "lenient_optional_cr_before_lf": True, "lenient_data_after_close": True}
 
 
-@dataclass(slots=True)
-class Head:
+class Head(Struct):
     """Status line and headers of a response."""
 
     status: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
@@ -18,8 +19,7 @@ EARLIER = "(The conversation began earlier.)"
 GO_ON = "Go on."  # newer models refuse a history that ends with an assistant message
 
 
-@dataclass(slots=True)
-class Written:
+class Written(Struct):
     """An encoded history: roles alternate, the user is first and last, and nothing is empty.
 
     `before` is the digest of all of it. `with_reasoning` is true if it contains reasoning of earlier replies.
@@ -57,8 +57,7 @@ class Written:
             self.messages.append({"role": role, "content": list(blocks)})
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(Struct, frozen=True):
     """Encoder of one request's history.
 
     With `native`, native calls stay native: each is followed directly by exactly one result, before anything else. All

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from app.core.messages import OpaqueMetadata
 from app.core.provider import Piece, TextChunk
@@ -18,8 +19,7 @@ from parsing import Thought
 MAX_BLOCKS = 1024
 
 
-@dataclass(slots=True)
-class OpenBlock:
+class OpenBlock(Struct):
     """One block. `place` is its position in the reply: an index that a server uses twice denotes two blocks."""
 
     kind: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.core.messages import Message
 from app.models.http.json_body import EncodedJSON, encoded
@@ -12,8 +13,7 @@ from app.models.wire.openai.history import WireMessage, wire_messages
 SHARED = 16  # openings that are kept, the newest
 
 
-@dataclass(frozen=True, slots=True)
-class WiredOpening:
+class WiredOpening(Struct, frozen=True):
     """The messages of an opening in the wire format, and their JSON."""
 
     messages: Sequence[Message]  # a reference to them keeps their id unique

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from app.core.messages import AskedCall, Message
 from app.models.wire.native_calls import NATIVE
@@ -29,8 +30,7 @@ class ReplayedTurns(Enum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayRule:
+class ReplayRule(Struct, frozen=True):
     """A row: models that need their reasoning back. `blank` replaces missing reasoning of a call."""
 
     model: re.Pattern[str]
@@ -54,8 +54,7 @@ def replay_rule(model: str) -> ReplayRule | None:
     return next((rule for rule in REPLAY_RULES if rule.model.search(model)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayPolicy:
+class ReplayPolicy(Struct, frozen=True):
     """Replay policy of one model of one server. `origin` identifies the metadata that it can read."""
 
     origin: str = ""
