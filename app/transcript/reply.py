@@ -49,7 +49,7 @@ THOUGHT = "This call stood in the model's thoughts: it was not run."
 NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
 _HALF = re.compile("[\ud800-\udfff]")  # a surrogate
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
-FOLDED_AFTER = 256  # characters, and an eighth of all that came before
+FOLDED_AFTER = 128  # characters, and a sixteenth of all that came before
 
 
 def unfit(arguments: Arguments) -> str | None:
@@ -141,10 +141,16 @@ class Reply:
         return [event for seen in found for event in self._see(seen, "text")]
 
     def _fold(self) -> None:
-        """Join the pieces so far: a StringIO keeps each as it came until its value is asked for."""
-        self._fold_at = self.characters + self.characters // 8 + FOLDED_AFTER
-        for texts in (self._wrote, self._shown, self._thought):
-            texts.getvalue()
+        """Join the pieces so far: a StringIO keeps each as it came until its value is asked for.
+
+        It keeps that value, too: where all is shown that was written, both are one text.
+        """
+        self._fold_at = self.characters + self.characters // 16 + FOLDED_AFTER
+        self._thought.getvalue()
+        written = self._wrote.getvalue()
+        if self._shown.getvalue() == written:
+            self._shown = StringIO()
+            self._shown.write(written)
 
     def _whole(self, text: str) -> str:
         """Return the text up to its last whole character: clients count one where its two halves meet."""
@@ -234,6 +240,7 @@ class Reply:
         return "".join([*parts, shown[end:]])
 
     def message(self, *, cut: bool = False) -> Message:
+        self._fold()
         return Message(
             "assistant",
             self._wrote.getvalue(),
