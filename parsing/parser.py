@@ -70,8 +70,7 @@ class Parser:
         self._held = ""  # text that must be seen together with what comes next
         self._closed = False
         # How the next piece is looked at.
-        self._gates = frozenset(openers.gates)
-        self._is_prose, self._pieces = _known(openers.gates)
+        self._gates, self._is_prose, self._pieces = _known(openers.gates)
         self._known: Known = _NOTHING  # pieces in which nothing can matter, and their events
         self._room = self._lease = 0  # characters that may still pass before the next scan, of so many at first
         self._passed: list[str] | None = None  # what has passed since the last scan, if it belongs to a call
@@ -314,12 +313,13 @@ class Parser:
 
 
 @lru_cache(maxsize=8)
-def _known(gates: str) -> tuple[Callable[[str], bool], Mapping[Channel, Known]]:
-    """A test for a piece without gates, and the pieces that are known to have none, with their events.
+def _known(gates: str) -> tuple[frozenset[str], Callable[[str], bool], Mapping[Channel, Known]]:
+    """The gates, a test for a piece without them, and the pieces that are known to have none, with their events.
 
     Tokens come again and again: a piece is looked at, and its event made, once for all replies.
     """
-    return frozenset(gates).isdisjoint, {Text: {}, Thought: {}}
+    characters = frozenset(gates)
+    return characters, characters.isdisjoint, {Text: {}, Thought: {}}
 
 
 @lru_cache(maxsize=16)

@@ -55,7 +55,7 @@ class Library:
         self._most = most
         self._size = 0
         self._readings: OrderedDict[str, Reading] = OrderedDict()
-        self._suspects: set[Suspect] = set()
+        self._suspects: frozenset[Suspect] = frozenset()
 
     def quotations(self, wanted: Mapping[str, Wanted], sources: Sequence[Source], work: Work) -> dict[str, str]:
         """The calls that stand in a source, with its place. `sources` are in the order in which they were read."""

@@ -93,12 +93,13 @@ class RunTask:
 
     def __post_init__(self) -> None:
         self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
-        self.inbox = Inbox(
-            keep=lambda position, message: self.log.put(
-                InboxRow(self.row.id, position, message.text, dumped(message.attachments))
-            ),
-            forget=lambda: self.log.put(InboxTaken(self.row.id)),
-        )
+        self.inbox = Inbox(keep=self._keep_message, forget=self._forget_messages)
+
+    def _keep_message(self, position: int, message: Message) -> None:
+        self.log.put(InboxRow(self.row.id, position, message.text, dumped(message.attachments)))
+
+    def _forget_messages(self) -> None:
+        self.log.put(InboxTaken(self.row.id))
 
     def post(self, text: str, files: Sequence[File] = ()) -> None:
         """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""

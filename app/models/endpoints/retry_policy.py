@@ -67,7 +67,7 @@ class Attempt:
         self.handle = handle
         self.key = Key()
         self._tries = 0
-        self._keys_tried: set[int] = set()
+        self._keys_tried: list[int] = []
         self._attempted.append(handle)
 
     @property
@@ -139,7 +139,7 @@ class Attempt:
         """Return whether to use another key at once; a key that cools down only if no other model is left."""
         if fault.of not in ("key", "key_here"):
             return False
-        self._keys_tried.add(self.key.place)
+        self._keys_tried.append(self.key.place)
         keys = self.handle.server.keys
         following = keys.pick(self._model)
         if following.place in self._keys_tried or keys.is_refused(following, self._model):

@@ -112,7 +112,7 @@ class HostedProvider(BaseProvider, ABC):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer, and record the abilities that it shows. Raises ProviderFailed."""
         await self.name_model()
-        noticed: set[type[Piece]] = {TextChunk}
+        noticed: tuple[type[Piece], ...] = (TextChunk,)
         try:
             response, reader = await self._open(request)
             try:
@@ -121,7 +121,7 @@ class HostedProvider(BaseProvider, ABC):
                 async with aclosing(read_pieces(response, reader, self.url, request.take_text)) as pieces:
                     async for piece in pieces:
                         if type(piece) not in noticed:  # each kind once: most tokens are a piece
-                            noticed.add(type(piece))
+                            noticed += (type(piece),)
                             self._notice(piece)
                         yield piece
             finally:
