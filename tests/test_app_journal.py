@@ -13,7 +13,7 @@ from app.core.events import MAX_DELTA, RunFinished, TextDelta, ToolDelta, ToolSt
 from app.log.event_writer import KEPT, EventWriter, RunLog
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sessions import SessionRow
+from app.storage.sessions import ResultRow, SessionRow
 from app.storage.sqlite.store import SQLiteStore
 
 pytestmark = pytest.mark.anyio
@@ -149,13 +149,14 @@ async def test_readers_never_see_an_uncommitted_row(tmp_path: Path) -> None:
 
 async def test_a_write_is_all_or_nothing(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    twice = SessionRow("s", "p", 1.0, "t")
+    session, twice = SessionRow("s", "p", 1.0, "t"), ResultRow("s", "r", "c", "bash", "text")
     with pytest.raises(StoreFailed, match="UNIQUE"):
-        await store.write([twice, EventRow("r", 1, "x", "{}"), twice])
+        await store.write([session, twice, EventRow("r", 1, "x", "{}"), twice])
     assert await store.session("s") is None
+    assert await store.result("s", "c", 0, 9) is None
     assert await store.events("r", 0, 10) == []
-    await store.write([twice])  # and the store still works
-    assert await store.session("s") == twice
+    await store.write([session, twice])  # and the store still works
+    assert await store.session("s") == session
     await store.close()
 
 

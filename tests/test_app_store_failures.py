@@ -64,6 +64,7 @@ async def test_the_end_of_a_run_is_kept_once_though_its_first_caller_is_cancelle
         lost = TerminalRetry(noted, Approvals(store))
         lost.add("r", end)
         async with store._one_writer:
+            await store._catch_up_now()
             keeping = asyncio.create_task(lost.keep("r"))
             await noted.begun.wait()
             keeping.cancel()

@@ -107,9 +107,17 @@ class Database:
         """The statements of the changes, complete: the writer's thread shall not need the interpreter for them."""
         raise NotImplementedError
 
+    async def _catch_up(self) -> None:
+        """Apply the changes that wait to their tables, which are about to be read."""
+        raise NotImplementedError
+
+    async def _catch_up_now(self) -> None:
+        """The same for the caller that holds `_one_writer`."""
+        raise NotImplementedError
+
     def _commit_at_once(self, statements: Sequence[Statement]) -> bool:
-        """Commit on the event loop's thread, if there is little to write and no other writer at work."""
-        if self._loop_connection is None or self._one_writer.locked() or size_of(statements) > SMALL:
+        """Commit on the event loop's thread, if there is little to write. No other writer may be at work."""
+        if self._loop_connection is None or size_of(statements) > SMALL:
             return False
         try:
             self._loop_connection.transact(statements)
@@ -126,6 +134,7 @@ class Database:
 
     async def _each(self, *queries: Query) -> list[list[Any]]:
         """The rows of each query, from one snapshot."""
+        await self._catch_up()
         async with self._named_failures():
             return await self._reader.read(queries)
 
@@ -133,7 +142,10 @@ class Database:
         return (await self._each((sql, values)))[0]
 
     async def _lookup(self, query: Select[Row], *values: object) -> Row | None:
-        """The row of a key, or of a small table, read on the event loop's thread: as fast as asking."""
+        """The row of a key, or of a small table, read on the event loop's thread: as fast as asking.
+
+        Of a table whose changes may wait, only behind `_catch_up`.
+        """
         try:
             if self._loop_connection:
                 rows = self._loop_connection.read((query.sql, values))
@@ -153,6 +165,7 @@ class Database:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
         async with self._one_writer, self._named_failures():
+            await self._catch_up_now()
             try:
                 yield
                 await self._writer.commit()

@@ -2,8 +2,9 @@
 
 An event is durable as a line of `event_batches`: one row holds all events of a transaction, whatever runs they belong
 to, because a row for each token costs more than all the rest of its way. Here the same events stay in memory. Once a
-run has MOST_EVENTS of them, or has ended, they are settled: they become rows of `events`, neighbours packed into one
-row. The table has the beginning of a run's log, and this has its end; after a crash the lines are read back.
+run has MOST_EVENTS of them they are settled: they become rows of `events`, neighbours packed into one row; those of
+runs that have ended are settled some runs at a time. The table has the beginning of a run's log, and this has its end;
+after a crash the lines are read back.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from app.storage.runs import EventRow
 
 MOST_EVENTS = 32  # of a run
 MOST_CHARACTERS = 32_768  # of the data that a transaction adds to a run: more is not kept
+MOST_OF_ENDED = 8_192  # characters of the data of a run that has ended: more is not kept
 PACKED = "packed"  # the type of a row that holds several events; its number is that of the last one
 OF_CALLS = (ToolStarted.type, ToolFinished.type, ToolRejected.type)  # queries look for these: they are not packed
 
@@ -38,6 +40,7 @@ class RecentEvents:
     def __init__(self) -> None:
         self._of: dict[str, list[EventRow]] = {}
         self._newest = 0  # number of a batch
+        self._ended: set[str] = set()  # runs that are to be settled
         self._aged: set[str] = set()  # runs that have recent events of the aged batches
         self.aged_batch = 0  # the newest of these
 
@@ -55,6 +58,15 @@ class RecentEvents:
         rows = [row for run in settled for row in packed([*self.of(run), *by_run[run]])]
         batch = "\n".join(line_of(row) for added in kept.values() for row in added)
         return EventChanges(self._newest + 1, batch, rows, settled, kept)
+
+    @property
+    def ended(self) -> int:
+        """The number of runs that have ended and are not settled."""
+        return len(self._ended)
+
+    def plan_ended(self) -> EventChanges:
+        """Return the changes that settle the runs that have ended."""
+        return self._plan_settled(self._ended)
 
     def plan_all(self) -> EventChanges:
         """Return the changes that leave no event without a row: the batches can be deleted with them."""
@@ -74,30 +86,41 @@ class RecentEvents:
 
     def _plan_settled(self, runs: Iterable[str]) -> EventChanges:
         settled = frozenset(runs)
-        return EventChanges(self._newest, "", [row for run in settled for row in packed(self.of(run))], settled, {})
+        rows = [row for run in settled for row in packed(self.of(run))]
+        return EventChanges(self._newest + 1, "", rows, settled, {})
 
     def apply(self, changes: EventChanges) -> None:
         self._newest = changes.number
         for run in changes.settled:
             self._of.pop(run, None)  # the list itself stays as it is: a reader may have it
         self._aged -= changes.settled
+        self._ended -= changes.settled
         for run, rows in changes.kept.items():
             self._of.setdefault(run, []).extend(rows)
+            if rows[-1].type in TERMINAL:
+                self._ended.add(run)
 
     def load(self, batches: Mapping[int, str], settled: Mapping[str, int]) -> None:
         """Take up the events of batches by number; `settled` has the last number of each run that has a row."""
         self._newest = max(batches, default=0)
         for batch in batches.values():
-            for row in map(row_of, batch.split("\n")):
+            for row in map(row_of, lines_of(batch)):
                 if row.seq > settled.get(row.run, 0):
                     self._of.setdefault(row.run, []).append(row)
 
     def _is_full(self, run: str, new: Sequence[EventRow]) -> bool:
-        return (
-            len(self.of(run)) + len(new) >= MOST_EVENTS
-            or new[-1].type in TERMINAL
-            or sum(len(row.data) for row in new) > MOST_CHARACTERS
-        )
+        if len(self.of(run)) + len(new) >= MOST_EVENTS or size_of(new) > MOST_CHARACTERS:
+            return True
+        return new[-1].type in TERMINAL and size_of(self.of(run)) + size_of(new) > MOST_OF_ENDED
+
+
+def size_of(rows: Iterable[EventRow]) -> int:
+    return sum(len(row.data) for row in rows)
+
+
+def lines_of(batch: str) -> list[str]:
+    """Return the events of a batch, which may have none, but other changes."""
+    return batch.split("\n") if batch else []
 
 
 def line_of(row: EventRow) -> str:
@@ -136,7 +159,7 @@ def unpacked(rows: Iterable[EventRow], after: int) -> Iterator[EventRow]:
 
 
 def runs_in(batches: Iterable[str]) -> set[str]:
-    return {line.partition("\t")[0] for batch in batches for line in batch.split("\n")}
+    return {line.partition("\t")[0] for batch in batches for line in lines_of(batch)}
 
 
 def behind(seq: int, recent: Sequence[EventRow]) -> list[EventRow]:

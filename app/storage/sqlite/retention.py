@@ -68,6 +68,7 @@ class SQLiteRetention(SQLiteRuns):
 
     async def vacuum(self) -> None:
         async with self._one_writer, self._named_failures():
+            await self._catch_up_now()
             await self._writer.execute(MERGE_INDEX)
             await self._writer.commit()
             await self._writer.execute("VACUUM")

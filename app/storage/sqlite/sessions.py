@@ -77,6 +77,7 @@ FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE
 
 class SQLiteSessions(Database):
     async def session(self, session: str) -> SessionRow | None:
+        await self._catch_up()
         return await self._lookup(SESSION, session)
 
     async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:

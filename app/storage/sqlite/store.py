@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -14,11 +15,12 @@ from app.storage.runs import EventRow
 from app.storage.sqlite import approvals, configuration, principals, runs, sessions
 from app.storage.sqlite.approvals import SQLiteApprovals
 from app.storage.sqlite.columns import Write
+from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
+from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
 from app.storage.sqlite.retention import SQLiteRetention
-from app.storage.sqlite.runs import Plan
 from app.storage.sqlite.sessions import SQLiteSessions
 
 WRITES: dict[type[Change], Write] = {
@@ -54,6 +56,8 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         self._closing.set()
         if self._tidying:
             await asyncio.wait([self._tidying])
+        with suppress(StoreFailed):  # what waits is durable
+            await self._catch_up()
         await super().close()
 
     def _plan(self, changes: Sequence[Change]) -> Plan:
@@ -64,7 +68,10 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
             else:
                 others.append(change)
         planned = self._recent.plan(events)
-        return [*self._statements(others), *self._event_statements(planned)], planned
+        text = encoded(others) if others else ""
+        if text is None:
+            return Plan([*self._statements(others), *self._event_statements(planned)], planned, in_tables=True)
+        return Plan(list(self._event_statements(planned, text)), planned, others, text)
 
     def _statements(self, changes: Sequence[Change]) -> list[Statement]:
         """One statement for each group of neighbours of the same kind."""
