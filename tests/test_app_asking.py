@@ -159,6 +159,15 @@ async def test_a_model_without_a_price_costs_nothing_and_asks_no_budget(tmp_path
     )  # what it had taken of those is free again
 
 
+async def test_without_a_limit_nothing_is_held_and_all_is_counted(tmp_path: Path) -> None:
+    async with desk(tmp_path) as at:
+        await at.metered_request()
+        assert [(await at.used(budget))["reserved"] for budget in ("tokens_per_month", "cost_per_month")] == [0, 0]
+        usage = await at.ask(LONG, TokenUsage(900, 300), Finished("stop"))
+        assert (await at.used("tokens_per_month"))["used"] == 1200
+        assert (await at.used())["used"] == usage.cost == cost_of(CHEAP, TokenUsage(900, 300))
+
+
 async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
     async with desk(tmp_path, cost_per_month=0.002) as at:  # a prompt of 1,000 costs half of that
         metered_request = await at.metered_request()

@@ -81,7 +81,9 @@ def usage_of(holder: dict[str, Any]) -> TokenUsage | None:
 
 def uncounted_reasoning(usage: dict[str, Any], counted: int) -> int:
     """Return reasoning tokens that only the total includes (Gemini, xAI); they are billed like the answer."""
-    more = max(0, tokens_of(usage.get("total_tokens")) - counted)
+    more = tokens_of(usage.get("total_tokens")) - counted
+    if more <= 0:
+        return 0
     thought = index_of(at(usage, ["completion_tokens_details", "reasoning_tokens"]))
     return more if thought in (None, more) else 0
 
@@ -100,9 +102,9 @@ def merge_usage(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage
 
 def among(holder: dict[str, Any], paths: Sequence[Sequence[str]], prompt: int) -> int | None:
     """Return the first count found; None without one, or if it exceeds the prompt."""
-    for path in paths:
-        found = at(holder, path)
-        if found is not None and (count := index_of(found)) is not None:
+    for place, field, *inner in paths:
+        fields = holder[place]
+        if isinstance(fields, dict) and field in fields and (count := index_of(at(fields[field], inner))) is not None:
             return count if 0 <= count <= prompt else None
     return None
 
