@@ -21,6 +21,8 @@ from functools import partial
 from benchmarks.processes import cpu_s, dragoman
 
 TRIES = 9
+# As `serve` has them: without the garbage collector.
+IMPORTS = "from routes.cli.main import no_garbage_collection as off\nwith off(): import routes.server"
 CONFIGURED = ("--model-url", "http://127.0.0.1:9/v1", "--model", "none")
 
 
@@ -60,7 +62,7 @@ class Subject:
 
 SUBJECTS = (
     Subject("bare python", partial(code_cost, "pass")),
-    Subject("imports", partial(code_cost, "import routes.server"), 0.3),
+    Subject("imports", partial(code_cost, IMPORTS), 0.3),
     Subject("configured", partial(ready_cost, *CONFIGURED), 0.45),
     Subject("embedded", ready_cost, 2.0),
 )

@@ -52,6 +52,7 @@ from routes.protocol.application import AnswerMiddleware, Route, StreamingApplic
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
+from tools.base.patterns import compile_all
 from tools.base.schemas import argument_error
 from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import NoSandbox, Unboxed
@@ -199,7 +200,8 @@ def tame_garbage_collector() -> None:
 
 
 def warm_up() -> None:
-    """Build what the first run would wait for: the patterns of dialects, the validators of its request and calls."""
+    """Build what the first run would wait for: patterns, and the validators of its request and its calls."""
+    compile_all()
     parse("A text.\n<tool_call>\n{}", {})
     ChatRequest.model_rebuild()
     for tool in TOOLS:

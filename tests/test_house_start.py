@@ -30,17 +30,31 @@ def subclasses(kind):
 
 print(*[each.__qualname__ for each in subclasses(BaseModel) if each.__pydantic_complete__])
 """
+EARLY_PATTERNS = """
+import re, sys
+
+compile, early = re.compile, set()
+
+def noted(*arguments, **options):
+    early.add(sys._getframe(1).f_globals["__name__"])
+    return compile(*arguments, **options)
+
+re.compile = noted
+import routes.server
+print(*sorted(one for one in early if one.startswith(("app.", "tools.", "routes."))))
+"""
 FIRST_RUN = """
 from parsing import parse
 from parsing.matching import compiled
 from parsing.openers import OPENERS
 from routes.protocol.requests import ChatRequest
 from routes.server import warm_up
-from tools.base import schemas
+from tools.base import patterns, schemas
 from tools.catalogue import TOOLS
 
 def built():
-    return compiled.cache_info().misses + schemas._validator.cache_info().misses + len(vars(OPENERS))
+    kept = len(vars(OPENERS)) + sum(one._compiled is not None for one in patterns._lazy)
+    return compiled.cache_info().misses + schemas._validator.cache_info().misses + kept
 
 warm_up()
 before = built()
@@ -64,6 +78,10 @@ def test_an_import_leaves_out_what_only_some_runs_need(module: str) -> None:
 
 def test_validators_are_built_at_their_first_use() -> None:
     assert output(EARLY_MODELS).split() == []
+
+
+def test_patterns_are_compiled_at_their_first_use() -> None:
+    assert output(EARLY_PATTERNS).split() == ["tools.sandbox.box_init"]  # also a program, without the other modules
 
 
 def test_a_warm_server_builds_nothing_for_its_first_run() -> None:

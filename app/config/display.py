@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from app.config.sources import Given
+from tools.base.patterns import lazy_pattern
 
 if TYPE_CHECKING:  # imported by app.config.settings anyway
     from pydantic import ValidationError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # imported by app.config.settings anyway
 
 SECRET = frozenset({"model_key", "endpoints"})  # not repeated in errors: it may contain a key
 MAX_SHOWN = 80
-PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+")
 
 
 def as_written(value: object) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from msgspec import Struct
+
+from tools.base.patterns import lazy_pattern
 
 PREFIX = "DRAGOMAN_"
 DEFAULT_FILE = "dragoman.toml"
@@ -18,7 +19,7 @@ MAX_FILE_BYTES = 1 << 20
 OTHER_VARIABLES = ("DRAGOMAN_CONFIG", "DRAGOMAN_TOKEN", "DRAGOMAN_URL")
 # Kubernetes sets these variables, and DRAGOMAN_PORT=tcp://..., in every pod for a service called dragoman:
 # https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
-KUBERNETES = re.compile(r"DRAGOMAN_SERVICE_(HOST|PORT.*)|DRAGOMAN_PORT_\d+_(TCP|UDP).*")
+KUBERNETES = lazy_pattern(r"DRAGOMAN_SERVICE_(HOST|PORT.*)|DRAGOMAN_PORT_\d+_(TCP|UDP).*")
 
 
 class SettingsError(Exception):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from app.core.settings_fields import DAY_S, web_address
+from tools.base.patterns import lazy_pattern
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # without a slash: `endpoint/model` must be readable
+NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # without a slash: `endpoint/model` must be readable
 NAME_RULE = "an endpoint's name has 1 to 64 letters, digits, . _ - and begins with a letter or digit"
 MOST_MODELS = 1000
 MOST_KEYS = 64

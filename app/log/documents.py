@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from secrets import token_hex
 
@@ -19,6 +18,7 @@ from app.core.events import (
     TextReclassified,
     Usage,
 )
+from tools.base.patterns import lazy_pattern
 
 LONG = 30  # lines; a block of more becomes a document
 MAX_FENCE_LINE = 1000  # characters; a longer line is no fence
@@ -26,10 +26,10 @@ MAX_HELD = 1_000_000  # characters of the first lines; a block that needs more i
 CLOSER_INDENT = 3  # columns that a closing fence may be further in than its opening one
 ENDS = TERMINAL | {RoundStarted.type, TextReclassified.type, Usage.type}  # of all blocks
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE = lazy_pattern(r"[^\n]*\n|[^\n]+")
 _ITEM = r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?"  # a block may stand in a list
-_OPENER = re.compile(rf"({_ITEM})(`{{3,}}(?=[^`\n]*$)|~{{3,}})[ \t]*([^\s`{{]*)")
-_BEGUN_OPENER = re.compile(
+_OPENER = lazy_pattern(rf"({_ITEM})(`{{3,}}(?=[^`\n]*$)|~{{3,}})[ \t]*([^\s`{{]*)")
+_BEGUN_OPENER = lazy_pattern(
     r"[ \t]*(?:(?:[-*+]|\d{1,9}(?:[.)]|\Z))(?:[ \t]+|\Z))?(?:`{0,2}|~{0,2}|`{3,}[^`\n]*|~{3,}[^\n]*)\Z"
 )
 

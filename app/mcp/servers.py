@@ -26,6 +26,7 @@ from app.redaction.redactor import Redactor, is_secret_name, secrets_in
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
+from tools.base.patterns import lazy_pattern
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.config.entries import config_of, read_config
@@ -38,11 +39,11 @@ CALLBACK = "/mcp/callback"
 ANY_OR_LOCAL = ("0.0.0.0", "::", "127.0.0.1", "::1")
 LOOK_EVERY_S = 1.0  # how often the file is looked at
 # A child process with these variables runs code of their author, whatever the command is.
-_DANGEROUS = re.compile(
+_DANGEROUS = lazy_pattern(
     r"(LD_|DYLD_|PYTHON|NODE_|PERL|RUBY|JAVA_|JDK_|BASH_|GIT_|SSH_)\w*|PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|.*PROXY",
     re.IGNORECASE,
 )
-_SECRET_HEADER = re.compile(r"auth|cookie|key|token|secret|password", re.IGNORECASE)
+_SECRET_HEADER = lazy_pattern(r"auth|cookie|key|token|secret|password", re.IGNORECASE)
 
 logger = logging.getLogger(__name__)
 

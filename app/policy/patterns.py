@@ -25,11 +25,13 @@ from urllib.parse import unquote
 import regex
 from msgspec import Struct
 
+from tools.base.patterns import lazy_pattern
+
 ANY = "*"
 STAR = "[*]"  # in a pattern: the character itself
 _ORDERS = r"[;&|$`<>()\p{C}\p{Zl}\p{Zp}]"
-_ADDRESS = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*)://)?([^/?#]*)(.*)", re.DOTALL)
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)(?::([0-9]{0,5}))?")
+_ADDRESS = lazy_pattern(r"(?:([A-Za-z][A-Za-z0-9+.-]*)://)?([^/?#]*)(.*)", re.DOTALL)
+_AUTHORITY = lazy_pattern(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)(?::([0-9]{0,5}))?")
 _UNCLEAR = regex.compile(r"[\\\s\p{C}\p{Z}]")  # URL parsers drop or replace these
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21, "ssh": 22}
 # What an asterisk does not match, by its position.
@@ -39,14 +41,14 @@ _AMONG_WORDS = regex.compile(rf"{_ORDERS}|[,@]|://|(?<!\S)-")
 _IN_WORD = regex.compile(rf"{_AMONG_WORDS.pattern}|\s")
 _IN_HOST = regex.compile(rf"{_IN_WORD.pattern}|[/\\:?#%]")
 _AT_ITS_END = regex.compile(rf"{_IN_HOST.pattern}|(?<=\.)\d*[^\d.]")  # the last label of a host is never a number
-_HOST_ENDS = re.compile(r"[/\\?#]")
+_HOST_ENDS = lazy_pattern(r"[/\\?#]")
 # Words in the names of arguments whose values are addresses, with `https://` or without.
 _PLACES = frozenset(("address", "domain", "endpoint", "host", "hostname", "href", "link", "origin", "server", "site"))
 _PLACES |= {"uri", "uris", "url", "urls", "website"}
 # Words that end the names of arguments with paths, and words for paths on another machine.
 _PATHS = frozenset(("dir", "directory", "file", "filename", "filepath", "folder", "path"))
 _ELSEWHERE = frozenset(("peer", "remote"))
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_WORDS = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 def matches_pattern(name: str, value: str, pattern: str) -> bool:

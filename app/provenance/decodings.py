@@ -11,17 +11,19 @@ import unicodedata
 from collections.abc import Iterator
 from urllib.parse import unquote
 
+from tools.base.patterns import lazy_pattern
+
 MOST_LAYERS = 8  # JSON in JSON in HTML is as deep as results of tools go
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_ESCAPE = lazy_pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\n"}
-_AMPERSANDS = re.compile(r"&(?:(?:amp|#0*38|#[xX]0*26);)+")
-_PER_CENT = re.compile(r"%(?:3[cCeEaAdDfF]|[57][bBdD]|2[028]|0[aA])")
+_AMPERSANDS = lazy_pattern(r"&(?:(?:amp|#0*38|#[xX]0*26);)+")
+_PER_CENT = lazy_pattern(r"%(?:3[cCeEaAdDfF]|[57][bBdD]|2[028]|0[aA])")
 # Colours and links of terminals, and letters that were overstruck to be bold.
-_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[^\n]\x08")
+_TERMINAL = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[^\n]\x08")
 # Marks of single words. Those that are blocks stay: dialects are made of tags, too.
-_TAGS = re.compile(r"</?(?:a|b|em|font|i|ins|kbd|mark|s|small|span|strong|sub|sup|u|wbr)(?:\s[^<>]{0,500})?/?>", re.I)
-_LINK = re.compile(r"\[([^\[\]\n]{1,200})\]\((?:https?|mailto):[^()\s]{1,500}\)")
-_UNSEEN = re.compile(  # what is not drawn, beside the category Cf
+_TAGS = lazy_pattern(r"</?(?:a|b|em|font|i|ins|kbd|mark|s|small|span|strong|sub|sup|u|wbr)(?:\s[^<>]{0,500})?/?>", re.I)
+_LINK = lazy_pattern(r"\[([^\[\]\n]{1,200})\]\((?:https?|mailto):[^()\s]{1,500}\)")
+_UNSEEN = lazy_pattern(  # what is not drawn, beside the category Cf
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e001f\U000e0100-\U000e01ef]"
 )
 _ALIKE = str.maketrans(

@@ -8,7 +8,6 @@ results, messages, summaries, what persons and servers put into the prompt. Our 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from json import dumps
 
@@ -22,6 +21,7 @@ from app.provenance.quoted_text import Wanted, Work, Written
 from app.provenance.read_texts import Library, Source
 from app.transcript.conversation import Conversation
 from parsing.dialects import FENCED
+from tools.base.patterns import lazy_pattern
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Tool
 from tools.toolbox import Toolbox
@@ -29,7 +29,7 @@ from tools.toolbox import Toolbox
 IN_TEXT = "text"  # the dialect of a call that could not be understood
 MOST_NAME = 80  # characters of a tool's name in the words for people
 # Our note below a result that was cut (app.results): the id in it is drawn by us, after the result was written.
-_OUR_NOTE = re.compile(rf"\n\[{READ_RESULT}\(call=\"(?P<call>\w+)\", offset=\d+\) shows what is left out\.\]\Z")
+_OUR_NOTE = lazy_pattern(rf"\n\[{READ_RESULT}\(call=\"(?P<call>\w+)\", offset=\d+\) shows what is left out\.\]\Z")
 
 
 Others = Callable[[str], Awaitable[Sequence[Source]]]

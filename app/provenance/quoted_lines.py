@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tools.base.patterns import lazy_pattern
+
 MOST_BEFORE = 40  # words and brackets that stand before a line
 MOST_LINES = 4  # that are none of the call, one after the other in the midst of it
 FEWEST = 4  # one of so many words of the call is in each text that has a part of it
 MOST_PLACES = 16  # in the call that one line may have come to
 LOOKED_AT = 60  # what a line that is looked at costs, beside its characters
 
-_TOKEN = re.compile(r"\w+|[<>{}\[\]()=:]|`{3,}|~{3,}")
-_NO_TOKEN = re.compile(r"[^\w<>{}\[\]()=:`~\n]+|_+|(?<!`)`{1,2}(?!`)|(?<!~)~{1,2}(?!~)")
-_FENCES = re.compile(r"`+|~+")
+_TOKEN = lazy_pattern(r"\w+|[<>{}\[\]()=:]|`{3,}|~{3,}")
+_NO_TOKEN = lazy_pattern(r"[^\w<>{}\[\]()=:`~\n]+|_+|(?<!`)`{1,2}(?!`)|(?<!~)~{1,2}(?!~)")
+_FENCES = lazy_pattern(r"`+|~+")
 _FRAME = frozenset("<>{}[]()=:`")
 _CLOSES = ">}])"
 _OPENS = frozenset("<{[(")

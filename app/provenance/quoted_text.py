@@ -20,6 +20,7 @@ from app.transcript.reply import unfit
 from parsing import Arguments, parse
 from parsing.dialects import FENCED
 from parsing.sink import RAW_LIMIT
+from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 
 MOST = 200_000  # characters of one text that are read
@@ -38,19 +39,19 @@ Schemas = Mapping[str, Mapping[str, Any]]
 Meant = Callable[[str, Arguments], tuple[str, Arguments]]
 """Normalises a call, see `Toolbox.meant`."""
 
-_WORD = re.compile(r"[A-Za-z0-9_]{2,64}")
-_LETTER = re.compile(r"\w")
+_WORD = lazy_pattern(r"[A-Za-z0-9_]{2,64}")
+_LETTER = lazy_pattern(r"\w")
 # What stands before a line, and behind it, where text is quoted: where it is from (`notes.md:12:`), marks of quotes,
 # lists, tables, changes and comments.
-_BEFORE = re.compile(
+_BEFORE = lazy_pattern(
     r"^(?:[^\s:]{1,200}:\d{1,7}[:-])?"
     r"(?:[ \t>|+#%;]|//|-(?=[\s<{\[`])|[*•‣–—·](?=\s)|\d{1,7}(?:[.):](?=\s)|\t))*",
     re.MULTILINE,
 )
-_BEHIND = re.compile(r"(?<![ \t|])[ \t|]+$", re.MULTILINE)
-_CELL = re.compile(r"[ \t]\|(?=\s)|(?<=\S)\|(?=[ \t])")
-_PARAGRAPHS = re.compile(r"\n[ \t]*\n")
-_FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
+_BEHIND = lazy_pattern(r"(?<![ \t|])[ \t|]+$", re.MULTILINE)
+_CELL = lazy_pattern(r"[ \t]\|(?=\s)|(?<=\S)\|(?=[ \t])")
+_PARAGRAPHS = lazy_pattern(r"\n[ \t]*\n")
+_FENCE = lazy_pattern(r"^[ \t]{0,3}(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 _QUOTES = "\"'`*_“”„‟«»‹›‘’‚「」『』()[],.;: \t"
 
 

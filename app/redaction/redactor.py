@@ -16,19 +16,20 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from app.core.messages import OpaqueMetadata
+from tools.base.patterns import lazy_pattern
 
 MARK = "[redacted]"
 SHORTEST = 8  # characters: shorter values are found by chance in ordinary text
 FEWEST = 4  # different characters, for the same reason
 _TOKEN = "[A-Za-z0-9_-]"
 _TOKEN_LENGTH = 43
-_BEGUN_TOKEN = re.compile(f"dgm_{_TOKEN}{{0,{_TOKEN_LENGTH}}}")
+_BEGUN_TOKEN = lazy_pattern(f"dgm_{_TOKEN}{{0,{_TOKEN_LENGTH}}}")
 # `OPENAI_API_KEY`, `GITHUB_TOKEN`, `PGPASSWORD`, `SMTP_PASS`, `JWT_SECRET_2`; not `PWD`, `KEYBOARD`, `MAX_TOKENS`.
-_SECRET_NAME = re.compile(
+_SECRET_NAME = lazy_pattern(
     r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(^|_)PASS|CREDENTIALS?)(_\d+)?$", re.IGNORECASE
 )
-_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
-_ESCAPED_AGAIN = re.compile(r'\\\\|\\"')
+_PASSWORD_IN_URL = lazy_pattern(r"://[^/\s:@]*:([^/\s@]+)@")
+_ESCAPED_AGAIN = lazy_pattern(r'\\\\|\\"')
 
 Value = TypeVar("Value")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from app.storage.tokens import TokenRow
+from tools.base.patterns import lazy_pattern
 from tools.base.rights import Role
 
-SAFE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+SAFE_NAME = lazy_pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
 class Budget(Struct, frozen=True):
@@ -52,9 +52,9 @@ def folder_name(principal: Principal) -> str:
 LOCAL_USER = Principal("local", Role.ADMIN)
 
 # A name is also a folder and a word of a command line.
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 NAME_RULE = "a name has 1 to 64 letters, digits, . _ - and begins with none of . -"
-SPAN = re.compile(r"([0-9]{1,7})([mhd])")
+SPAN = lazy_pattern(r"([0-9]{1,7})([mhd])")
 SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_S = 36_500 * 86_400
 EXPIRY_RULE = "an expiry is a span such as 30d, 12h or 90m, or a future date or time such as 2027-01-01 (UTC)"

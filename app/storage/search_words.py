@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
+from tools.base.patterns import lazy_pattern
+
 MOST_WORDS, LONGEST = 16, 64
-_BETWEEN = re.compile(r"[\s\x00-\x1f\ud800-\udfff]+")
+_BETWEEN = lazy_pattern(r"[\s\x00-\x1f\ud800-\udfff]+")
 
 
 def words_of(query: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from math import isfinite
@@ -39,6 +38,7 @@ from parsing import (
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
 from parsing.fitting import fit
+from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 
 CUT_OFF = (None, TOO_LONG, "length", "content_filter")  # stop reasons; None: the stream broke off
@@ -47,7 +47,7 @@ REPAIRED = "repaired"  # another
 TWICE = "The same call came twice, natively and in the text: it is made once."
 THOUGHT = "This call stood in the model's thoughts: it was not run."
 NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
-_HALF = re.compile("[\ud800-\udfff]")  # a surrogate
+_HALF = lazy_pattern("[\ud800-\udfff]")  # a surrogate
 NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
 FOLDED_AFTER = 128  # characters, and a sixteenth of all that came before
 

@@ -15,9 +15,10 @@ from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, idempotency_key, read_message
 from routes.protocol.sse import event_stream
 from routes.services import Services, current_principal, services_of
+from tools.base.patterns import lazy_pattern
 
 RESPOND_ASYNC = "respond-async"
-QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)  # what is in it separates nothing
+QUOTED = lazy_pattern(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)  # what is in it separates nothing
 
 
 async def chat(request: Request) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from starlette.requests import Request
@@ -12,9 +11,10 @@ from app.storage.principals import in_use
 from routes.access.token_auth import PROOF_HEADER, proof, proof_id
 from routes.protocol.errors import Refused
 from routes.services import services_of
+from tools.base.patterns import lazy_pattern
 
-ID = re.compile(r"[0-9a-f]{64}")
-NONCE = re.compile(r"[0-9a-f]{32}")
+ID = lazy_pattern(r"[0-9a-f]{64}")
+NONCE = lazy_pattern(r"[0-9a-f]{32}")
 
 
 async def prove(request: Request) -> Response:

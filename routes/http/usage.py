@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from starlette.requests import Request
@@ -16,9 +15,10 @@ from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only
 from routes.services import current_principal, services_of
+from tools.base.patterns import lazy_pattern
 
 EVERYBODY = "*"  # no name
-MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+MONTH = lazy_pattern(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 async def show_usage(request: Request) -> Response:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from routes.protocol.errors import Refused
+from tools.base.patterns import lazy_pattern
 
 FOLDER = Path(__file__).parent
 KINDS = {
@@ -52,12 +53,12 @@ ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
 INDEX = "index.html"
 STYLES = "page.css"  # all styles in one file, in the order of the index: a browser draws nothing before it has them
-STYLE = re.compile(rb' *<link rel="stylesheet" href="/page/([^"]+)" />\n')
+STYLE = lazy_pattern(rb' *<link rel="stylesheet" href="/page/([^"]+)" />\n')
 TITLE, LINK = b"</title>\n", b'    <link rel="stylesheet" href="/page/page.css" />\n'
 PLACE = b'"/page/'  # what the index has in front of the name of a file
-VERSION = re.compile(r"([0-9a-f]{16})/")
-COMMENTS = re.compile(rb"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MULTILINE | re.DOTALL)
-NOT_WANTED = re.compile(r"\s*q=0(\.0*)?\s*")
+VERSION = lazy_pattern(r"([0-9a-f]{16})/")
+COMMENTS = lazy_pattern(rb"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MULTILINE | re.DOTALL)
+NOT_WANTED = lazy_pattern(r"\s*q=0(\.0*)?\s*")
 
 
 class File(Struct, frozen=True):

@@ -35,15 +35,18 @@ from app.core.events import (
     ToolStarted,
 )
 from routes.terminal.approval_text import answer, question
+from tools.base.patterns import lazy_pattern
 
 THOUGHT = "(The text above was the model's reasoning, not its answer.)"  # what is printed cannot be taken back
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 READERS: dict[str, Decoder[AgentEvent]] = {kind.type: Decoder(kind) for kind in get_args(AgentEvent)}
 
 # CSI and OSC-like sequences whole, so that no `[31m` stays behind; what is left of others falls to CONTROLS.
-SEQUENCES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]")
-LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+SEQUENCES = lazy_pattern(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]"
+)
+LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
+CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 
+from tools.base.patterns import lazy_pattern
+
 DIFF_CHARACTERS = 4_000
 
 _CONTEXT = 3
 _CHANGED_LINES = 2_000
-_HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+_HUNK = lazy_pattern(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def unified_diff(path: str, before: str, after: str) -> str:

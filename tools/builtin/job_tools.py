@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.patterns import lazy_pattern
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Glance, Job, JobsFailed, OutputPart
 from tools.tool import Context, Run, answering
 from tools.web.egress import hosts_wanted
 
 MARKER = "#!bg"
-_MARKER = re.compile(rf"\s*{MARKER}(?!\S)[^\S\n]*\n?")  # with the rest of its line, if that is blank
+_MARKER = lazy_pattern(rf"\s*{MARKER}(?!\S)[^\S\n]*\n?")  # with the rest of its line, if that is blank
 OFF = "Background jobs are off here: run the command in the foreground."
 PAGE = 10_000  # bytes of output that one answer shows at most, so that it fits into one result
 _NOTE = 120  # room for the lines that say where it lies in the whole

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from tools.base.patterns import lazy_pattern
 from tools.sandbox.sandbox import Bubblewrap, Landlock, Sandbox
 
 _READ = 20_000  # characters of output, from its end: programs print the reason of a failure there
 # The messages of programs in C, Python, Node, Go, Rust, Java and others.
-_NO_NETWORK = re.compile(
+_NO_NETWORK = lazy_pattern(
     "|".join(
         (
             r"[Cc]ould not resolve (host|proxy|'|\")",
@@ -30,12 +30,12 @@ _NO_NETWORK = re.compile(
         )
     )
 )
-_REFUSED = re.compile(r"[Cc]onnection refused|ECONNREFUSED|ConnectionRefusedError|os error 111")
-_OWN = re.compile(r"\blocalhost\b|\b127\.\d+\.\d+\.\d+|\[?::1\b")
+_REFUSED = lazy_pattern(r"[Cc]onnection refused|ECONNREFUSED|ConnectionRefusedError|os error 111")
+_OWN = lazy_pattern(r"\blocalhost\b|\b127\.\d+\.\d+\.\d+|\[?::1\b")
 
 # Package managers report this when their index does not answer. With a network the message is accurate.
-_NOT_FOUND = re.compile(r"No matching distribution found for|is not in this registry|no matching package named")
-_LOOK_UP = re.compile(r"\blookup\b")
+_NOT_FOUND = lazy_pattern(r"No matching distribution found for|is not in this registry|no matching package named")
+_LOOK_UP = lazy_pattern(r"\blookup\b")
 
 _ASK = (
     "[The sandbox has no network. If the command needs it, call again with network: true, or a list of hosts: that "

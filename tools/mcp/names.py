@@ -7,9 +7,10 @@ and never read back.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection
 from fnmatch import fnmatchcase
+
+from tools.base.patterns import lazy_pattern
 
 MAX_NAME = 64
 
@@ -17,8 +18,8 @@ _PREFIX, _BETWEEN = "mcp__", "__"
 _DIGITS = 10
 _SERVER_PART = 20
 _QUESTION = "elicitation"  # reserved: a person could mistake a call of such a tool for a question
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
-_HASHED = re.compile(rf"_[0-9a-f]{{{_DIGITS}}}")
+_ODD = lazy_pattern(r"[^A-Za-z0-9_-]")
+_HASHED = lazy_pattern(rf"_[0-9a-f]{{{_DIGITS}}}")
 
 
 def public_name(server: str, tool: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tools.base.escape_invisible import visible
+from tools.base.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -21,7 +21,7 @@ _LINE = 300  # characters of a name, a URI or a description
 Keep = Callable[[bytes], Awaitable[str]]
 """Store content that is not text; return a description of it."""
 
-_SPACES = re.compile(r"\s+")
+_SPACES = lazy_pattern(r"\s+")
 
 
 async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) -> str:

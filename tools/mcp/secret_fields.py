@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from tools.base.patterns import lazy_pattern
+
 # In these tables words are folded: small letters without accents, one space between words.
 WHOLE_WORDS = """
     pin pins nip tan mtan otp totp mfa 2fa cvv cvc cvv2 cvc2 cid csc pwd pass passwd passe jwt iban ssn nip
@@ -57,13 +59,13 @@ PARTS = """
     パスワード|暗証番号|認証コード|確認コード|ワンタイム|秘密鍵|カード番号|トークン|合言葉|クレジットカード
     비밀번호|암호|인증번호|인증 번호|인증 코드|인증코드|카드 번호|카드번호|개인 키|개인키|토큰|일회용
 """
-SECRET_FORMATS = re.compile(r"pass|secret|otp|pin|token|credential|credit|card|key", re.IGNORECASE)
+SECRET_FORMATS = lazy_pattern(r"pass|secret|otp|pin|token|credential|credit|card|key", re.IGNORECASE)
 _MARKED = ("writeOnly", "x-secret", "x-sensitive", "sensitive", "secret")
 _TEXTS = ("title", "description", "format", "placeholder", "examples", "$comment", "x-label", "label")
 _HOLDERS = ("properties", "patternProperties", "$defs", "definitions")
 _DIGITS = r"(?:\\d|\[0-9\]|[0-9])"
 # 6 to 8 digits are codes, 12 to 19 are cards. Fewer may be a year or a postal code, 9 to 11 a phone number.
-_CODE_PATTERN = re.compile(rf"\^?\(?{_DIGITS}(?:\{{(?:[678]|1[2-9])(?:,(?:[678]|1[2-9]))?\}}|{_DIGITS}{{5,7}})\)?\$?")
+_CODE_PATTERN = lazy_pattern(rf"\^?\(?{_DIGITS}(?:\{{(?:[678]|1[2-9])(?:,(?:[678]|1[2-9]))?\}}|{_DIGITS}{{5,7}})\)?\$?")
 _MOST_TEXT = 20_000  # characters of a form that are read; a longer one is a secret's
 _UNSPLIT = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe"})
 
@@ -90,7 +92,7 @@ def _whole_words() -> frozenset[str]:
 
 # "(do not give us your PIN)" asks for none, as the protocol's own example server has it. Where the same sentence goes
 # on with an exception, it counts.
-_WARNING = re.compile(
+_WARNING = lazy_pattern(
     r"(?i)\b(?:do not|don't|never) (?:give|enter|provide|include|share|send)\b"
     r"(?![^.;:!?()\n]*\b(?:but|except|unless|only|other than|until|here)\b)[^.;:!?()\n]*"
 )

@@ -7,12 +7,12 @@ a call of `call_tool` is replaced by the call inside before it is authorised.
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from parsing import Arguments
+from tools.base.patterns import lazy_pattern
 from tools.base.rights import Risk, Role
 from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering
 from tools.toolbox import Allow, Decide, Decision, Offer, Toolbox, offered_by
@@ -22,8 +22,8 @@ FOUND = 6  # tools in the result of one search
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_SOURCES = 600, 3000, 300  # characters
 MAX_QUERY = 64  # words
 WEIGHTS = "8.0, 2.0, 1.0"  # of a word in the name, the description, the arguments
-_WORD = re.compile(r"[^\W_]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORD = lazy_pattern(r"[^\W_]+")
+_HUMP = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 _CALL = {
     "type": "object",

@@ -6,9 +6,10 @@ One table for the server's own environment and for the ones that MCP servers are
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tools.base.patterns import lazy_pattern
 
 NAMES = frozenset(
     {"BASH_ENV", "ENV", "ZDOTDIR", "NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "PERL5LIB", "PERL5OPT"}
@@ -17,7 +18,7 @@ NAMES = frozenset(
     | {"OPENSSL_CONF", "OPENSSL_MODULES", "GCONV_PATH", "LOCPATH"}
 )
 PREFIXES = ("LD_", "DYLD_", "PYTHON", "SSL_CERT_", "XDG_", "GIT_CONFIG", "GIT_EXEC_PATH", "NPM_CONFIG_", "UV_", "PIP_")
-_APART = re.compile(r"[\s=:;,\"']+")  # of options, and of LD_PRELOAD, which takes spaces as well
+_APART = lazy_pattern(r"[\s=:;,\"']+")  # of options, and of LD_PRELOAD, which takes spaces as well
 
 
 def code_in_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

@@ -8,18 +8,18 @@ is plain, and calls everything else a program. Only for a sandbox: it decides wh
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from tools.base.patterns import lazy_pattern
 from tools.sandbox.sealed_paths import ITSELF
 from tools.shell_policy.plain_commands import Doubt, Words, simple_commands
 from tools.shell_policy.read_only_programs import without_place
 
 # Settings that make no program run, in whatever file they are.
-_HARMLESS = re.compile(
+_HARMLESS = lazy_pattern(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
     r"|core\.(abbrev|autocrlf|eol|longpaths|quotepath|safecrlf|untrackedcache)|advice\.\w+|color\.ui|fetch\.prune"
     r"|extensions\.(objectformat|refstorage|compatobjectformat)|init\.defaultbranch|user\.(name|email)"
@@ -29,8 +29,8 @@ _HARMLESS = re.compile(
 _CONFIG_BYTES, _INDEX_BYTES = 1 << 16, 1 << 24
 _HOOKS = 64  # entries that are looked at: git's samples are 14
 _STEPS = 3  # `cd` and `-C` of a command that are followed
-_SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?\]')
-_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
+_SECTION = lazy_pattern(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?\]')
+_ENTRY = lazy_pattern(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
 # In an index: the mode of a submodule, whose own settings git obeys, and the mark of a sparse index.
 _SUBMODULE, _SPARSE = b"\x00\x00\xe0\x00", b"sdir"
 

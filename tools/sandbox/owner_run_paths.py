@@ -18,6 +18,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from tools.base.patterns import lazy_pattern
+
 
 class Seal(Enum):
     """The protection of a place in the workspace's root from boxed commands."""
@@ -107,7 +109,7 @@ PLACES = (
 )
 SEALABLE = tuple(place.name for place in PLACES if place.seal != Seal.NONE)
 SEALED = tuple(place.name for place in PLACES if place.seal == Seal.ALWAYS)
-_SEALED_IN_TEXT = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, SEALABLE))})(?![\w.-])")
+_SEALED_IN_TEXT = lazy_pattern(rf"(?<![\w.-])({'|'.join(map(re.escape, SEALABLE))})(?![\w.-])")
 _CLOSED = ("Read-only file system", "Device or resource busy", "Is a directory", "not an empty directory")
 _FILE_TOOL = "Write it with write_file, which asks the user, or ask them to do it."
 _INSTEAD = dict.fromkeys(SEALABLE, _FILE_TOOL) | {

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from parsing import Arguments
+from tools.base.patterns import lazy_pattern
 from tools.shell_policy.plain_commands import Doubt, Words, simple_commands
 from tools.web.egress import NETWORK, normalise_network
 
 _MAX_READ = 100_000  # characters
 _NESTED = 3  # `bash -c` in `bash -c`
-_ROUGHLY = re.compile(
+_ROUGHLY = lazy_pattern(
     r"""(?P<blank>[ \t]+|\\\n)
     | (?P<comment>(?<![^\s;|&(])\#[^\n]*)
     | (?P<end>[;&|()`{}\n]|\$\()
@@ -24,8 +25,8 @@ _ROUGHLY = re.compile(
     | (?P<rest>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_HEREDOC = lazy_pattern(r"<<-?[ \t]*(['\"]?)(\w+)\1")
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*\+?=")
 # Words in front of a command, and how many further ones belong to each.
 _IN_FRONT = {
     **dict.fromkeys(
@@ -78,13 +79,13 @@ _GIT_PAIRS = frozenset(
     (("submodule", "update"), ("submodule", "add"), ("remote", "update"), ("lfs", "pull"), ("lfs", "fetch"))
 )
 _VALUE_OF_GIT = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
-_HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?([/?].*)?|[\w.-]+:\d+([/?].*)?|localhost([/?].*)?", re.ASCII)
-_REMOTE_PATH = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]{2,}|\[[0-9a-f:]+\]):(?!//)", re.ASCII)
+_HOST = lazy_pattern(r"[\w-]+(\.[\w-]+)+(:\d+)?([/?].*)?|[\w.-]+:\d+([/?].*)?|localhost([/?].*)?", re.ASCII)
+_REMOTE_PATH = lazy_pattern(r"(?:[\w.-]+@)?(?P<host>[\w.-]{2,}|\[[0-9a-f:]+\]):(?!//)", re.ASCII)
 # Options by which a program of _LOADERS reads a file, or calls something else than its URLs.
-_ELSEWHERE = re.compile(
+_ELSEWHERE = lazy_pattern(
     r"(?i:file):|-[a-zA-Z]*[Kx]|--(config|unix-socket|abstract-unix|proxy|preproxy|socks|resolve|connect-to|input-file)"
 )
-_LOOPBACK = re.compile(r"(.*\.)?localhost|127(\.\d+){1,3}|0\.0\.0\.0|\[?::1?\]?")
+_LOOPBACK = lazy_pattern(r"(.*\.)?localhost|127(\.\d+){1,3}|0\.0\.0\.0|\[?::1?\]?")
 
 
 def request_network(arguments: Arguments) -> Arguments:

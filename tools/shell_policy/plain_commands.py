@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from tools.base.patterns import lazy_pattern
 from tools.shell_policy.read_only_programs import only_adds, only_reads
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ DEFAULT_COMMANDS: tuple[str, ...] = (
 )
 
 # Outside of quotes: characters that bash takes literally anywhere in a word.
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"""(?P<blank>[ \t]+)
     | (?P<comment>(?<![^ \t\n;|&])\#[^\n]*)
     | (?P<join>&&|\|\|?)
@@ -51,8 +52,8 @@ _TOKEN = re.compile(
     | (?P<word>(?:[\w./:=@%+,^-]|(?<=[A-Za-z0-9])~(?=[0-9])|'[^']*'|"(?:[^"$`\\!]|\\[^$`!\n])*")+)""",
     re.ASCII | re.VERBOSE,
 )
-_UNREADABLE = re.compile(r"[^\t\n -~]")
-_NAME = re.compile(r"[\w./:][\w./:+,-]*", re.ASCII)
+_UNREADABLE = lazy_pattern(r"[^\t\n -~]")
+_NAME = lazy_pattern(r"[\w./:][\w./:+,-]*", re.ASCII)
 _KEYWORDS = frozenset(
     (
         *(
@@ -74,8 +75,8 @@ _KEYWORDS = frozenset(
         *("time", "until", "while", "declare", "export", "local", "readonly", "typeset", "unset"),
     )
 )
-_PIECE = re.compile(r"""'(?P<raw>[^']*)'|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^'"]+)""", re.DOTALL)
-_ESCAPE = re.compile(r'\\(["\\])')
+_PIECE = lazy_pattern(r"""'(?P<raw>[^']*)'|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^'"]+)""", re.DOTALL)
+_ESCAPE = lazy_pattern(r'\\(["\\])')
 
 # Every kind of node that a plain command may have in tree-sitter's grammar.
 _KINDS = frozenset(

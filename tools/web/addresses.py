@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from tools.base.patterns import lazy_pattern
 
 Address = IPv4Address | IPv6Address
 
@@ -41,8 +42,8 @@ _RESERVED_6 = tuple(
         "3fff::/20",  # documentation
     )
 )
-_PORT = re.compile(r"[0-9]{1,5}")
-_HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+_PORT = lazy_pattern(r"[0-9]{1,5}")
+_HOST = lazy_pattern(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 _ISATAP = 0x00005EFE
 _ISATAP_LOCAL_BIT = 0x02000000

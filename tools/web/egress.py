@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
+from tools.base.patterns import lazy_pattern
+
 if TYPE_CHECKING:  # the proxy of each command that reads its hosts here has no use for the parser
     from parsing import Arguments
 
@@ -22,10 +24,10 @@ ANY = "*"
 ANYWHERE = (ANY,)
 MAX_HOSTS = 50
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?")
+_URL = lazy_pattern(r"[a-z][a-z0-9+.-]*://(?:[^/?#]*@)?")
 _YES = frozenset(("true", "yes", "any", "all", "*"))
 _NO = frozenset(("false", "no", "none", "null", ""))
-_SPELLED = re.compile(
+_SPELLED = lazy_pattern(
     r"(?P<host>\*|(?:\*\.)?[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
 )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from urllib.parse import urljoin
 
 from msgspec import Struct
+
+from tools.base.patterns import lazy_pattern
 
 
 def _set(words: str) -> frozenset[str]:
@@ -46,7 +47,7 @@ _CHARACTERS = 2_000_000
 _CLOCK = 64
 
 # Inline styles that leave nothing to see. White space is taken out before.
-_HIDING = re.compile(
+_HIDING = lazy_pattern(
     r"(?:^|;)(?:display:none|visibility:(?:hidden|collapse)|content-visibility:hidden"
     r"|(?:opacity|font-size|zoom|(?:max-)?(?:height|width)):(?:0+\.?0*|\.0+)(?![\d.])"
     r"|(?:left|top|right|bottom|text-indent|margin-left|margin-top):-\d{3,}"

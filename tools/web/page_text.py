@@ -7,16 +7,17 @@ import re
 
 from tools.base.escape_invisible import visible
 from tools.base.outcome import ToolFailed
+from tools.base.patterns import lazy_pattern
 from tools.web.html_text import Page, readable
 
 _HTML = ("text/html", "application/xhtml+xml")
-_TEXT = re.compile(
+_TEXT = lazy_pattern(
     r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml)"
     r"|application/(x-)?(ndjson|jsonlines|javascript|ecmascript|yaml|toml|sql|sh|tex|latex)"
 )
 _STREAMS = ("text/event-stream",)
 _PROBE = 1_024
-_DECLARED = re.compile(
+_DECLARED = lazy_pattern(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,100}?encoding=[\"']([\w.:-]{1,40})", re.I
 )
 # The encodings of the web, by Python's names. Python has others, and some take a very long time.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from tools.base.patterns import lazy_pattern
 from tools.web.addresses import Address, is_allowed_private_host, is_global, own_addresses
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -21,8 +21,8 @@ OwnAddresses = Callable[[], Collection[Address]]
 WEB_PORTS = frozenset((80, 443))
 _OTHER_SERVICES_BELOW = 1024
 _TRIED = 4
-_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
-_NUMBER = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
+_NAME = lazy_pattern(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+_NUMBER = lazy_pattern(r"(.*\.)?([0-9]+|0x[0-9a-f]*)")
 
 
 class HostRefused(Exception):

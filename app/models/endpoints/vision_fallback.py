@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.core.attachments import CANNOT, Attachment, described
 from app.core.messages import Message
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed, ProviderNotice
+from tools.base.patterns import lazy_pattern
 
 NO_VISION = "no_vision"  # code of failures and notices
 MOST_NAMED = 5  # alternatives that an error message lists
@@ -20,14 +21,14 @@ REFUSALS = frozenset({400, 415, 422})
 OTHER_REFUSALS = frozenset({404, 500, 501})
 ABOUT_FILES = ("image", "picture", "vision", "multimodal", "multi-modal", "mmproj", "pdf", "file", "content type")
 # Messages about a broken or too large file: they say nothing about the model.
-ABOUT_ONE_FILE = re.compile(
+ABOUT_ONE_FILE = lazy_pattern(
     r"(?:could not|cannot|can't|unable to|failed to|error) (?:process|identify|decod|load|pars|be empty)"
     r"|valid (?:image|pdf|base64)|(?:is|was|not) valid|corrupt|truncated|damaged|password|(?:image|picture) format"
     r"|too (?:large|small|big|many)|dimension|exceed|maximum",
     re.IGNORECASE,
 )
 # Messages that say that the model reads no files.
-CANNOT_SEE = re.compile(
+CANNOT_SEE = lazy_pattern(
     r"(?:\bnot?|n't|\bonly|without)\W.{0,40}(?:support|vision|multi-?modal|image input)"
     r"|unsupported content|unknown variant|at most 0 |mmproj",
     re.IGNORECASE,

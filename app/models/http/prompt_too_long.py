@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tools.base.patterns import lazy_pattern
+
 READ = 2000  # characters: some servers append the whole request to the message
 SMALLEST, LARGEST = 256, 10**8  # tokens: a number beyond these is something else
 
@@ -26,7 +28,7 @@ PHRASES = (
 _LIMIT = r"(\d[\d,]*)"
 # The group of the first match is the limit; most messages also contain the length of the prompt.
 LIMITS = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    lazy_pattern(pattern, re.IGNORECASE)
     for pattern in (
         rf'"n_ctx"\s*:\s*{_LIMIT}',
         rf"{_LIMIT} maximum context length",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
+
+from tools.base.patterns import lazy_pattern
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # twice the longest answer, because characters may be escaped
 BOM = b"\xef\xbb\xbf"
-LINE_END = re.compile(rb"\r\n|\n|\r")
+LINE_END = lazy_pattern(rb"\r\n|\n|\r")
 
 
 class EventTooLarge(ValueError):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from app.core.attachments import PDF, Attachment
+from tools.base.patterns import lazy_pattern
 
 USUAL = 1600.0  # for unknown models and unknown picture sizes
 USUAL_PAGE = 2400.0
@@ -70,7 +71,7 @@ def always(tokens: float) -> PixelTokens:
 
 
 def rule(pattern: str, picture: PixelTokens, page: float = USUAL_PAGE) -> PictureRule:
-    return PictureRule(re.compile(pattern, re.IGNORECASE), picture, page)
+    return PictureRule(lazy_pattern(pattern, re.IGNORECASE), picture, page)
 
 
 # The first matching row counts.
@@ -92,7 +93,7 @@ RULES = (
     rule(r"llava-1\.5|bakllava", always(580)),
     rule("smolvlm", always(1100)),
 )
-UNKNOWN = PictureRule(re.compile(""), always(USUAL))
+UNKNOWN = PictureRule(lazy_pattern(""), always(USUAL))
 
 
 def tokens_of(attachment: Attachment, model: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,12 +14,13 @@ from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.opaque_metadata import MetadataCollector
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
+from tools.base.patterns import lazy_pattern
 
 NATIVE = "native"
 MAX_CALLS = 256
 MAX_NAME = 256  # characters of a name, and of an id: strict servers take 64
 LONG_NAME = "The name of a tool is longer than {most} characters: none is called that. Call again, with a tool's name."
-_MARKS = {False: re.compile(r'["{}\[\]]'), True: re.compile(r'["\\]')}  # of JSON, outside strings and inside
+_MARKS = {False: lazy_pattern(r'["{}\[\]]'), True: lazy_pattern(r'["\\]')}  # of JSON, outside strings and inside
 
 NativeEvent = CallOpened | CallDelta | Call | BadCall | MetadataChunk
 

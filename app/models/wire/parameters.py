@@ -11,14 +11,15 @@ from typing import Any
 from app.core.provider import ProviderNotice
 from app.models.capabilities.server_profiles import Limit, Profile
 from app.models.http.prompt_too_long import is_too_long
+from tools.base.patterns import lazy_pattern
 
 REFUSALS = (400, 422)
 OTHER_LIMIT: dict[Limit, Limit] = {
     "max_tokens": "max_completion_tokens",
     "max_completion_tokens": "max_tokens",
 }
-OPTIONAL = re.compile(rf"\b({'|'.join(OTHER_LIMIT)}|temperature|stream_options)\b")
-REASONERS = re.compile(r"(?:^|/)(?:o\d|gpt-5)", re.IGNORECASE)  # OpenAI's, which refuse max_tokens on all hosts
+OPTIONAL = lazy_pattern(rf"\b({'|'.join(OTHER_LIMIT)}|temperature|stream_options)\b")
+REASONERS = lazy_pattern(r"(?:^|/)(?:o\d|gpt-5)", re.IGNORECASE)  # OpenAI's, which refuse max_tokens on all hosts
 REFUSED_S = 3600.0  # validity of a refusal: the server may change, or only the value was refused
 DROPPED = "The model's server refuses {}: requests are sent without it."
 READ = 300  # characters of an error text: the request itself may follow

@@ -17,6 +17,7 @@ from app.core.events import Notice, Usage
 from app.policy.judges import requests_of
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import Action, RunTotals
+from tools.base.patterns import lazy_pattern
 
 MOST_TOKENS = 1024  # of a verdict and its reason: some models think first
 MOST_READ = 600  # characters
@@ -29,7 +30,7 @@ RULE = (
 )
 EARLIER = "What the person said before, in turns that have ended"
 WANTING = "A check of your work says that it is not complete. Do what is missing, then give your answer.\n\n{why}"
-_VERDICT = re.compile(r"\W*(success|fail)\b[\s:.,*-]*", re.IGNORECASE)
+_VERDICT = lazy_pattern(r"\W*(success|fail)\b[\s:.,*-]*", re.IGNORECASE)
 
 
 class Verdict(Struct, frozen=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from hashlib import sha256
 
 from msgspec import Struct
 
 from app.core.attachments import PDF, Attachment, File
+from tools.base.patterns import lazy_pattern
 
 LARGEST = 10_000_000  # pixels of a side, pages: a header that declares more is not believed
 PDF_BEGINS_WITHIN = 1024  # bytes: readers accept that much in front of the header
@@ -16,8 +16,8 @@ JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of seg
 JPEG_ALONE = frozenset(range(0xD0, 0xDA)) | {0x01}  # markers without a segment
 JPEG_DATA = 0xDA
 MOST_SEGMENTS = 4096  # fillers between them included
-_PAGE = re.compile(rb"/Type\s{0,8}/Page(?![A-Za-z])")
-_PAGES_OF_LINEARIZED = re.compile(rb"/Linearized[^>]{0,512}/N\s{1,8}(\d{1,7})")
+_PAGE = lazy_pattern(rb"/Type\s{0,8}/Page(?![A-Za-z])")
+_PAGES_OF_LINEARIZED = lazy_pattern(rb"/Linearized[^>]{0,512}/N\s{1,8}(\d{1,7})")
 
 Size = tuple[int, int]
 

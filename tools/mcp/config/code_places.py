@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.base.containment import lies_in
+from tools.base.patterns import lazy_pattern
 from tools.mcp.config.variables import BadEntry
 from tools.mcp.model import ServerConfig
 from tools.process.unsafe_environment import code_in_environment
@@ -19,11 +20,11 @@ CODE = frozenset(
     | {".so", ".dll", ".exe", ".toml"}
 )
 # Programs that run the first file or folder among their arguments; later arguments are for that program.
-INTERPRETERS = re.compile(
+INTERPRETERS = lazy_pattern(
     r"(python|pypy|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php|lua|java|sh|bash|dash|zsh|pwsh)[\d.]*(\.exe)?", re.I
 )
 # Options with code, or the name of a module: later arguments are for it.
-INLINE = re.compile(r"-[A-Za-z]*[cme]|--eval|--print")
+INLINE = lazy_pattern(r"-[A-Za-z]*[cme]|--eval|--print")
 RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx", "pipx"})  # run a package, which may be a folder
 
 

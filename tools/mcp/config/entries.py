@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from fnmatch import translate
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from tools.base.containment import lies_in
+from tools.base.patterns import lazy_pattern
 from tools.mcp.config.code_places import check_code_places
 from tools.mcp.config.json_text import read_json
 from tools.mcp.config.variables import BadEntry, Variables, read_env_file
@@ -32,7 +32,7 @@ TRANSPORTS: dict[str, Transport] = {
 }
 MILLISECONDS = 1000  # a timeout of so much or more is in milliseconds
 LONGEST_S = 86_400.0
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 USUAL = Timeouts()
 
 

@@ -6,9 +6,11 @@ import json
 import re
 from typing import Any
 
+from tools.base.patterns import lazy_pattern
+
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
-_COMMENTS = re.compile(rf"(?P<string>{_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_COMMAS = re.compile(rf"(?P<string>{_STRING})|,(?=\s*[}}\]])")
+_COMMENTS = lazy_pattern(rf"(?P<string>{_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMAS = lazy_pattern(rf"(?P<string>{_STRING})|,(?=\s*[}}\]])")
 
 
 def read_json(text: str) -> Any:

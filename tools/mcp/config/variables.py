@@ -8,7 +8,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_VARIABLE = re.compile(r"\$\{(?:(?P<kind>env|input|file|command|config):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
+from tools.base.patterns import lazy_pattern
+
+_VARIABLE = lazy_pattern(
+    r"\$\{(?:(?P<kind>env|input|file|command|config):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}"
+)
 
 
 class BadEntry(ValueError):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from msgspec import Struct
+
+from tools.base.patterns import lazy_pattern
 
 MAX_LINE = 32 * 1024 * 1024  # a text of 10 MB, once more as structured content, and what escaping adds
 MAX_ENDLESS = 8 * MAX_LINE  # an endless line: the connection is closed
 _ENDS = 4_096
 
 # Where implementations write the id of an answer: right at its beginning, or at its very end.
-_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+|"[^"\\]*")')
-_LAST = re.compile(rb',\s*"id"\s*:\s*(\d+|"[^"\\]*")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_FIRST = lazy_pattern(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+|"[^"\\]*")')
+_LAST = lazy_pattern(rb',\s*"id"\s*:\s*(\d+|"[^"\\]*")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
 class Endless(Exception):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
+
+from tools.base.patterns import lazy_pattern
 
 _BLOCKS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
@@ -14,7 +15,7 @@ _BLOCKS: dict[str, tuple[str, ...]] = {
     "resource": (),
 }
 _ROLES = ("user", "assistant")
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = lazy_pattern(rb"\\u[dD][89a-fA-F]")
 _SHOWN = 1_000
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import httpx2
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_TARGET = re.compile(rb"[\x21-\x7e]+")
-_VALUE = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
+from tools.base.patterns import lazy_pattern
+
+_TOKEN = lazy_pattern(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TARGET = lazy_pattern(rb"[\x21-\x7e]+")
+_VALUE = lazy_pattern(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
 
 
 def head_of(request: httpx2.Request) -> bytes:

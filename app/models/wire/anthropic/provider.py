@@ -21,19 +21,20 @@ from app.models.wire.anthropic.reasoning import metadata_origin, reasoning_in
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
 from app.models.wire.request_extras import added
+from tools.base.patterns import lazy_pattern
 
 VERSION = "2023-06-01"  # the newest version accepts no temperature
 HOTTEST = 1.0
 TEMPERATURE = "temperature"  # the only optional field that a model may refuse
-CLAUDE = re.compile("claude", re.IGNORECASE)  # all of these support tools
+CLAUDE = lazy_pattern("claude", re.IGNORECASE)  # all of these support tools
 WINDOW, ANSWER = 200_000, 32_000  # least window and answer length of these, in tokens
 SHORT_ANSWER = 8192  # for other models of unknown length: the API requires a number
 LONGEST_ANSWER = 64_000  # unless the request sets fewer
 LEAST_ANSWER = 1024  # a smaller answer is not worth a request
 # Refusal of prompt plus answer beyond the window.
-SUM = re.compile(r"(\d{1,12}) \+ (\d{1,12}) > (\d{1,12})")
+SUM = lazy_pattern(r"(\d{1,12}) \+ (\d{1,12}) > (\d{1,12})")
 # Refusal of max_tokens beyond the model's limit.
-LONGEST = re.compile(r"max_tokens: \d{1,12} > (\d{1,12})")
+LONGEST = lazy_pattern(r"max_tokens: \d{1,12} > (\d{1,12})")
 
 
 class AnthropicMessages(HostedProvider):

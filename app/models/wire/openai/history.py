@@ -15,14 +15,15 @@ from app.models.http.json_body import EncodedJSON, encodable, encodable_fields, 
 from app.models.wire.attachment_parts import Encoded, joined, with_files
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
+from tools.base.patterns import lazy_pattern
 from tools.tool import Tool, ToolList
 
 # After a text result: without it a small model repeats the call; larger ones are not affected.
 ENOUGH = "If that is enough, answer in plain text."
 INTERRUPTED = "No result: the call was interrupted."
 # Mistral's models, whose server and templates refuse a user message directly after a result.
-BRIDGED = re.compile("[sx]tral", re.IGNORECASE)
-ODD = re.compile(r"[^a-zA-Z0-9_-]")
+BRIDGED = lazy_pattern("[sx]tral", re.IGNORECASE)
+ODD = lazy_pattern(r"[^a-zA-Z0-9_-]")
 BRIDGE = "I have read the results."
 WireMessage = dict[str, Any]
 

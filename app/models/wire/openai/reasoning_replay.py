@@ -20,6 +20,7 @@ from msgspec import Struct
 from app.core.messages import AskedCall, Message
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.opaque_metadata import DETAILS
+from tools.base.patterns import lazy_pattern
 
 
 class ReplayedTurns(Enum):
@@ -40,11 +41,11 @@ class ReplayRule(Struct, frozen=True):
 
 
 REPLAY_RULES = (
-    ReplayRule(re.compile(r"deepseek.*v3", re.IGNORECASE), ReplayedTurns.LATEST, ""),
-    ReplayRule(re.compile(r"deepseek(?!.*r1)", re.IGNORECASE), ReplayedTurns.CALLS, ""),
-    ReplayRule(re.compile(r"kimi-?k2\.7", re.IGNORECASE), ReplayedTurns.ALL, " "),
+    ReplayRule(lazy_pattern(r"deepseek.*v3", re.IGNORECASE), ReplayedTurns.LATEST, ""),
+    ReplayRule(lazy_pattern(r"deepseek(?!.*r1)", re.IGNORECASE), ReplayedTurns.CALLS, ""),
+    ReplayRule(lazy_pattern(r"kimi-?k2\.7", re.IGNORECASE), ReplayedTurns.ALL, " "),
     ReplayRule(
-        re.compile(r"kimi", re.IGNORECASE), ReplayedTurns.CALLS, " "
+        lazy_pattern(r"kimi", re.IGNORECASE), ReplayedTurns.CALLS, " "
     ),  # it accepts a space, but not an empty text
 )
 
