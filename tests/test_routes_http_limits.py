@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from app.models.scripted import Scripted
 from routes.access.rate_limits import (
@@ -22,6 +28,7 @@ from routes.access.rate_limits import (
     WINDOW_S,
     WRITE_BUFFER,
     BoundedProtocol,
+    HeadHolder,
     RateLimiter,
     client_network,
 )
@@ -216,6 +223,56 @@ async def test_a_reader_that_stalls_holds_little_besides_what_the_kernel_holds()
         while await reader.read(1 << 20):
             pass
         assert WRITE_BUFFER < max(held) < WRITE_BUFFER + 1100
+
+
+@dataclass(slots=True)
+class Cycle:
+    """A response under way, as uvicorn has it, and what is written."""
+
+    writes: list[bytes] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    response_started: bool = False
+    transport: Any = field(init=False)
+    on_response: Callable[[], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.transport = SimpleNamespace(write=self.writes.append, close=partial(self.ends.append, "closed"))
+        self.on_response = partial(self.ends.append, "responded")
+
+
+def held() -> Cycle:
+    cycle = Cycle()
+    HeadHolder(cast("RequestResponseCycle", cycle))
+    cycle.transport.write(b"100 Continue")
+    cycle.response_started = True
+    cycle.transport.write(b"head ")
+    assert cycle.writes == [b"100 Continue"]
+    return cycle
+
+
+@pytest.mark.parametrize("part", [b"part", b""])
+def test_a_head_leaves_with_the_first_part_of_its_body(part: bytes) -> None:
+    cycle = held()
+    cycle.transport.write(part)
+    cycle.transport.write(b"more")
+    assert cycle.writes[1:] == [b"head " + part, b"more"]
+
+
+def test_the_head_of_a_response_without_a_body_leaves_at_its_end() -> None:
+    cycle = held()
+    cycle.on_response()
+    assert (cycle.writes[1:], cycle.ends) == ([b"head "], ["responded"])
+    cycle = held()
+    cycle.transport.close()
+    cycle.on_response()
+    assert (cycle.writes[1:], cycle.ends) == ([b"head "], ["closed", "responded"])
+
+
+async def test_head_requests_are_answered_on_a_connection_that_stays() -> None:
+    async with listening(APP) as port, connected(port) as (reader, writer):
+        for _ in range(2):
+            writer.write(b"HEAD /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert parsed(await reader.readuntil(b"\r\n\r\n"))[0] == 404
 
 
 async def test_a_route_that_breaks_shows_nothing_of_the_code() -> None:

@@ -17,7 +17,7 @@ from app.runs.connections import Place
 from app.storage.runs import EventRow
 from routes.protocol.application import Route, StreamingApplication
 from routes.protocol.errors import SAFE_HEADERS
-from routes.protocol.sse import PIECE, EventStreamResponse, Last, frame, pieces
+from routes.protocol.sse import NOTHING, PIECE, EventStreamResponse, Last, frame, pieces
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ class Stream:
 
     @property
     def bodies(self) -> list[bytes]:
-        return [message["body"] for message in self.sent[1:]]
+        return [message["body"] for message in self.sent[1:] if message != NOTHING]
 
     @property
     def complete(self) -> bool:
@@ -135,6 +135,15 @@ async def test_the_end_leaves_with_the_last_event() -> None:
     await stream.run()
     assert stream.bodies == [b"one", b"two"] and stream.complete
     assert stream.left == [stream.place] and stream.closed
+
+
+async def test_a_head_does_not_wait_for_the_first_event_for_long() -> None:
+    stream = Stream()
+    running = asyncio.create_task(stream.run())
+    await stream.until(b"")
+    assert [message.get("more_body") for message in stream.sent] == [None, True]
+    stream.events.put_nowait(None)
+    await running
 
 
 async def test_head_is_answered_at_once() -> None:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer
@@ -74,6 +74,42 @@ def names_two_servers(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> 
 
 class _Head(Exception):
     """The head of a request is not to be read any further."""
+
+
+class HeadHolder:
+    """A response's transport until its head has left, together with the first part of its body: one write, not two.
+
+    That part may be empty, for a head that is not to wait for more.
+    """
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle, self._head = cycle, b""
+        self._transport, self._on_response = cycle.transport, cycle.on_response
+        cycle.transport, cycle.on_response = self, self._complete  # type: ignore[assignment]
+
+    def write(self, data: bytes) -> None:
+        if not self._cycle.response_started:  # 100 Continue
+            self._transport.write(data)
+        elif not self._head:
+            self._head = data
+        else:
+            self._let_go(data)
+
+    def close(self) -> None:
+        self._let_go()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _complete(self) -> None:
+        """A response without a body has ended."""
+        self._let_go()
+        self._on_response()
+
+    def _let_go(self, part: bytes = b"") -> None:
+        self._cycle.transport, self._cycle.on_response = self._transport, self._on_response
+        self._transport.write(self._head + part)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -160,6 +196,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_timer()
         super().on_headers_complete()
+        HeadHolder(self.cycle)
 
     def on_response_complete(self) -> None:
         if not self.pipeline:

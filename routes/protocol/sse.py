@@ -25,6 +25,7 @@ PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
 PING: Message = {"type": "http.response.body", "body": b": ping\n\n", "more_body": True}
+NOTHING: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 HEADERS = SAFE_HEADERS | {
     "Cache-Control": "no-cache, no-transform",
@@ -108,6 +109,7 @@ class EventStreamResponse(Response):
         self.background = None
         self.raw_headers = [*RAW_HEADERS, *_encoded(headers or {})]
         self._attendant: asyncio.Task[None] | None = None
+        self._begun = False
         self._place = place
         self._events = events
         self._on_leave = on_leave
@@ -131,7 +133,7 @@ class EventStreamResponse(Response):
                 loop = asyncio.get_running_loop()
                 attending = loop.call_later(self.attended_after_s, self._begin_to_attend, receive, send)
                 try:
-                    ended = await _send_bodies(events, send)
+                    ended = await self._send_bodies(events, send)
                 finally:
                     attending.cancel()
                     if self._attendant:
@@ -150,11 +152,22 @@ class EventStreamResponse(Response):
         head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
         await send({"type": "http.response.start", "status": self.status_code, "headers": head})
 
+    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send) -> bool:
+        """Return True if the end has left with the last one."""
+        async for body in events:
+            self._begun, last = True, type(body) is Last
+            await send({"type": "http.response.body", "body": body, "more_body": not last})
+            if last:
+                return True
+        return False
+
     def _begin_to_attend(self, receive: Receive, send: Send) -> None:
         self._attendant = asyncio.create_task(self._attend(receive, send, self._place.cut))
 
     async def _attend(self, receive: Receive, send: Send, end: Callable[[], None]) -> None:
         """Keep the connection awake, and `end` the stream when the client has left."""
+        if not self._begun:
+            await send(NOTHING)  # a head that waits for the first event does so no longer
         while True:
             try:
                 async with asyncio.timeout(self.ping_s):
@@ -173,16 +186,6 @@ class EventStreamResponse(Response):
                     await send(END)
         elif self._on_leave:
             await self._on_leave()
-
-
-async def _send_bodies(events: AsyncGenerator[bytes, None], send: Send) -> bool:
-    """Return True if the end has left with the last one."""
-    async for body in events:
-        last = type(body) is Last
-        await send({"type": "http.response.body", "body": body, "more_body": not last})
-        if last:
-            return True
-    return False
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
