@@ -28,7 +28,7 @@ _KNOWN_LENGTH = 16
 _PIECE = 1 << 15  # characters that are scanned at once
 _TOKENS = ("<|", "<｜", "</")
 _QUOTES = ('"', "'")
-Pass = Callable[[str], list[ParseEvent] | None]
+Pass = Callable[["Parser", str], list[ParseEvent] | None]
 Known = dict[str, ParseEvent]
 _NOTHING: Known = {}
 
@@ -75,7 +75,7 @@ class Parser:
         self._room = self._lease = 0  # characters that may still pass before the next scan, of so many at first
         self._passed: list[str] | None = None  # what has passed since the last scan, if it belongs to a call
         self._stop = ""  # the one character that can matter; the empty text is in every piece
-        self._pass: Pass = self._pass_line  # for a piece without it
+        self._pass: Pass = Parser._pass_line  # for a piece without it
         self._paused: tuple[Known, Pass] = self._known, self._pass  # while a backslash waits for what it escapes
         opened = reasoning_open_in(prompt_suffix)
         if starts_in_thought or opened:
@@ -97,7 +97,7 @@ class Parser:
                 self._passed.append(text)
             return [event]
         if text and self._stop not in text:
-            events = self._pass(text)
+            events = self._pass(self, text)
             if events is not None:
                 return events
         return self._read_on(text)
@@ -166,7 +166,7 @@ class Parser:
     def _wait_for_escaped(self, text: str) -> list[ParseEvent]:
         """Hold a piece until what its last backslash escapes is there."""
         self._held, self._paused = text, (self._known, self._pass)
-        self._known, self._pass = _NOTHING, self._pass_escaped
+        self._known, self._pass = _NOTHING, Parser._pass_escaped
         return []
 
     def _pass_escaped(self, text: str) -> list[ParseEvent] | None:
@@ -209,15 +209,15 @@ class Parser:
         self._room = self._lease = LEASE
         if self._held:
             if self._is_in_tag(self._held):
-                self._stop, self._pass = ">", self._wait
+                self._stop, self._pass = ">", Parser._wait
             elif state.mode is CALL and self._blocks.is_fresh:
-                self._stop, self._pass = "\n", self._wait_for_mark
+                self._stop, self._pass = "\n", Parser._wait_for_mark
         elif self._output.draft is not None or state.line_start or state.empty:
             return
         elif state.mode is FENCE and state.closer is None:
-            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", self._pass_line
+            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", Parser._pass_line
         elif state.mode is TEXT and (state.shown or state.channel is Thought) and state.closer_gates <= self._gates:
-            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", self._pass_prose
+            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", Parser._pass_prose
 
     def _settle_in_call(self) -> None:
         self._known = _NOTHING
@@ -225,11 +225,11 @@ class Parser:
         self._room = self._lease = max(0, room)
         self._passed = self._passed or []
         if self._stop:
-            self._pass = self._pass_delta if shown else self._pass_held
+            self._pass = Parser._pass_delta if shown else Parser._pass_held
             if shown:
                 self._known = _deltas(self._sink.index, self._stop)
         elif not shown and self._output.draft is None:
-            self._stop, self._pass = "\n", self._wait_for_mark
+            self._stop, self._pass = "\n", Parser._wait_for_mark
 
     def _is_in_tag(self, held: str) -> bool:
         """Return whether what waits is a tag that has not ended."""

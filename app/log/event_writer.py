@@ -118,6 +118,8 @@ class RunLog:
         self._kept = [*self._kept, *rows][-KEPT:]
         self.last_seq = rows[-1].seq
         self.ended = rows[-1].type in TERMINAL
+        if self.ended:
+            self._on_failure = _ignore  # of a run that is over: it would keep the run's task until garbage is collected
         self._wake()
         for row in rows:
             if row.type in NEWS:
@@ -141,8 +143,9 @@ class RunLog:
             return
         event = RunFailed("storage_failed", self._journal.redactor.redact(reason), retryable=True)
         self.failure = EventRow(self.run, self.last_seq + 1, event.type, encode(event))
+        on_failure = self._on_failure
         self.publish([self.failure])
-        self._on_failure()
+        on_failure()
 
 
 def _ignore() -> None:

@@ -62,6 +62,10 @@ def conversation_of(
     return Conversation(row.session, messages, *kept, begins=begins, run=row.id)
 
 
+def _keep_message(log: RunLog, run: str, position: int, message: Message) -> None:
+    log.put(InboxRow(run, position, message.text, dumped(message.attachments)))
+
+
 @dataclass(slots=True)
 class RunTask:
     """A run that has not ended. It is stopped at most once: a second cancel must not cut the first one's cleaning up.
@@ -92,14 +96,9 @@ class RunTask:
     begins_session: bool = False  # with which there is nothing to be found yet
 
     def __post_init__(self) -> None:
-        self.log = RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
-        self.inbox = Inbox(keep=self._keep_message, forget=self._forget_messages)
-
-    def _keep_message(self, position: int, message: Message) -> None:
-        self.log.put(InboxRow(self.row.id, position, message.text, dumped(message.attachments)))
-
-    def _forget_messages(self) -> None:
-        self.log.put(InboxTaken(self.row.id))
+        run, log = self.row.id, RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
+        self.log = log
+        self.inbox = Inbox(keep=partial(_keep_message, log, run), forget=partial(log.put, InboxTaken(run)))
 
     def post(self, text: str, files: Sequence[File] = ()) -> None:
         """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""

@@ -67,10 +67,10 @@ class Access(Struct, frozen=True):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            principal = await self._admit(scope)
             state = scope.setdefault("state", {})
-            state["principal"] = principal
-            if principal and (hold := state.get(HOLD)):
+            hold = state.pop(HOLD, None)  # refers to the connection, which refers to this scope
+            state["principal"] = principal = await self._admit(scope)
+            if principal and hold:
                 hold()
         await self.app(scope, receive, send)
 

@@ -64,6 +64,8 @@ class Incoming:
             self.fail(httpx2.RemoteProtocolError(str(error)))
         if self._framing > MOST_FRAMING:
             self.fail(httpx2.RemoteProtocolError(f"more than {MOST_FRAMING} bytes of headers"))
+        if self.complete or self.failure:
+            del self._parser  # it holds methods of this object: garbage that only the collector would find
 
     def end(self) -> None:
         """Handle the end of the stream."""

@@ -1,0 +1,50 @@
+"""A request leaves nothing that only the garbage collector would find: it would stop the server for milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.models.http.client import model_client
+from app.models.wire.openai.provider import OpenAIChat
+from tests.chatting import WHOLE
+from tests.serving import serving
+from tests.upstream import upstream
+
+pytestmark = pytest.mark.anyio
+
+OURS = ("app", "parsing", "routes", "tools")
+
+
+@contextmanager
+def collecting() -> Generator[Counter[str]]:
+    """The garbage of our own classes that is made meanwhile, counted at the end."""
+    found = Counter[str]()
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield found
+        gc.collect()
+        found.update(type(one).__qualname__ for one in gc.garbage if type(one).__module__.split(".")[0] in OURS)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+async def test_a_turn_leaves_no_garbage(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), upstream(WHOLE, repeat=True, chats=True) as server:
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m")
+        async with serving(tmp_path, provider, {"connection": "close"}) as served:
+            await served.chat("Hello")
+            with collecting() as found:
+                for _ in range(3):
+                    await served.chat("Hello again")
+    assert not found
