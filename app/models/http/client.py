@@ -57,7 +57,7 @@ class ModelClient(httpx2.AsyncClient):
             error.request = prepared.request
             raise
         response.request = prepared.request
-        if "set-cookie" in response.headers:  # of a load balancer
+        if response.sets_cookies:  # a load balancer's
             self.cookies.extract_cookies(response)
         return response
 

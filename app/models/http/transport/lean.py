@@ -149,7 +149,9 @@ class LeanResponse(httpx2.Response):
         extensions = {"http_version": f"HTTP/{head.version}".encode(), "reason_phrase": head.reason}
         super().__init__(head.status, headers=head.headers, stream=answer, extensions=extensions)
         self._answer = answer
-        self._coded = "content-encoding" in self.headers
+        names = {name.lower() for name, _ in head.headers}
+        self._coded = b"content-encoding" in names
+        self.sets_cookies = b"set-cookie" in names
 
     def tap(self, tap: Tap) -> None:
         """Offer blocks to `tap` while `aiter_bytes` waits for one, unless they have to be decoded first."""
@@ -176,3 +178,7 @@ class LeanResponse(httpx2.Response):
             raise
         finally:
             await self.aclose()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        await self._answer.aclose()
