@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, ClassVar
 
 import pytest
 from starlette.middleware import Middleware
@@ -31,6 +34,16 @@ class Attended(EventStreamResponse):
 
 class Awake(Attended):
     ping_s = 0.001
+
+
+class Noted(Awake):
+    """Notes each response that is still there."""
+
+    there: ClassVar[weakref.WeakSet[Noted]] = weakref.WeakSet()
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.there.add(self)
 
 
 @dataclass(slots=True)
@@ -271,3 +284,20 @@ def test_events_leave_together_in_pieces_of_a_bounded_size(sizes: list[int]) -> 
     assert b"".join(sent) == b"".join(frames)
     assert all(len(piece) <= PIECE or piece in frames for piece in sent)
     assert all(len(one) + len(next_one) > PIECE for one, next_one in pairwise(sent))
+
+
+async def test_a_stream_that_has_ended_leaves_nothing_to_the_garbage_collector() -> None:
+    stream = Stream(Noted)
+    gc.disable()
+    try:
+        running = asyncio.create_task(stream.run())
+        stream.events.put_nowait(b"one")
+        await stream.until(b"one")
+        await stream.until(b": ping\n\n")  # it is attended to
+        stream.events.put_nowait(None)
+        await running
+        del running
+        await asyncio.sleep(0)  # in which the attendant ends
+        assert not Noted.there
+    finally:
+        gc.enable()

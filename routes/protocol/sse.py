@@ -126,6 +126,7 @@ class EventStreamResponse(Response):
 
     async def send_events(self, receive: Receive, send: Send) -> None:
         """Until they end, the client leaves or the place is closed."""
+        attendant: asyncio.Task[None] | None = None
         try:
             await self._send_head(send)
             async with asyncio.timeout(None) as until, aclosing(self._events) as events:
@@ -136,15 +137,16 @@ class EventStreamResponse(Response):
                     ended = await self._send_bodies(events, send)
                 finally:
                     attending.cancel()
-                    if self._attendant:
-                        self._attendant.cancel()
+                    attendant, self._attendant = self._attendant, None  # its traceback refers to this response
+                    if attendant:
+                        attendant.cancel()
                 if not ended:
                     await send(END)
         except TimeoutError:
             if not until.expired():
                 raise
             self._place.leave()
-            await self._end_early(send, left=self._attendant is not None and self._attendant.done())
+            await self._end_early(send, left=attendant is not None and attendant.done())
         finally:
             self._place.leave()
 
