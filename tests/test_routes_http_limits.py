@@ -94,6 +94,18 @@ async def test_a_target_that_names_its_own_host_is_read(tmp_path: Path) -> None:
         assert parsed(await answer(port_of(served), asked))[0] == 200
 
 
+async def test_requests_that_come_at_once_are_answered_one_after_another() -> None:
+    seen = b"POST /seen HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n"
+    asked = [seen + b"authorization: %d\r\n" % number for number in range(4)]
+    request = b"\r\n".join(asked) + b"connection: close\r\n\r\n"
+    async with listening(APP) as port:
+        answers = await asyncio.gather(answer(port, request), answer(port, request))
+    for answered in answers:  # on connections of their own
+        _, *bodies = answered.split(b"\r\n\r\n")
+        numbers = [json.loads(body.partition(b"HTTP/1.1")[0])["authorization"] for body in bodies]
+        assert numbers == ["0", "1", "2", "3"]
+
+
 async def test_what_follows_a_body_is_no_header() -> None:
     """A proxy, and what checks headers, has not seen it as one."""
     head = b"POST /seen HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
