@@ -191,5 +191,10 @@ def is_busy(error: Exception) -> bool:
 
 def size_of(statements: Sequence[Statement]) -> int:
     """Return how many characters and bytes the statements write."""
-    values = (value for _, rows in statements for row in rows for value in row)
-    return sum(len(value) for value in values if isinstance(value, str | bytes))
+    size = 0
+    for _, rows in statements:
+        for row in rows:
+            for value in row:
+                if isinstance(value, str | bytes):
+                    size += len(value)
+    return size

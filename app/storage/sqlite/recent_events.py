@@ -53,11 +53,15 @@ class RecentEvents:
         by_run: dict[str, list[EventRow]] = {}
         for row in new:
             by_run.setdefault(row.run, []).append(row)
-        settled = frozenset(run for run, rows in by_run.items() if self._is_full(run, rows))
-        kept = {run: rows for run, rows in by_run.items() if run not in settled} if settled else by_run
-        rows = [row for run in settled for row in packed([*self.of(run), *by_run[run]])]
-        batch = "\n".join(line_of(row) for added in kept.values() for row in added)
-        return EventChanges(self._newest + 1, batch, rows, settled, kept)
+        kept, settled, rows, lines = dict[str, list[EventRow]](), list[str](), list[EventRow](), list[str]()
+        for run, added in by_run.items():
+            if self._is_full(run, added):
+                settled.append(run)
+                rows += packed([*self.of(run), *added])
+            else:
+                kept[run] = added
+                lines += map(line_of, added)
+        return EventChanges(self._newest + 1, "\n".join(lines), rows, frozenset(settled), kept)
 
     @property
     def ended(self) -> int:
@@ -115,7 +119,7 @@ class RecentEvents:
 
 
 def size_of(rows: Iterable[EventRow]) -> int:
-    return sum(len(row.data) for row in rows)
+    return sum([len(row.data) for row in rows])
 
 
 def lines_of(batch: str) -> list[str]:
