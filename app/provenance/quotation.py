@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from json import dumps
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.context.persona import Persona
 from app.context.prompt import Override
@@ -44,7 +44,7 @@ class Provenance(Struct):
     """Finds where the text calls of one run come from."""
 
     others: Others = no_others
-    _library: Library = field(default_factory=Library)
+    _library: Library | None = None  # most runs have no call in text
     _looked_back: bool = False
 
     async def quotations(
@@ -58,10 +58,11 @@ class Provenance(Struct):
         messages = conversation.messages[: _place_of(asked[0], conversation.messages)]
         tools, normalise_call, work = toolbox.schemas, toolbox.normalise_call, Work()
         found = dict[str, str]()
+        library = self._library = Library() if self._library is None else self._library
         for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):
             sources = [*others, *filter(None, map(source_of, before))]
             wanted = {call.id: Wanted(_written(call), tools, normalise_call) for call in made}
-            found = await asyncio.to_thread(self._library.quotations, wanted, sources, work)
+            found = await asyncio.to_thread(library.quotations, wanted, sources, work)
         return found
 
     def _earlier(

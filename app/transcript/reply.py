@@ -116,7 +116,7 @@ class Reply:
         self._blocks: dict[str, tuple[int, int]] = {}  # call id -> where it stands in that, as a block of code
         self._thought = StringIO()
         # Native calls (True) and those in the text that have not been made in the other way.
-        self._unpaired: dict[bool, dict[str, list[AskedCall]]] = {True: {}, False: {}}
+        self._unpaired: tuple[dict[str, list[AskedCall]], dict[str, list[AskedCall]]] = {}, {}
         self._written: list[AskedCall] = []  # the calls in the text, rejected ones included
         self._twins: dict[str, AskedCall] = {}  # of those, by id: the native call that is made in its place
         self._sealed: dict[int | None, OpaqueMetadata] = {}  # of a native call, or of all
@@ -136,8 +136,9 @@ class Reply:
         self._parser = self._parser or self._new_parser()
         found = self._parser.feed(text)
         if len(found) == 1 and type(shown := found[0]) is Text:
-            self._shown.write(shown.text)
-            return (TextDelta(shown.text),)
+            words = text if str.__eq__(shown, text) else shown.text  # as a rule the same string is kept twice
+            self._shown.write(words)
+            return (TextDelta(words),)
         return [event for seen in found for event in self._see(seen, "text")]
 
     def _fold(self) -> None:
