@@ -83,6 +83,18 @@ async def test_a_kill_loses_no_change_and_applies_none_twice(tmp_path: Path) -> 
         killed._pending.clear()
 
 
+async def test_the_owner_of_a_session_is_known_at_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        assert await store.owner_of("s") is None
+        await store.write([SESSION])
+        assert await store.owner_of("s") == "ann"
+        await store.write([RUN])
+        assert await store.owner_of("s") == "ann"
+        assert count(tmp_path, "runs") == 0, "a request in a session would apply its changes twice"
+        await store.delete_session("s")
+        assert await store.owner_of("s") is None
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -91,8 +91,8 @@ class RunManager:
             await self.ledger.check(principal, uses_of(agent))
         session = turn.session or f"ses_{token_hex(10)}"
         async with self._alone.setdefault(session, asyncio.Lock()):
-            if turn.session is not None:
-                await self.session(session, principal)
+            if turn.session is not None and await self._store.owner_of(session) != principal.name:
+                raise no_session(session)
             others = self._line.of(session)
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
@@ -175,7 +175,7 @@ class RunManager:
     async def session(self, session: str, principal: Principal) -> SessionRow:
         row = await self._store.session(session)
         if row is None or row.principal != principal.name:
-            raise NotFound(f"There is no session {session!r}. GET /sessions lists yours; leave it out to begin one.")
+            raise no_session(session)
         return row
 
     def under_way(self, session: str) -> str | None:
@@ -297,6 +297,10 @@ class RunManager:
         await self.cancel_all("server_stopped")
         await self._lost.keep_all()
         self.notifier.close()
+
+
+def no_session(session: str) -> NotFound:
+    return NotFound(f"There is no session {session!r}. GET /sessions lists yours; leave it out to begin one.")
 
 
 def uses_of(agent: Agent) -> list[BudgetKind]:

@@ -92,6 +92,10 @@ class SessionState(Struct, frozen=True):
 class SessionStore(ChangeWriter, Protocol):
     async def session(self, session: str) -> SessionRow | None: ...
 
+    async def owner_of(self, session: str) -> str | None:
+        """The principal of a session, which never changes; None if there is no such session."""
+        ...
+
     async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
         """Sessions, the most recently used first; only those that follow the session `before`."""
         ...

@@ -47,6 +47,7 @@ WRITES: dict[type[Change], Write] = {
     SessionFile: insert_once("session_files", SessionFile, "session", "sha256"),
 }
 SESSION = select(SessionRow, "sessions", "WHERE id = ?")
+OWNER = Select("SELECT principal FROM sessions WHERE id = ?", str)
 SUMMARIES = select(SummaryRow, "summaries", "WHERE session = ? ORDER BY upto")
 MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
 DISABLED = "SELECT disabled FROM sessions WHERE id = ?"
@@ -79,6 +80,12 @@ class SQLiteSessions(Database):
     async def session(self, session: str) -> SessionRow | None:
         await self._catch_up()
         return await self._lookup(SESSION, session)
+
+    async def owner_of(self, session: str) -> str | None:
+        if owner := await self._lookup(OWNER, session):
+            return owner
+        await self._catch_up()  # not before: a request in a session asks, and soon reads all of it
+        return await self._lookup(OWNER, session)
 
     async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
         sql, values = listed(principal, limit, before)
