@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from app.config.settings import load_settings
 from app.config.sources import SettingsError
@@ -89,6 +90,24 @@ async def test_where_all_are_at_work_a_new_one_is_refused_and_told_why(tmp_path:
         assert b"Close some" in body
         assert (await served.client.get("/livez")).status_code == 200
     assert len(room) == 0
+
+
+async def test_a_client_that_leaves_is_noticed_whatever_it_has_asked_for_next() -> None:
+    left = asyncio.Event()
+
+    async def endless(_: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        left.set()
+
+    async with listening(endless) as port:
+        async with connected(port) as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n" * 2)
+            await reader.readuntil(b"x\r\n")
+        async with asyncio.timeout(LIMIT_S):
+            await left.wait()
 
 
 @pytest.mark.parametrize("wrong", ["*", "proxy.local", "10.0.0.1/8", "10.0.0.0/33"])

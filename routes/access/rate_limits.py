@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
@@ -124,7 +125,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _lingering = 0  # of refused connections, in all of the process
     _no_pipeline: ClassVar[deque[Any]] = deque(maxlen=0)  # for all: a deque of its own takes 760 bytes
     # With more attributes than uvicorn's 28 and two, the dict of each connection would take 1,300 bytes more.
-    __slots__ = ("_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow")
+    __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow")
 
     @classmethod
     def within(cls, room: Connections) -> type[BoundedProtocol]:
@@ -135,6 +136,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arrived = self._parsed = 0  # bytes of the current request's head: what came, what the parser has reported
         self._in_head = True
         self._refused = False
+        self._answered: RequestResponseCycle | None = None  # `cycle` may be that of a request behind it
         self._refusal = 400, "bad_request", "This is not HTTP/1.1. Send a well-formed request."
         self._too_slow: asyncio.TimerHandle | None = None
         super().connection_made(transport)
@@ -155,6 +157,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.room.let_go(self)
         self._stop_timer()
+        if self._answered and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -202,6 +207,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self.pipeline = deque()  # this request has to wait
         super().on_headers_complete()
         HeadHolder(self.cycle)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         if not self.pipeline:
