@@ -140,7 +140,7 @@ async def test_what_is_removed_is_closed_once_nobody_uses_it() -> None:
 
 async def test_what_another_process_has_changed_is_taken_in(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints={"a": server_at()}) as here:
-        other = await SQLiteStore.open(tmp_path / "data" / "test.db")
+        other = await SQLiteStore.open(tmp_path / "data" / "test.db", visitor=True)
         await other.write([endpoint_row("b", spec(model="m"), "x"), endpoint_row("a", spec(model="ours"), "x")])
         await here.registry.reload()
         assert list(here.models.endpoints) == ["a", "b"]
@@ -157,7 +157,7 @@ async def test_what_another_process_has_changed_is_taken_in(tmp_path: Path) -> N
 async def test_a_row_that_cannot_be_read_costs_nobody_else_anything(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints={"a": server_at()}) as here:
         await here.registry.add("b", spec(), [KEY], "ann")
-        other = await SQLiteStore.open(tmp_path / "data" / "test.db")
+        other = await SQLiteStore.open(tmp_path / "data" / "test.db", visitor=True)
         await other.write([EndpointRow("c", '{"url": "http://h/v1", "from": "the future"}', "x", 1.0)])
         await here.registry.reload()
         assert list(here.models.endpoints) == ["a", "b"]

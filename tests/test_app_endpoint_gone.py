@@ -28,7 +28,7 @@ async def test_a_default_model_that_was_removed_is_not_replaced_by_another(tmp_p
         async with opened(tmp_path, endpoints={"a": server_at(server.base_url)}) as here:
             await here.registry.add("b", spec(model="big"), [], "ann")
         async with opened(tmp_path, endpoints={"a": server_at(server.base_url)}, model="b/big") as here:
-            other = await SQLiteStore.open(tmp_path / "data" / "test.db")
+            other = await SQLiteStore.open(tmp_path / "data" / "test.db", visitor=True)
             await other.write([EndpointRemoved("b")])
             await other.close()
             await here.registry.reload()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.core.messages import Message, dump
 from app.storage.audit import AuditRow
@@ -93,6 +94,30 @@ async def test_the_owner_of_a_session_is_known_at_once(tmp_path: Path) -> None:
         assert count(tmp_path, "runs") == 0, "a request in a session would apply its changes twice"
         await store.delete_session("s")
         assert await store.owner_of("s") is None
+
+
+async def test_a_visitor_reads_what_waits_and_leaves_it_to_the_server(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.write([SESSION, RUN, USED, MESSAGE])
+        await store.write([delta("r", 1)])
+        async with opened(tmp_path, visitor=True) as visitor:
+            for _ in range(2):
+                assert await visitor.usage("ann", "tokens", "2026-11") == 2.5
+            assert (await visitor.run("r"), await visitor.session("s")) == (RUN, replace(SESSION, updated=1.5))
+            assert await visitor.events("r", 0, 10) == [delta("r", 1)]
+            await store.write([USED, delta("r", 2)])
+            assert await visitor.usage("ann", "tokens", "2026-11") == 5.0
+            await visitor.write([AuditRow(1.0, "ann", "token", "revoked", "", "ann")])
+            assert (await visitor.sizes())["messages"] == 1
+            assert [message.text for _, message in await visitor.search("s", "你好", 10)] == ["你好"]  # a part
+            assert await visitor.search("s", "word", 10) == []
+            assert (count(tmp_path, "runs"), count(tmp_path, "audit")) == (0, 1)
+        await store.write([USED, delta("r", 3)])
+        assert await store.usage("ann", "tokens", "2026-11") == 7.5
+        assert len(await store.events("r", 0, 10)) == 3
+        async with opened(tmp_path, visitor=True) as visitor:
+            assert await visitor.usage("ann", "tokens", "2026-11") == 7.5
+            assert len(await visitor.events("r", 0, 10)) == 3
 
 
 @pytest.mark.parametrize(

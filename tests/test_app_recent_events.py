@@ -37,9 +37,9 @@ def call(run: str, seq: int) -> EventRow:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[SQLiteStore]:
+async def opened(folder: Path, *, visitor: bool = False) -> AsyncIterator[SQLiteStore]:
     async with asyncio.timeout(30):
-        store = await SQLiteStore.open(folder / "test.db")
+        store = await SQLiteStore.open(folder / "test.db", visitor=visitor)
         try:
             yield store
         finally:

@@ -35,6 +35,24 @@ async def test_sizes_vacuum_and_export(tmp_path: Path) -> None:
     assert (ended.returncode, "ses_none" in ended.stderr) == (1, True)
 
 
+async def test_the_command_line_beside_a_server_takes_nothing_from_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, Scripted(["One.", "Two.", "Three."])) as served:
+        session = None
+        for number in range(1, 4):
+            events = await served.chat("On", session=session)
+            session = events[0]["session"]
+            assert events[-1]["type"] == "run.finished"
+            exported = json.loads(dragoman(tmp_path, "db", "export", session).stdout)
+            assert len(exported["messages"]) == 2 * number
+            assert [run["state"] for run in exported["runs"]] == ["answered"] * number
+            sizes = dict(line.split() for line in dragoman(tmp_path, "db", "sizes").stdout.splitlines())
+            assert (sizes["runs"], sizes["messages"]) == (str(number), str(2 * number))
+            assert dragoman(tmp_path, "token", "list").returncode == 0
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 async def test_what_is_a_secret_by_now_is_not_exported(tmp_path: Path) -> None:
     key = "sk-of-today-4711-Zeisig"
     async with serving(tmp_path, Scripted([f"It was {key}."])) as served:

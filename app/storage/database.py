@@ -10,6 +10,10 @@ from app.storage.store import Store
 DATABASE = "dragoman.db"  # in the data directory
 
 
-async def open_store(path: Path) -> Store:
-    """Open or create the database. Raises StoreFailed when the file is not a database or cannot be written."""
-    return await SQLiteStore.open(path)
+async def open_store(path: Path, *, visitor: bool = False) -> Store:
+    """Open or create the database. Raises StoreFailed when the file is not a database or cannot be written.
+
+    Who does not hold the lock of the data directory is a visitor: it may read everything, and change what a running
+    server does not hold in memory.
+    """
+    return await SQLiteStore.open(path, visitor=visitor)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from app.storage.changes import Change
 from app.storage.runs import EventRow
 from app.storage.sqlite.columns import insert, marks
-from app.storage.sqlite.connections import Statement
+from app.storage.sqlite.connections import Query, Statement
 from app.storage.sqlite.database import FAILURES, Database
 from app.storage.sqlite.pending_changes import APPLIED, PendingChanges
 from app.storage.sqlite.recent_events import EventChanges, RecentEvents, runs_in
@@ -56,8 +57,8 @@ class CommitQueue(Database):
     Small ones are committed by the event loop's thread, others by the writer's, one at a time.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, *, visitor: bool = False) -> None:
+        super().__init__(path, visitor=visitor)
         self._recent = RecentEvents()
         self._pending = PendingChanges()
         self._oldest_batch = 1  # number of the first that may not be deleted yet
@@ -67,12 +68,28 @@ class CommitQueue(Database):
         batches = dict(await self._all("SELECT number, events FROM event_batches ORDER BY number"))
         self._recent.load(batches, {run: await self._last_settled(run) for run in runs_in(batches.values())})
         self._oldest_batch = min(batches, default=1)
-        self._pending.load([row[0] for row in await self._all(CHANGES)])
-        await self._catch_up()
+        if not self._visitor:
+            self._pending.load([row[0] for row in await self._all(CHANGES)])
+            await self._catch_up()
+
+    async def _each(self, *queries: Query) -> list[list[Any]]:
+        """A visitor reads what waits without applying it: the server does that, and must not do it twice."""
+        if not self._visitor:
+            return await super()._each(*queries)
+        async with self._named_failures():
+            return await self._writer.read_ahead(self._waiting, queries)
+
+    def _waiting(self, connection: sqlite3.Connection) -> list[Statement]:
+        """The statements that apply the changes of the batches."""
+        pending = PendingChanges()
+        pending.load(row[0] for row in connection.execute(CHANGES))
+        return [(lenient(sql), rows) for sql, rows in self._statements(pending.merged())]
 
     async def _last_settled(self, run: str) -> int:
-        rows = await self._all("SELECT COALESCE(MAX(seq), 0) FROM events WHERE run = ?", run)
-        return int(rows[0][0])
+        query = "SELECT COALESCE(MAX(seq), 0) FROM events WHERE run = ?"
+        async with self._named_failures():
+            [[(seq,)]] = await self._reader.read([(query, (run,))])
+        return int(seq)
 
     def _event_statements(self, events: EventChanges, changes: str = "") -> Iterator[Statement]:
         """The statements for events, and for other changes in the same batch."""
@@ -165,7 +182,8 @@ class CommitQueue(Database):
         self._pending.clear()
 
     async def _settle(self) -> None:
-        """Give every event a row, and delete the batches."""
+        """Give every event a row, and delete the batches. Not of a visitor: they are the server's."""
+        assert not self._visitor
         await self._commit_in_turn(self._plan_to_settle)
 
     def _plan_to_settle(self) -> Plan:

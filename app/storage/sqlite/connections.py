@@ -17,6 +17,7 @@ import aiosqlite
 
 Statement = tuple[str, list[tuple[Any, ...]]]  # SQL, and the values of each time that it is to be executed
 Query = tuple[str, tuple[object, ...]]  # SQL, and its values
+MakeStatements = Callable[[sqlite3.Connection], Sequence[Statement]]
 Taken = TypeVar("Taken")
 COPY_LOG = "PRAGMA wal_checkpoint"
 CHUNK = 64  # rows that a cursor fetches at a time
@@ -33,6 +34,11 @@ class Writer(aiosqlite.Connection):
     async def begin_log_anew(self) -> None:
         """Copy what is left of the write-ahead log, and write its first page, both of which wait for the disk."""
         await self._execute(_begin_log_anew, self._conn)  # type: ignore[no-untyped-call]
+
+    async def read_ahead(self, make: MakeStatements, queries: Sequence[Query]) -> list[list[Any]]:
+        """The rows of each query as they are once some statements are executed, which are rolled back."""
+        answers: list[list[Any]] = await self._execute(_read_ahead, self._conn, make, queries)  # type: ignore[no-untyped-call]
+        return answers
 
 
 class LoopConnection:
@@ -94,6 +100,19 @@ def _transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -
     finally:
         if connection.in_transaction:
             connection.rollback()
+
+
+def _read_ahead(connection: sqlite3.Connection, make: MakeStatements, queries: Sequence[Query]) -> list[list[Any]]:
+    connection.execute("BEGIN")
+    try:
+        if make(connection):  # else no lock that others wait for
+            connection.rollback()
+            connection.execute("BEGIN IMMEDIATE")
+            for sql, rows in make(connection):
+                connection.executemany(sql, rows)
+        return [connection.execute(sql, values).fetchall() for sql, values in queries]
+    finally:
+        connection.rollback()
 
 
 def copy_log(path: Path) -> tuple[int, int]:

@@ -39,23 +39,27 @@ class Database:
 
     _loop_connection: LoopConnection | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, visitor: bool = False) -> None:
         self._path = path
+        self._visitor = visitor  # beside a server, whose store it may be
         self._writer = Writer(path)
         self._reader = Reader(path)
         self._one_writer = asyncio.Lock()
         self._closing = asyncio.Event()
 
     @classmethod
-    async def open(cls, path: Path) -> Self:
-        """Open or create the database. Raises StoreFailed when the file is not a database or cannot be written."""
+    async def open(cls, path: Path, *, visitor: bool = False) -> Self:
+        """Open or create the database. Raises StoreFailed when the file is not a database or cannot be written.
+
+        One process at a time may open it otherwise than as a visitor.
+        """
         try:
             make_private(path.parent)
             make_private_file(path)
         except OSError as error:
             advice = "Set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
             raise StoreFailed(f"The data_dir {path.parent} cannot be used: {error.strerror}. {advice}") from error
-        store = cls(path)
+        store = cls(path, visitor=visitor)
         try:
             async with store._named_failures():
                 await store._connect()
@@ -78,7 +82,8 @@ class Database:
             )
         for number, script in enumerate(SCHEMA[version:], start=version + 1):
             await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
-        self._loop_connection = LoopConnection(self._path, PRAGMAS)
+        if not self._visitor:
+            self._loop_connection = LoopConnection(self._path, PRAGMAS)
 
     async def _copy_log(self) -> None:
         """Copy the write-ahead log into the database while others write.

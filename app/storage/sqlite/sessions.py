@@ -133,8 +133,8 @@ class SQLiteSessions(Database):
         return [(position, load(message)) for position, message in best]
 
     async def _index_messages(self, pause_s: float = 0.0) -> None:
-        """Index the words of new messages, with pauses for those who write."""
-        while await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
+        """Index the words of new messages, with pauses for those who write. A server's visitor leaves that to it."""
+        while not self._visitor and await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
             async with self._one_writer, self._named_failures():
                 await self._writer.write([(INDEX_MESSAGES, [()])])
             await self._pause(pause_s)

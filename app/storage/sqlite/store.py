@@ -41,8 +41,8 @@ logger = logging.getLogger(__name__)
 class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrincipals, SQLiteConfiguration):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, *, visitor: bool = False) -> None:
+        super().__init__(path, visitor=visitor)
         self._commits = 0
         self._tidying: asyncio.Task[None] | None = None
 
@@ -69,7 +69,7 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
                 others.append(change)
         planned = self._recent.plan(events)
         text = encoded(others) if others else ""
-        if text is None:
+        if text is None or self._visitor:  # batches are the server's
             return Plan([*self._statements(others), *self._event_statements(planned)], planned, in_tables=True)
         return Plan(list(self._event_statements(planned, text)), planned, others, text)
 
