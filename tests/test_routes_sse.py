@@ -258,6 +258,18 @@ async def test_a_place_that_is_closed_does_not_wait_for_a_reader_that_stalls() -
     assert stream.bodies == [b"one"] and stream.left == [stream.place]
 
 
+async def test_a_place_that_is_closed_before_the_head_has_left_shows_no_event() -> None:
+    stream = Stream()
+    stream.writable.clear()
+    stream.events.put_nowait(b"one")
+    running = asyncio.create_task(stream.run())
+    await stream.blocked.acquire()
+    stream.place.close()
+    stream.writable.set()
+    await running
+    assert stream.bodies == [b""] and stream.complete and stream.left == [stream.place]
+
+
 async def test_events_that_break_end_the_request_and_give_the_place_back() -> None:
     stream = Stream()
     stream.events.put_nowait(TimeoutError("of the events' own"))

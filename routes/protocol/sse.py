@@ -128,13 +128,13 @@ class EventStreamResponse(Response):
         """Until they end, the client leaves or the place is closed."""
         attendant: asyncio.Task[None] | None = None
         try:
-            await self._send_head(send)
+            await self._send_head(send)  # as late as the reader takes it: the place may be closed meanwhile
             async with asyncio.timeout(None) as until, aclosing(self._events) as events:
                 self._place.cut = partial(_expire, until)
                 loop = asyncio.get_running_loop()
                 attending = loop.call_later(self.attended_after_s, self._begin_to_attend, receive, send)
                 try:
-                    ended = await self._send_bodies(events, send)
+                    ended = not self._place.closed and await self._send_bodies(events, send)
                 finally:
                     attending.cancel()
                     attendant, self._attendant = self._attendant, None  # its traceback refers to this response
