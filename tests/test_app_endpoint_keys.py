@@ -11,6 +11,7 @@ import pytest
 
 from app.core.provider import Finished, Piece, ProviderFailed, TextChunk
 from app.models.endpoints.keys import REFUSED_S
+from app.models.http.client import model_client
 from app.models.scripted import Reply, Scripted
 from tests.asking import ASKED, Time, fails, heard, model, said, told
 from tests.chatting import LIMIT_S, WHOLE, chat_with
@@ -126,6 +127,12 @@ async def test_the_last_error_is_one_line_without_a_key() -> None:
     assert server.status()["last_error"]["message"].startswith("It said: *** and more x")
     assert "sk-two" not in shown
     assert len(shown) < 1000
+
+
+async def test_what_a_client_keeps_of_requests_does_not_show_the_key() -> None:
+    async with model_client("http://127.0.0.1") as client:
+        kept = client._prepared("http://127.0.0.1/v1", (("authorization", "Bearer sk-one"),), None)
+    assert b"sk-one" in kept.head and "sk-one" not in repr(kept)
 
 
 def in_seconds(seconds: float) -> str:

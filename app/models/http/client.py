@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from app.models.http.transport.head import head_of
 from app.models.http.transport.lean import LeanTransport
+from tools.base.hidden_fields import repr_without
 
 CONNECT_LIMIT_S = 10.0
 INACTIVITY_S = 300.0
@@ -92,6 +93,8 @@ class _Prepared(Struct, frozen=True):
 
     request: httpx2.Request
     head: bytes
+
+    __repr__ = repr_without("head")
 
 
 def model_client(
