@@ -38,10 +38,10 @@ class Database:
     """
 
     _loop_connection: LoopConnection | None = None
+    _visitor = False  # beside a server, whose store it may be
 
-    def __init__(self, path: Path, *, visitor: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._visitor = visitor  # beside a server, whose store it may be
         self._writer = Writer(path)
         self._reader = Reader(path)
         self._one_writer = asyncio.Lock()
@@ -59,7 +59,8 @@ class Database:
         except OSError as error:
             advice = "Set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
             raise StoreFailed(f"The data_dir {path.parent} cannot be used: {error.strerror}. {advice}") from error
-        store = cls(path, visitor=visitor)
+        store = cls(path)
+        store._visitor = visitor
         try:
             async with store._named_failures():
                 await store._connect()

@@ -41,8 +41,8 @@ logger = logging.getLogger(__name__)
 class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrincipals, SQLiteConfiguration):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 
-    def __init__(self, path: Path, *, visitor: bool = False) -> None:
-        super().__init__(path, visitor=visitor)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._commits = 0
         self._tidying: asyncio.Task[None] | None = None
 
