@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -142,6 +143,35 @@ async def test_a_change_of_another_kind_finds_those_before_it_in_their_tables(tm
         assert [row.title for row in await store.sessions("ann", 10)] == ["new"]
 
 
+async def test_a_caller_that_leaves_meanwhile_has_nothing_applied_twice(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.write([USED, RUN])
+        with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that the thread has to apply them
+            checking = asyncio.create_task(store.check())
+            await asyncio.sleep(0)
+            for _ in range(3):  # as a task group does
+                checking.cancel()
+                await asyncio.sleep(0)
+            other.execute("COMMIT")
+        with pytest.raises(asyncio.CancelledError):
+            await checking
+        await store._writer.execute("SELECT 1")  # the thread has done all
+        await store.write([USED])
+        assert await store.usage("ann", "tokens", "2026-11") == 5.0
+        assert await store.run("r") == RUN
+
+
+async def test_a_run_that_begins_after_another_is_the_last_activity(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.write([SESSION, RUN])
+        assert await store.run("r")
+        await store.write([RunEnded("r", "answered", 2.0)])
+        await store.write([RunRow("r2", "s", "ann", "m", "queued", 3.0), RunRow("r3", "s", "ann", "m", "queued", 4.0)])
+        await store.write([RunEnded("r2", "answered", 5.0)])
+        assert [row.updated for row in await store.sessions("ann", 10)] == [5.0]
+
+
 async def test_a_change_that_the_database_refuses_does_not_stand_in_the_way(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,7 +223,7 @@ def merged(changes: Sequence[Change]) -> list[Change]:
 CHANGES = st.lists(
     st.one_of(
         st.builds(RunBegan, st.sampled_from("abc")),
-        st.builds(RunEnded, st.sampled_from("abc"), st.just("answered"), st.floats(5, 9)),
+        st.builds(RunEnded, st.sampled_from("abc"), st.just("answered"), st.just(1.0)),
         st.builds(InboxRow, st.sampled_from("abc"), st.just(0), st.just("text")),
         st.builds(InboxTaken, st.sampled_from("abc")),
         st.builds(UsageAdded, st.sampled_from("ab"), st.just("tokens"), st.just("2026-11"), st.integers(0, 9)),
@@ -209,15 +239,17 @@ CHANGES = st.lists(
 def test_merged_changes_have_the_same_effect(changes: list[Change], cut: int) -> None:
     """Of runs that are inserted once and before anything is changed about them, as it is with real ones."""
     begun, posted, one_by_one = set[str](), 0, list[Change]([SESSION])
-    for change in changes:
+    for at, change in enumerate(changes):
         match change:
             case RunRow(id) if id not in begun:
                 begun.add(id)
-                one_by_one.append(change)
+                one_by_one.append(replace(change, created=float(at)))
+            case RunEnded(run) if run in begun:
+                one_by_one.append(replace(change, ended=float(at)))
             case InboxRow(run) if run in begun:
                 posted += 1
                 one_by_one.append(InboxRow(run, posted, change.text))
-            case InboxTaken(run) | RunBegan(run) | RunEnded(run) if run in begun:
+            case InboxTaken(run) | RunBegan(run) if run in begun:
                 one_by_one.append(change)
             case UsageAdded():
                 one_by_one.append(change)

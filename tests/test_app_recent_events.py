@@ -126,6 +126,24 @@ async def test_batches_are_deleted_once_they_have_aged(tmp_path: Path, monkeypat
         assert await store.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 31)]
 
 
+async def test_batches_of_before_are_deleted_from_the_first_of_them_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "COMMITS", 10)
+    done = list[str]()
+    async with opened(tmp_path):
+        pass
+    with closing(sqlite3.connect(tmp_path / "test.db")) as database, database:
+        database.execute("INSERT INTO event_batches (number, events) VALUES (1000000, '')")
+    async with opened(tmp_path) as store:
+        assert store._loop_connection
+        store._loop_connection._connection.set_trace_callback(done.append)
+        for begin in (1, 11):
+            await write_and_tidy(store, *([delta("r", seq)] for seq in range(begin, begin + 10)))
+        assert 0 < len([sql for sql in done if sql.startswith("DELETE")]) < 5
+        assert count(tmp_path, "event_batches") == 10
+
+
 async def test_a_run_that_is_quiet_gets_rows_before_its_batch_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from app.storage.sqlite.connections import Query, Statement
 from app.storage.sqlite.database import FAILURES, Database
 from app.storage.sqlite.pending_changes import APPLIED, PendingChanges
 from app.storage.sqlite.recent_events import EventChanges, RecentEvents, runs_in
+from tools.process.process_tree import run_shielded
 
 INSERT_EVENT = insert("events", EventRow)
 INSERT_BATCH = "INSERT INTO event_batches (number, events, changes) VALUES (?, ?, ?)"
@@ -57,8 +58,8 @@ class CommitQueue(Database):
     Small ones are committed by the event loop's thread, others by the writer's, one at a time.
     """
 
-    def __init__(self, path: Path, *, visitor: bool = False) -> None:
-        super().__init__(path, visitor=visitor)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._recent = RecentEvents()
         self._pending = PendingChanges()
         self._oldest_batch = 1  # number of the first that may not be deleted yet
@@ -149,8 +150,10 @@ class CommitQueue(Database):
             await self._catch_up_now()
 
     async def _catch_up_now(self) -> None:
-        if self._catch_up_at_once():
-            return
+        if not self._catch_up_at_once():
+            await run_shielded(self._catch_up_in_thread())  # else what is applied would be applied again
+
+    async def _catch_up_in_thread(self) -> None:
         plan = self._plan_to_catch_up()
         try:
             await self._writer.write(plan.statements)
@@ -198,9 +201,8 @@ class CommitQueue(Database):
             await asyncio.sleep(0)
         while self._oldest_batch <= self._recent.aged_batch:
             await self._commit(self._plan_to_delete)
-            self._oldest_batch += MOST_DELETED
+            self._oldest_batch = min(self._oldest_batch + MOST_DELETED, self._recent.aged_batch + 1)
             await asyncio.sleep(0)
-        self._oldest_batch = self._recent.aged_batch + 1
         self._recent.age()
 
     def _plan_to_settle_some(self) -> Plan:
