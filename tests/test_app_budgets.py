@@ -134,8 +134,8 @@ PARALLEL = 8
 class Slow(SQLiteStore):
     """A real store whose answers about usage wait until the test lets them go."""
 
-    def __init__(self, path: Path, *, visitor: bool = False) -> None:
-        super().__init__(path, visitor=visitor)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.let_go = asyncio.Event()
         self.all_asked = asyncio.Event()
         self._asked = 0

@@ -32,8 +32,8 @@ async def opened(tmp_path: Path) -> SQLiteStore:
 class Gate(SQLiteStore):
     """A real store whose writes wait until the test opens them, or fail when it says so."""
 
-    def __init__(self, path: Path, *, visitor: bool = False) -> None:
-        super().__init__(path, visitor=visitor)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.open_gate = asyncio.Event()
         self.writing = asyncio.Event()
         self.failure: StoreFailed | None = None
