@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.core.events import RunFailed, TextDelta, encode
+from app.core.messages import Message, dump
 from app.log.terminal_retry import TerminalRetry
 from app.policy.approvals import Approvals
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import ALL, EventRow, RunEnded, RunRow
-from app.storage.sessions import SessionRow
+from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite import store as sqlite_store
 from app.storage.sqlite.store import SQLiteStore
 from tests.test_app_recent_events import delta, opened
@@ -108,3 +111,37 @@ async def test_a_disk_that_is_full_now_and_then_leaves_no_gap(
             assert await store.last_seq(run) == len(rows)
         async with opened(tmp_path) as again:
             assert {run: await again.events(run, 0, ALL) for run in taken} == taken
+
+
+@asynccontextmanager
+async def full_disk(folder: Path) -> AsyncIterator[None]:
+    """No file grows, as on a full disk. Each write to the log of the database is one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((folder / "test.db-wal").stat().st_size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_on_a_full_disk_all_that_was_accepted_can_be_read(tmp_path: Path) -> None:
+    sessions = [SessionRow(f"s{number}", "ann", 1.0, "t") for number in range(20)]
+    message = MessageRow("s1", 0, "r1", dump(Message("user", "Hi there")))
+    async with opened(tmp_path) as store:
+        for session in sessions:
+            await store.write([session, RunRow(f"r{session.id[1:]}", session.id, "ann", "m", "queued", 2.0)])
+        await store.write([message])
+        async with full_disk(tmp_path):
+            with pytest.raises(StoreFailed):
+                await store.write([SessionRow("new", "ann", 1.0, "t")])
+            assert len(await store.sessions("ann", 100)) == len(sessions)
+            assert await store.session("s1") == replace(sessions[1], updated=2.0)
+            assert (await store.owner_of("s1"), await store.owner_of("new")) == ("ann", None)
+            assert [run.id for run in await store.unfinished_runs()] == [f"r{number}" for number in range(20)]
+            assert (await store.run("r3"), await store.run("r20")) == ((await store.runs("s3"))[0], None)
+            assert [one.text for one in await store.messages("s1")] == ["Hi there"]
+            with pytest.raises(StoreFailed):  # a search writes an index first
+                await store.search("s1", "there", 10)
+        assert [position for position, _ in await store.search("s1", "there", 10)] == [0]
+        await store.write([SessionRow("new", "ann", 1.0, "t")])
+        assert len(await store.sessions("ann", 100)) == len(sessions) + 1

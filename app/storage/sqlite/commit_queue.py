@@ -17,11 +17,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.storage.changes import Change
+from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
 from app.storage.sqlite.columns import insert, marks
 from app.storage.sqlite.connections import Query, Statement
-from app.storage.sqlite.database import FAILURES, Database
+from app.storage.sqlite.database import FAILURES, Database, is_full
 from app.storage.sqlite.pending_changes import APPLIED, PendingChanges
 from app.storage.sqlite.recent_events import EventChanges, RecentEvents, runs_in
 from tools.process.process_tree import run_shielded
@@ -74,10 +74,14 @@ class CommitQueue(Database):
             await self._catch_up()
 
     async def _each(self, *queries: Query) -> list[list[Any]]:
-        """A visitor reads what waits without applying it: the server does that, and must not do it twice."""
+        """Read what cannot be applied as if it were: a visitor leaves that to the server, and a disk may be full."""
         if not self._visitor:
-            return await super()._each(*queries)
-        async with self._named_failures():
+            try:
+                return await super()._each(*queries)
+            except StoreFailed as failure:
+                if not is_full(failure):
+                    raise
+        async with self._one_writer, self._named_failures():
             return await self._writer.read_ahead(self._waiting, queries)
 
     def _waiting(self, connection: sqlite3.Connection) -> list[Statement]:

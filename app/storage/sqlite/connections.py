@@ -103,6 +103,7 @@ def _transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -
 
 
 def _read_ahead(connection: sqlite3.Connection, make: MakeStatements, queries: Sequence[Query]) -> list[list[Any]]:
+    connection.execute("PRAGMA cache_spill = OFF")  # nothing of it is to need room on the disk
     connection.execute("BEGIN")
     try:
         if make(connection):  # else no lock that others wait for
@@ -113,6 +114,7 @@ def _read_ahead(connection: sqlite3.Connection, make: MakeStatements, queries: S
         return [connection.execute(sql, values).fetchall() for sql, values in queries]
     finally:
         connection.rollback()
+        connection.execute("PRAGMA cache_spill = ON")
 
 
 def copy_log(path: Path) -> tuple[int, int]:

@@ -25,6 +25,7 @@ ADVICE = {  # part of an error -> what to do about it
     "readonly": "Make the file and its folder writable, or set DRAGOMAN_DATA_DIR to another folder.",
 }
 FAILURES = (sqlite3.Error, OSError, ValueError, OverflowError)  # the last: of a number beyond 64 bits
+NOT_WRITTEN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 SMALL = 32_768  # characters and bytes of a commit that the event loop makes itself, in less than a millisecond
 MOST_PAGES = 32_768  # of 4 KB, in the write-ahead log before a commit has to copy it, for which others wait
 LONG_LOG = MOST_PAGES // 2  # pages in the write-ahead log, from which on it is begun anew
@@ -148,10 +149,7 @@ class Database:
         return (await self._each((sql, values)))[0]
 
     async def _lookup(self, query: Select[Row], *values: object) -> Row | None:
-        """The row of a key, or of a small table, read on the event loop's thread: as fast as asking.
-
-        Of a table whose changes may wait, only behind `_catch_up`.
-        """
+        """The row of a key, or of a small table, read on the event loop's thread: as fast as asking."""
         try:
             if self._loop_connection:
                 rows = self._loop_connection.read((query.sql, values))
@@ -160,6 +158,16 @@ class Database:
             if not is_busy(error):
                 raise self._failure(error) from error
         return await self._row(query, *values)
+
+    async def _lookup_changed(self, query: Select[Row], *values: object) -> Row | None:
+        """The same of a table whose changes may wait."""
+        try:
+            await self._catch_up()
+        except StoreFailed as failure:
+            if is_full(failure):
+                return await self._row(query, *values)
+            raise
+        return await self._lookup(query, *values)
 
     async def _rows(self, query: Select[Row], *values: object) -> list[Row]:
         return [query.row(*row) for row in await self._all(query.sql, *values)]
@@ -193,6 +201,12 @@ class Database:
 
 def is_busy(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def is_full(failure: StoreFailed) -> bool:
+    """Return True if the disk took nothing."""
+    error = failure.__cause__
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in NOT_WRITTEN
 
 
 def size_of(statements: Sequence[Statement]) -> int:

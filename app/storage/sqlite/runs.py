@@ -58,8 +58,7 @@ class SQLiteRuns(CommitQueue):
     """
 
     async def run(self, run: str) -> RunRow | None:
-        await self._catch_up()
-        return await self._lookup(RUN, run)
+        return await self._lookup_changed(RUN, run)
 
     async def runs(self, session: str) -> list[RunRow]:
         return await self._rows(RUNS, session)

@@ -78,14 +78,12 @@ FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE
 
 class SQLiteSessions(Database):
     async def session(self, session: str) -> SessionRow | None:
-        await self._catch_up()
-        return await self._lookup(SESSION, session)
+        return await self._lookup_changed(SESSION, session)
 
     async def owner_of(self, session: str) -> str | None:
         if owner := await self._lookup(OWNER, session):
             return owner
-        await self._catch_up()  # not before: a request in a session asks, and soon reads all of it
-        return await self._lookup(OWNER, session)
+        return await self._lookup_changed(OWNER, session)  # only now: a request in a session soon reads all of it
 
     async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
         sql, values = listed(principal, limit, before)
@@ -136,6 +134,7 @@ class SQLiteSessions(Database):
         """Index the words of new messages, with pauses for those who write. A server's visitor leaves that to it."""
         while not self._visitor and await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
             async with self._one_writer, self._named_failures():
+                await self._catch_up_now()  # fails if the messages could only be read as if they were applied
                 await self._writer.write([(INDEX_MESSAGES, [()])])
             await self._pause(pause_s)
 
