@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
@@ -92,22 +93,40 @@ async def test_where_all_are_at_work_a_new_one_is_refused_and_told_why(tmp_path:
     assert len(room) == 0
 
 
-async def test_a_client_that_leaves_is_noticed_whatever_it_has_asked_for_next() -> None:
-    left = asyncio.Event()
+@dataclass(slots=True)
+class Endless:
+    """A response that has no end, and notes that its client has gone."""
 
-    async def endless(_: Scope, receive: Receive, send: Send) -> None:
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"x", "more_body": True})
         while (await receive())["type"] != "http.disconnect":
             pass
-        left.set()
+        await send({"type": "http.response.body", "body": b"too late", "more_body": True})
+        self.left.set()
 
+
+async def test_a_client_that_leaves_is_noticed_whatever_it_has_asked_for_next() -> None:
+    endless = Endless()
     async with listening(endless) as port:
         async with connected(port) as (reader, writer):
-            writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n" * 2)
+            writer.write(GET * 2)
             await reader.readuntil(b"x\r\n")
         async with asyncio.timeout(LIMIT_S):
-            await left.wait()
+            await endless.left.wait()
+
+
+async def test_what_is_no_request_ends_the_response_before_it(caplog: pytest.LogCaptureFixture) -> None:
+    endless = Endless()
+    async with listening(endless) as port, connected(port) as (reader, writer):
+        writer.write(GET)
+        await reader.readuntil(b"x\r\n")
+        writer.write(b"NONSENSE\r\n\r\n")
+        assert await reader.read(-1) == b"", "no other answer in the middle of this one"
+        await endless.left.wait()
+    assert "Exception" not in caplog.text
 
 
 @pytest.mark.parametrize("wrong", ["*", "proxy.local", "10.0.0.1/8", "10.0.0.0/33"])

@@ -157,9 +157,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.room.let_go(self)
         self._stop_timer()
-        if self._answered and not self._answered.response_complete:
-            self._answered.disconnected = True
-            self._answered.message_event.set()
+        self._end_response()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -226,7 +224,8 @@ class BoundedProtocol(HttpToolsProtocol):
             "Connection": "close",
         }
         lines = "".join(f"{name.lower()}: {value}\r\n" for name, value in headers.items())
-        self.transport.write(STATUS_LINE[status] + lines.encode() + b"\r\n" + body)
+        if not self._end_response():
+            self.transport.write(STATUS_LINE[status] + lines.encode() + b"\r\n" + body)
         # Closed at once, with unread bytes, the connection would be reset before the answer is.
         self._refused = True
         if self.transport.can_write_eof() and not self.transport.is_closing():
@@ -236,6 +235,15 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         BoundedProtocol._lingering += 1
         self.loop.call_later(LINGER_S, self._let_linger_no_more)
+
+    def _end_response(self) -> bool:
+        """Let a response under way take its client for gone; return True if it has begun."""
+        cycle = self._answered
+        if cycle is None or cycle.response_complete:
+            return False
+        cycle.disconnected = True
+        cycle.message_event.set()
+        return cycle.response_started
 
     def _let_linger_no_more(self) -> None:
         BoundedProtocol._lingering -= 1
