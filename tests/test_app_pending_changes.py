@@ -46,6 +46,24 @@ EACH: list[Change] = [
     *(KeyRow("ann", "k", "body", "r", 1.0), AuditRow(1.0, "ann", "bash", "ask", "why", "policy"), USED, SPENT),
 ]
 
+# What a database of this version may hold: later ones have to read it as well.
+WRITTEN = """
+[["session","s","ann",1.0,"Grüße","[]",0.0],["run","r","s","ann","m","queued",1.5,null,"{}"],["run began","r"],
+["run ended","r","answered",2.0],["inbox","r",0,"x\\ty\\n","[]"],["inbox taken","r"],
+["message","s",0,"r","{\\"role\\":\\"user\\",\\"text\\":\\"Hello\\"}"],["key","ann","k","body","r",1.0],
+["audit",1.0,"ann","bash","ask","why","policy",null,null,null],["used","ann","tokens","2026-11",2.5],
+["spent","ann","2026-11","m","r","s",1,2,3,0,0,null,null]]
+"""
+
+
+def test_what_this_version_has_written_is_read() -> None:
+    read = PendingChanges()
+    read.load([WRITTEN])
+    assert read._changes == [
+        replace(change, message='{"role":"user","text":"Hello"}') if isinstance(change, MessageRow) else change
+        for change in EACH
+    ]
+
 
 def test_each_kind_is_read_back_as_it_was() -> None:
     assert {type(change) for change in EACH} == set(KINDS.values())
