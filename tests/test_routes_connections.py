@@ -20,7 +20,7 @@ from app.config.settings import load_settings
 from app.config.sources import SettingsError
 from app.models.scripted import Scripted
 from routes.access.connection_limits import RESERVE, Connections
-from routes.access.rate_limits import BoundedProtocol
+from routes.access.rate_limits import MOST_WAITING, BoundedProtocol
 from routes.server import create_server
 from tests.people import LIMIT_S, connected, error_of, parsed
 from tests.serving import NO_TLS, Served, listening, serving, settings_in
@@ -127,6 +127,22 @@ async def test_what_is_no_request_ends_the_response_before_it(caplog: pytest.Log
         assert await reader.read(-1) == b"", "no other answer in the middle of this one"
         await endless.left.wait()
     assert "Exception" not in caplog.text
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_so_many_requests_may_wait_behind_another(more: int) -> None:
+    async def answers(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with listening(answers) as port, connected(port) as (reader, writer):
+        writer.write(GET * (MOST_WAITING + more) + GET.replace(b"localhost\r\n", b"localhost\r\nconnection: close\r\n"))
+        answered = await reader.read(-1)
+    if more:
+        status, _, body = parsed(answered)
+        assert (status, error_of(body)) == (429, "too_many_waiting")
+    else:
+        assert answered.count(b"HTTP/1.1 200 OK") == MOST_WAITING + 1
 
 
 @pytest.mark.parametrize("wrong", ["*", "proxy.local", "10.0.0.1/8", "10.0.0.0/33"])

@@ -23,6 +23,7 @@ REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
 MAX_HEAD = 64 * 1024  # bytes of a request before its body
 MAX_URL = 8 * 1024
 HEAD_TIME_S = 30.0  # in which they must have arrived
+MOST_WAITING = 100  # requests behind another on one connection: a read may bring thousands, each of which takes 1.5 KB
 LINGER_S = 1.0
 WRITE_BUFFER = 16 * 1024  # bytes that a reader who has stalled holds here, behind those that the kernel has taken
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
@@ -203,6 +204,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
         if self.pipeline is self._no_pipeline and self.cycle is not None and not self.cycle.response_complete:
             self.pipeline = deque()  # this request has to wait
+        if len(self.pipeline) >= MOST_WAITING:
+            message = f"More than {MOST_WAITING} requests wait here for the answer to another. Read the answers first."
+            self._refusal = 429, "too_many_waiting", message
+            raise _Head
         super().on_headers_complete()
         HeadHolder(self.cycle)
 
