@@ -15,6 +15,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
+from routes.access.flow_control import FlowControl
 from routes.access.peers import PEER, Peer
 from routes.protocol.errors import SAFE_HEADERS
 
@@ -142,6 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._too_slow: asyncio.TimerHandle | None = None
         super().connection_made(transport)
         self.pipeline = self._no_pipeline
+        self.flow = FlowControl(transport)
         transport.set_write_buffer_limits(WRITE_BUFFER)
         self._peer = Peer(transport)
         address = self.client[0] if self.client else None
