@@ -244,6 +244,7 @@ class Cycle:
     writes: list[bytes] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     response_started: bool = False
+    disconnected: bool = False
     transport: Any = field(init=False)
     on_response: Callable[[], None] = field(init=False)
 
@@ -278,6 +279,13 @@ def test_the_head_of_a_response_without_a_body_leaves_at_its_end() -> None:
     cycle.transport.close()
     cycle.on_response()
     assert (cycle.writes[1:], cycle.ends) == ([b"head "], ["closed", "responded"])
+
+
+def test_a_head_is_not_written_to_a_client_that_has_gone() -> None:
+    cycle = held()
+    cycle.disconnected = True
+    cycle.transport.close()
+    assert (cycle.writes[1:], cycle.ends) == ([], ["closed"])
 
 
 async def test_head_requests_are_answered_on_a_connection_that_stays() -> None:

@@ -113,7 +113,8 @@ class HeadHolder:
 
     def _let_go(self, part: bytes = b"") -> None:
         self._cycle.transport, self._cycle.on_response = self._transport, self._on_response
-        self._transport.write(self._head + part)
+        if not self._cycle.disconnected:  # else it may be closed, and to write an error
+            self._transport.write(self._head + part)
 
 
 class BoundedProtocol(HttpToolsProtocol):
