@@ -180,6 +180,19 @@ async def test_a_caller_that_leaves_meanwhile_has_nothing_applied_twice(tmp_path
         assert await store.run("r") == RUN
 
 
+async def test_what_a_caller_has_begun_to_write_is_written_before_the_end(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        checking = asyncio.create_task(store.check())  # so that the write has to wait
+        await asyncio.sleep(0)
+        writing = asyncio.create_task(store.write([USED]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        writing.cancel()
+    await checking
+    async with opened(tmp_path) as store:
+        assert await store.usage("ann", "tokens", "2026-11") == 2.5
+
+
 async def test_a_run_that_begins_after_another_is_the_last_activity(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.write([SESSION, RUN])

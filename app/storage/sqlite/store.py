@@ -57,7 +57,7 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         if self._tidying:
             await asyncio.wait([self._tidying])
         with suppress(StoreFailed):  # what waits is durable
-            await self._catch_up()
+            await asyncio.create_task(self._catch_up_in_turn())  # behind the writes of callers who have left
         await super().close()
 
     def _plan(self, changes: Sequence[Change]) -> Plan:
