@@ -21,6 +21,7 @@ from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import ALL, EventRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sessions import MessageRow, SessionRow, SessionTitle
+from app.storage.sqlite.database import Database
 from app.storage.sqlite.recent_events import MOST_EVENTS
 from app.storage.sqlite.schema import SCHEMA
 from app.storage.sqlite.store import WRITES, SQLiteStore
@@ -239,8 +240,9 @@ class Both:
         await self.step("busy", False)
         await self.fill(False)
         if killed:
-            self.store._pending.clear()
-        await self.store.close()
+            await Database.close(self.store)  # nothing is applied
+        else:
+            await self.store.close()
         self.store = await opened(self.folder)
 
     async def same(self) -> None:
