@@ -22,6 +22,7 @@ from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite import store as sqlite_store
 from app.storage.sqlite.connections import Reader
 from app.storage.sqlite.recent_events import MOST_EVENTS, packed, unpacked
+from app.storage.sqlite.sessions import SQLiteSessions
 from app.storage.sqlite.store import SQLiteStore
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +184,24 @@ async def test_the_log_of_writes_begins_anew_when_all_of_it_is_copied(
             await write_and_tidy(store, *([delta("r", seq)] for seq in range(begin, begin + 10)))
             sizes.append((tmp_path / "test.db-wal").stat().st_size)
     assert sizes[-1] == sizes[5]
+
+
+async def test_what_waits_reaches_its_tables_when_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexed = asyncio.Event()
+
+    async def index(store: SQLiteStore, pause_s: float = 0.0) -> None:
+        await SQLiteSessions._index_messages(store, pause_s)
+        indexed.set()
+
+    monkeypatch.setattr(SQLiteStore, "_index_messages", index)
+    async with opened(tmp_path) as store:
+        await store.write([SessionRow("s", "ann", 1.0, "t")])
+        await store.write([MessageRow("s", 0, "r", dump(Message("user", "a marmot")))])
+        assert count(tmp_path, "messages") == 0
+        await indexed.wait()
+        assert (count(tmp_path, "messages"), count(tmp_path, "message_words_docsize")) == (1, 1)
 
 
 class Joining(Reader):

@@ -240,6 +240,8 @@ class Both:
         await self.step("busy", False)
         await self.fill(False)
         if killed:
+            if self.store._look:
+                self.store._look.cancel()
             await Database.close(self.store)  # nothing is applied
         else:
             await self.store.close()

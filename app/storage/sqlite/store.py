@@ -33,6 +33,7 @@ WRITES: dict[type[Change], Write] = {
 
 
 COMMITS = 2048  # until the store is tidied
+QUIET_S = 0.1  # without a commit, until what waits reaches its tables and the index of words
 PAUSE_S = 0.02  # between two steps of that which make others wait for some milliseconds
 
 logger = logging.getLogger(__name__)
@@ -45,15 +46,31 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         super().__init__(path)
         self._commits = 0
         self._tidying: asyncio.Task[None] | None = None
+        self._look: asyncio.TimerHandle | None = None
 
     async def write(self, changes: Sequence[Change]) -> None:
         await self._commit(partial(self._plan, changes))
         self._commits += 1
         if self._commits >= COMMITS and self._tidying is None:
             self._tidying = asyncio.create_task(self._tidy(), name="tidy the database")
+        if self._look is None:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._look = asyncio.get_running_loop().call_later(QUIET_S, self._look_for_work, self._commits)
+
+    def _look_for_work(self, commits: int) -> None:
+        """Use a time in which nothing is written. `commits` is their number at the last look."""
+        if self._tidying or self._commits != commits:
+            self._look_later()
+        else:
+            self._look = None
+            self._tidying = asyncio.create_task(self._tidy(quiet=True), name="tidy the quiet database")
 
     async def close(self) -> None:
         self._closing.set()
+        if self._look:
+            self._look.cancel()
         if self._tidying:
             await asyncio.wait([self._tidying])
         with suppress(StoreFailed):  # what waits is durable
@@ -78,12 +95,14 @@ class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrinci
         groups = ((WRITES[kind], rows) for kind, rows in groupby(changes, type))
         return [(write.sql, list(map(write.values, rows))) for write, rows in groups]
 
-    async def _tidy(self) -> None:
+    async def _tidy(self, *, quiet: bool = False) -> None:
         """Do what commits have put off, a little at a time: whatever writes must not wait for it."""
-        self._commits = 0
         try:
-            await self._copy_log()
-            await self._delete_batches()
+            if not quiet:
+                self._commits = 0
+                await self._copy_log()
+                await self._delete_batches()
+            await self._catch_up()
             await self._index_messages(PAUSE_S)
         except StoreFailed as failure:
             logger.warning("database not tidied, retrying later: %s", failure)
