@@ -25,7 +25,7 @@ from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
 from parsing import Call, Thought
 from tests.test_app_budgets import ann, nothing, opened
-from tests.trimming import always
+from tests.trimming import Counted
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -64,7 +64,7 @@ async def court(
         provider, ledger, principal = Scripted([reply]), Ledger(store), ann(tokens_per_month=tokens)
         yield Court(
             provider,
-            Judge(provider, RunBudget(ledger, principal), always(TokenCounter(provider)), limit_s),
+            Judge(provider, RunBudget(ledger, principal), Counted(TokenCounter(provider)), limit_s),
             ledger,
             principal,
         )

@@ -34,7 +34,7 @@ from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from tests.test_app_budgets import ann, opened
 from tests.test_app_view import HEAD, HISTORIES, measured, turn
-from tests.trimming import always
+from tests.trimming import Counted
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -79,9 +79,9 @@ class Desk:
 
     def view(self) -> View:
         counter = TokenCounter(self.provider, self.window)
-        summariser = Summariser(SideQuery(self.provider, self.run_budget, always(counter), LIMIT_S))
+        summariser = Summariser(SideQuery(self.provider, self.run_budget, Counted(counter), LIMIT_S))
         return View(
-            always(counter),
+            Counted(counter),
             lambda _: HEAD,
             summaries=self.summaries,
             summariser=summariser,

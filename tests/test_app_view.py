@@ -26,7 +26,7 @@ from app.redaction.redactor import Redactor
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
-from tests.trimming import always
+from tests.trimming import Counted
 from tools.catalogue import TOOLS
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +96,7 @@ def test_walking_measures_each_message_a_few_times() -> None:
 @pytest.mark.parametrize("native", [True, False])
 async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) -> None:
     counter = TokenCounter(Scripted([], call_form=CallForm.NATIVE if native else CallForm.FENCED), 4096)
-    view = View(always(counter), lambda _: HEAD, native=lambda: native)
+    view = View(Counted(counter, native), lambda _: HEAD)
     history = [message for number in range(100) for message in turn(number, 2, 200)]
     async with asyncio.timeout(LIMIT_S):
         fitted = await view.fit(conversation(history), TOOLS, RoundPlan(), RunTotals())
@@ -107,7 +107,7 @@ async def test_a_request_leaves_room_for_the_answer_and_the_tools(native: bool) 
 
 
 async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more: Any) -> Fitted:
-    view = View(always(TokenCounter(Scripted([]), window)), more.pop("opening", lambda _: HEAD))
+    view = View(Counted(TokenCounter(Scripted([]), window)), more.pop("opening", lambda _: HEAD))
     async with asyncio.timeout(LIMIT_S):
         return await view.fit(conversation(history), more.get("tools", ()), more.get("plan", RoundPlan()), RunTotals())
 
@@ -115,7 +115,7 @@ async def fitted_with(history: Sequence[Message], *, window: int = 2048, **more:
 async def test_what_goes_now_is_told_once() -> None:
     """What went before went before: an event tells of this very request."""
     said = conversation()
-    view = View(always(TokenCounter(Scripted([]), 2048)), lambda _: HEAD)
+    view = View(Counted(TokenCounter(Scripted([]), 2048)), lambda _: HEAD)
     told = []
     async with asyncio.timeout(LIMIT_S):
         for message in (message for number in range(30) for message in turn(number, 1, 200)):
@@ -158,7 +158,7 @@ async def test_a_prompt_that_was_shortened_stays_so_whoever_asks_again() -> None
 
 async def test_what_cannot_be_made_to_fit_is_named() -> None:
     with pytest.raises(ContextOverflow, match="Offer fewer tools"):
-        view = View(always(TokenCounter(Scripted([]), 512)), lambda _: HEAD, native=lambda: True)
+        view = View(Counted(TokenCounter(Scripted([]), 512), native_tools=True), lambda _: HEAD)
         await view.fit(conversation(turn(0, 0, 1)), TOOLS, RoundPlan(), RunTotals())
 
 
@@ -194,7 +194,7 @@ async def test_better_counts_do_not_change_what_the_model_has_read() -> None:
     requests = []
     async with asyncio.timeout(LIMIT_S):
         for number in range(12):
-            view = View(always(counter), lambda _: HEAD, histories=histories)
+            view = View(Counted(counter), lambda _: HEAD, histories=histories)
             for message in turn(number, 0, 400):
                 if message.role == "assistant":
                     fitted = await view.fit(said, (), RoundPlan(), RunTotals())
@@ -239,7 +239,7 @@ class Asked(Scripted):
 async def test_a_server_that_hangs_is_waited_for_once_before_it_is_to_count() -> None:
     """What is learned of the window says whether it can count at all; a count that is given up says nothing."""
     provider = Asked()
-    await View(always(TokenCounter(provider)), lambda _: HEAD).fit(
+    await View(Counted(TokenCounter(provider)), lambda _: HEAD).fit(
         conversation(turn(0, 0, 1)), (), RoundPlan(), RunTotals()
     )
     assert provider.about == ["window", "tokens"]

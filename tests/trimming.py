@@ -27,9 +27,12 @@ step = st.sampled_from(["user", "answer", "round", "round", "system", "crash", "
 steps = st.one_of(st.lists(step, max_size=8), st.lists(step, min_size=12, max_size=40))
 
 
-def always(counter: TokenCounter) -> Callable[[], TokenCounter]:
-    """The counter of a model that never changes."""
-    return lambda: counter
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A model that never changes."""
+
+    counter: TokenCounter
+    native_tools: bool = False
 
 
 @dataclass(slots=True)

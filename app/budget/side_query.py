@@ -6,7 +6,7 @@ The texts it is about are data: they stand between two lines with a random code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage
 from app.core.messages import Message
 from app.core.provider import ModelRequest, Provider, ProviderFailed
-from app.models.tokens.counter import TokenCounter
+from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import head_and_tail
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
@@ -40,13 +40,13 @@ class SideQuery(Struct):
 
     provider: Provider
     run_budget: RunBudget
-    counters: Callable[[], TokenCounter]
+    model: CountedModel
     time_limit_s: float
 
     @property
     def counter(self) -> TokenCounter:
         """The token counter of the model."""
-        return self.counters()
+        return self.model.counter
 
     def reply(self) -> Reply:
         """Return a reply without tool calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import ModelRoute
-from app.models.tokens.counter import TokenCounter
+from app.models.tokens.counter import CountedModel, TokenCounter
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
@@ -60,16 +61,18 @@ class Fitted(Struct, frozen=True):
         return any(message.attachments for message in self.request.messages)
 
 
+class ViewedModel(CountedModel, Protocol):
+    @property
+    def native_tools(self) -> bool:
+        """True if tool schemas are sent beside the messages: then they are counted too."""
+
+
 class View(Struct):
-    """The view of one run on its conversation. `counters` returns the counter of the model for the next request.
+    """The view of one run on its conversation."""
 
-    `native` returns True if tool schemas are sent beside the messages: then they are counted too.
-    """
-
-    counters: Callable[[], TokenCounter]
+    model: ViewedModel
     opening: Opening
     inactivity_s: float | None = None
-    native: Callable[[], bool] = lambda: False
     summaries: Summaries = no_summaries
     summariser: Summariser | None = None
     summarise_at: float = 1.0  # share of the window; 1 for never
@@ -78,12 +81,11 @@ class View(Struct):
     describe_files: bool = False
     run: str = ""
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
-    last: Callable[[], TokenCounter] | None = None  # of the model that answered last, perhaps a fallback
     _compacted: CompactedHistory | None = None
 
     @property
     def counter(self) -> TokenCounter:
-        return self.counters()
+        return self.model.counter
 
     async def fit(
         self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
@@ -120,7 +122,7 @@ class View(Struct):
 
     def fits_model(self, fitted: Fitted) -> bool:
         """True if the model that answered is the one that the request was fitted to."""
-        return (self.last or self.counters)() is fitted.counter
+        return self.counter is fitted.counter
 
     def refused(self, fitted: Fitted, refusal: ProviderFailed) -> bool:
         """Learn from a request that was refused as too long. Return False if it cannot become shorter."""
@@ -157,7 +159,7 @@ class View(Struct):
         head = self.opening(tools)
         await self.counter.prepare([*head, *new], tools)
         counter = self.counter
-        described = counter.described(tools) if self.native() else 0
+        described = counter.described(tools) if self.model.native_tools else 0
         spare = answer_room(window) + described + counter.measure(MARKER)
         head_tokens = counter.measure_opening(head)
         return WindowBudget(head, window - spare, CachedCounter(counter.measure), described, head_tokens)
@@ -249,10 +251,9 @@ def view_of(
 ) -> View:
     """Return the view of a run on the models of `route`; `utility` writes summaries, `read` loads attachments."""
     return View(
-        lambda: route.counter,
+        route,
         prompt,
         inactivity_s,
-        native=lambda: route.native_tools,
         summaries=summaries,
         summariser=Summariser(utility),
         summarise_at=settings.summarise_at,

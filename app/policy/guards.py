@@ -212,7 +212,7 @@ def guards_of(settings: Settings, principal: str, judge: ModelRoute, run_budget:
     return Guards(
         principal,
         Canary() if settings.canary else None,
-        Judge(judge, run_budget, lambda: judge.counter, settings.judge_time_limit_s) if asks else None,
+        Judge(judge, run_budget, judge, settings.judge_time_limit_s) if asks else None,
         settings.judge_output,
         settings.screen_results,
     )

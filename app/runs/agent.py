@@ -139,7 +139,7 @@ class Agent(Struct):
         await self.calls.answer(context, unanswered)
 
     def _round_end(self, context: RunContext, inbox: Inbox) -> RoundEnd:
-        side_query = SideQuery(self.provider, self.calls.run_budget, self.view.counters, TIME_LIMIT_S)
+        side_query = SideQuery(self.provider, self.calls.run_budget, self.view, TIME_LIMIT_S)
         new_reply = partial(self._reply, context.conversation)
         return RoundEnd(
             self.discipline, side_query, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused

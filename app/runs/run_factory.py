@@ -158,7 +158,7 @@ class RunFactory(Struct):
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         persona, override = self._persona(principal), self.redactor.redact_value(options.override)
         prompt = self._prompt(persona, override, context.workspace, guards.line, route)
-        notes = SideQuery(utility, run_budget, lambda: utility.counter, self.settings.summary_time_limit_s)
+        notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
             route,
             ToolExecutor(

@@ -50,6 +50,14 @@ class Policy:
     role: Role = Role.USER
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A model that never changes."""
+
+    counter: TokenCounter
+    native_tools: bool = False
+
+
 @dataclass(slots=True)
 class Outcome:
     """What came of a run. `asked` are the tools that the person was asked about for her errand.
@@ -83,8 +91,7 @@ class Stage:
         calls = ToolExecutor(
             toolbox, gate, Context(self.workspace), approvals, RunBudget(Ledger(self.store), principal), _nothing
         )
-        counter = TokenCounter(model)
-        view, discipline = View(lambda: counter, lambda _: ()), LimitEnforcer(Limits(MAX_ROUNDS))
+        view, discipline = View(Counted(TokenCounter(model)), lambda _: ()), LimitEnforcer(Limits(MAX_ROUNDS))
         agent = Agent(model, calls, view, discipline, _nothing)
         history = [Message("user", request)]
         put, flush = self.journal.put, self.journal.flush

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -46,6 +47,13 @@ class MeasuredText(Struct, frozen=True):
 
     key: Key
     estimate: float
+
+
+class CountedModel(Protocol):
+    """A model that has a token counter, or several models in turn, of which the next one's counts."""
+
+    @property
+    def counter(self) -> TokenCounter: ...
 
 
 class TokenCounter:

@@ -5,7 +5,7 @@ whole. So the changes of a small transaction are written as JSON, in the row of 
 anyway, and are applied to their tables later: those of many transactions in one, and before anything is read.
 
 A row of `event_batches` whose `changes` is APPLIED is written together with them: after a crash, what stands behind the
-last such row is read back and applied. A visitor, and whoever reads on a full disk, applies them in a transaction that
+last such row is read back and applied. A visitor, and a reader on a full disk, applies them in a transaction that
 is rolled back.
 """
 
