@@ -79,9 +79,12 @@ class Stream:
     place: Place = field(init=False)
 
     def __post_init__(self) -> None:
-        self.place = Place(self.left.append)
+        self.place = Place(self, "ann")
         self.writable.set()
         self.received.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+
+    def leave(self, place: Place) -> None:
+        self.left.append(place)
 
     async def run(self, method: str = "GET") -> None:
         async def answer(_: Request) -> Response:

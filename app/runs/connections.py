@@ -56,18 +56,25 @@ class Labouring(Protocol):
     async def cancel(self, job: str, principal: str) -> Job: ...
 
 
+class Places(Protocol):
+    """The part of `Presence` that a place needs."""
+
+    def leave(self, place: Place) -> None: ...
+
+
 class Place:
     """One stream of a principal. Entered by who opens the stream, who keeps it if all goes well; `leave()` at its end.
 
     `cut` ends the stream at once; who writes it sets that.
     """
 
-    __slots__ = ("_leave", "_left", "closed", "cut", "left")
+    __slots__ = ("_left", "_places", "closed", "cut", "left", "principal")
 
-    def __init__(self, leave: Callable[[Place], None]) -> None:
+    def __init__(self, places: Places, principal: str) -> None:
+        self.principal = principal
         self.cut: Callable[[], None] = _nothing
         self.left = self.closed = False
-        self._leave = leave
+        self._places = places
         self._left: asyncio.Event | None = None  # made when it is waited for: each stream would hold one
 
     def __enter__(self) -> Self:
@@ -80,7 +87,7 @@ class Place:
     def leave(self) -> None:
         if not self.left:
             self.left = True
-            self._leave(self)
+            self._places.leave(self)
             if self._left:
                 self._left.set()
 
@@ -125,16 +132,15 @@ class Presence:
         if (count := self.streams(principal.name)) >= self._max_streams:
             most = f"{count} streams are open, which is the most for one user."
             raise TooManyStreams(f"{most} Close one, or raise DRAGOMAN_MAX_STREAMS.")
-        places = self._places.setdefault(principal.name, set())
-
-        def leave(place: Place) -> None:
-            places.discard(place)
-            if not places and self._places.get(principal.name) is places:
-                del self._places[principal.name]
-
-        place = Place(leave)
-        places.add(place)
+        place = Place(self, principal.name)
+        self._places.setdefault(principal.name, set()).add(place)
         return place
+
+    def leave(self, place: Place) -> None:
+        places = self._places.get(place.principal, set())
+        places.discard(place)
+        if not places:
+            self._places.pop(place.principal, None)
 
     def check(self, principal: Principal) -> None:
         """That who was let in with a request may still be here. Raises NotAllowedAnyMore."""

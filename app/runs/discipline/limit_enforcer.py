@@ -54,7 +54,7 @@ class LimitEnforcer:
         self._clock = clock
         self._ends_at: float | None = None
         self._waiting_since: float | None = None  # for a person
-        self._loop_detector = LoopDetector()
+        self._loop_detector: LoopDetector | None = None  # made with the first calls
         self._loops = False
         self._nudge = ""
         self._breaks = 0  # answers in a row that broke off
@@ -139,6 +139,7 @@ class LimitEnforcer:
             return None
         if reply.calls:
             told = {message.call: message.text for message in results if message.call}
+            self._loop_detector = self._loop_detector or LoopDetector()
             self._loops = self._loop_detector.detects(reply.calls, told, prose=bool(reply.prose.strip()))
             return None
         return None if self._nudges(reply, totals) else ANSWERED
@@ -172,7 +173,7 @@ class LimitEnforcer:
 
     def _begin_again(self) -> None:
         """The person's words may change everything."""
-        self._loop_detector, self._loops, self._nudge = LoopDetector(), False, ""
+        self._loop_detector, self._loops, self._nudge = None, False, ""
         self.wanting, self._most_rounds = "", self.limits.rounds
 
     def _nudges(self, reply: Reply, totals: RunTotals) -> bool:
