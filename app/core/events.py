@@ -305,7 +305,7 @@ class Encoded(Struct, frozen=True):
 
 
 MAX_JOINED = 16_384  # characters: clients bound the size of one event
-MAX_DELTA = 65_536  # characters of one delta: escaped it is below the MiB that clients read
+MAX_DELTA = 16_384  # characters of one delta: a watcher that stalls holds the event, its frame and what is sent of it
 
 
 def parted(delta: Delta) -> Sequence[Delta]:

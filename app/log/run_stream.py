@@ -12,7 +12,7 @@ from app.storage.runs import EventRow, RunStore
 
 PAGE = 32  # events read from the store at a time: each reader that stalls holds a page of its own
 FIRST_PAGE = 16
-PAGE_SIZE = 65_536  # characters that a watcher holds, if one event is not longer: it may stall for ever
+PAGE_SIZE = 32_768  # characters that a watcher holds, if one event is not longer: it may stall for ever
 
 
 async def watched(
