@@ -37,7 +37,7 @@ from app.redaction.redactor import Redactor
 from app.storage.changes import Change, ChangeWriter, StoreFailed
 from app.storage.runs import EventRow
 
-KEPT = 8  # events of a live run kept in memory; a watcher further behind reads the store
+KEPT = 4  # events of a live run kept in memory; a watcher further behind reads the store
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 SPACING_S = 0.001  # from one commit to the next: under load, each has several tokens to pay for it
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
