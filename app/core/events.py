@@ -123,6 +123,19 @@ class ToolRejected(Struct, frozen=True):
     name: str | None = None
 
 
+class ToolHanded(Struct, frozen=True):
+    """A call of one of the client's own tools, complete. The client runs it and sends its result with its next turn.
+
+    The run ends with the reason `client_tools` when all calls of the reply that the server runs have been answered.
+    """
+
+    type: ClassVar[str] = "tool.handed"
+    call: str
+    name: str
+    arguments: dict[str, Any]
+    dialect: str
+
+
 class ApprovalRequired(Struct, frozen=True):
     """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
 
@@ -257,6 +270,7 @@ AgentEvent = (
     | ToolProgress
     | ToolFinished
     | ToolRejected
+    | ToolHanded
     | ApprovalRequired
     | ApprovalResolved
     | Notice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict
 
@@ -12,6 +12,17 @@ from app.context.system_text import SystemText, as_fields
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.core.settings_fields import DAY_S
 from app.core.strict_model import StrictModel
+
+LONGEST_NAME = 128  # characters of a client's tool, namespace included
+MOST_CLIENT_TOOLS = 512
+
+
+class ClientTool(StrictModel):
+    """A tool that the client runs itself. `parameters` is a JSON Schema of type object."""
+
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
 class RunOptions(StrictModel):
@@ -27,6 +38,7 @@ class RunOptions(StrictModel):
     approval: Annotated[ApprovalMode, Strict(strict=False)] | None = None
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
     without_vision: Literal["refuse", "describe"] = "refuse"
+    client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
 
     @property

@@ -1,0 +1,134 @@
+"""The answer of a run as a whole, for clients that do not stream: what the log says in the end, in its order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from app.core.events import (
+    ReasoningDelta,
+    RoundStarted,
+    RunFailed,
+    RunFinished,
+    TextDelta,
+    TextReclassified,
+    ToolFinished,
+    ToolHanded,
+    ToolRejected,
+    ToolStarted,
+    Usage,
+)
+from app.storage.runs import EventRow
+from routes.lanes.event_text import fields_of
+
+
+class Words(Struct):
+    """Text, or (`thought`) reasoning, of one round, in the pieces that it came in."""
+
+    pieces: list[str]
+    thought: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class HandedCall(Struct):
+    """A call of the client's own tool."""
+
+    call: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class OwnCall(Struct):
+    """A call that the server has run, or refused (`ok` is False); `result` is None while it is open."""
+
+    call: str
+    name: str
+    arguments: dict[str, Any]
+    result: str | None = None
+    ok: bool = False
+
+
+Item = Words | HandedCall | OwnCall
+
+
+class Answer(Struct):
+    """`reason` is that of `run.finished`, `failure` has the fields of `run.failed`; one of them is set at the end.
+
+    `stopped` is the code of a `cut` notice, if the model reached its limit.
+    """
+
+    items: list[Item] = field(default_factory=list)
+    usage: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    failure: dict[str, Any] | None = None
+    cut: bool = False
+    _fresh: bool = True  # the next text begins an item: a round has begun, or something stood between
+
+    @property
+    def text(self) -> str:
+        """The text of all rounds, with an empty line between them."""
+        return "\n\n".join(one.text for one in self.items if isinstance(one, Words) and not one.thought)
+
+    @property
+    def reasoning(self) -> str:
+        return "\n\n".join(one.text for one in self.items if isinstance(one, Words) and one.thought)
+
+    @property
+    def handed(self) -> list[HandedCall]:
+        return [one for one in self.items if isinstance(one, HandedCall)]
+
+    def add(self, row: EventRow) -> None:
+        fields = fields_of(row)
+        match row.type:
+            case TextDelta.type:
+                self._add_words(fields["text"], thought=False)
+            case ReasoningDelta.type:
+                self._add_words(fields["text"], thought=True)
+            case TextReclassified.type:
+                self._take_back(fields["characters"])
+            case RoundStarted.type:
+                self._fresh = True
+            case ToolHanded.type:
+                self.items.append(HandedCall(fields["call"], fields["name"], fields["arguments"]))
+            case ToolStarted.type:
+                self.items.append(OwnCall(fields["call"], fields["name"], fields["arguments"]))
+            case ToolFinished.type:
+                self._close_call(fields["call"], fields["text"], ok=fields["ok"])
+            case ToolRejected.type if fields.get("call"):
+                self._close_call(fields["call"], fields["reason"], ok=False)
+            case Usage.type:
+                self.usage = fields
+            case "notice" if fields["code"] == "cut":
+                self.cut = True
+            case RunFinished.type:
+                self.reason = fields["reason"]
+            case RunFailed.type:
+                self.failure = fields
+
+    def _add_words(self, text: str, *, thought: bool) -> None:
+        last = self.items[-1] if self.items and not self._fresh else None
+        if isinstance(last, Words) and last.thought is thought:
+            last.pieces.append(text)
+        else:
+            self.items.append(Words([text], thought))
+        self._fresh = False
+
+    def _take_back(self, characters: int) -> None:
+        """The end of the text was reasoning, which the log repeats as such."""
+        for item in reversed(self.items):
+            if isinstance(item, Words) and not item.thought and characters:
+                text = item.text
+                kept = max(0, len(text) - characters)
+                characters -= len(text) - kept
+                item.pieces = [text[:kept]]
+        self.items = [one for one in self.items if not isinstance(one, Words) or one.text]
+        self._fresh = True
+
+    def _close_call(self, call: str, result: str, *, ok: bool) -> None:
+        for item in reversed(self.items):
+            if isinstance(item, OwnCall) and item.call == call:
+                item.result, item.ok = result, ok

@@ -1,0 +1,26 @@
+"""The fields of a log's row, and the text of a delta as it stands there: JSON that goes into a frame as it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from app.storage.runs import EventRow
+
+
+def fields_of(row: EventRow) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(row.data)
+    return fields
+
+
+def text_literal(row: EventRow) -> str:
+    """The `text` of a `text.delta` or `reasoning.delta` as a JSON string, quotes included, ASCII."""
+    begins = f'{{"type": "{row.type}", "text": '
+    if row.data.startswith(begins):  # as `app.core.events.encode` writes it: nearly always
+        return row.data[len(begins) : -1]
+    return json.dumps(fields_of(row)["text"])
+
+
+def joined_literals(literals: list[str]) -> str:
+    """JSON strings as one; halves of a character that was cut meet again."""
+    return f'"{"".join([one[1:-1] for one in literals])}"'

@@ -1,0 +1,96 @@
+"""A lane as a row: how its requests are read, and how the log of a run becomes its frames or its whole answer.
+
+A request names the model that it wants. `dragoman/agent` and `dragoman/MODEL` are the agent: its tools, context and
+sessions behind the client's format. Any other name is relayed: one round of that model, nothing added, and each of its
+tool calls, in whatever dialect, arrives as a native call of the client's tools.
+
+An encoder gets every event of a run from the first one on, so that its frames depend on the request and the log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from app.core.attachments import File
+from app.core.messages import Message
+from app.runs.run_options import ClientTool
+from app.storage.runs import EventRow
+from routes.lanes.answer import Answer
+from routes.protocol.errors import Refused
+
+
+class Verdict(Struct, frozen=True):
+    """A person's decision, through the client, on a call that waits for approval."""
+
+    call: str
+    approved: bool
+    arguments: dict[str, Any] | None = None
+
+
+class LaneRequest(Struct, kw_only=True):
+    """A request, read. `messages` is the conversation as the client knows it, oldest first, new turn included.
+
+    `files` are the pictures and PDFs that the messages refer to. `parameters` are those of chat completions, under
+    their names there: in a relay they go on to the model's server. `previous` is the run that the conversation goes on
+    from, `thread` the client's own name for it; without both it is found by its messages. `echo` is what the lane's
+    answers repeat of the request.
+    """
+
+    model: str | None
+    messages: list[Message]
+    files: list[File] = field(default_factory=list)
+    tools: list[ClientTool] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    stream: bool = False
+    previous: str | None = None
+    thread: str | None = None
+    verdicts: Sequence[Verdict] = ()
+    asks: bool = False  # the client can show approvals and send verdicts
+    store: bool = False  # keep the run, to be read again under its id
+    background: bool = False
+    echo: dict[str, Any] = field(default_factory=dict)
+
+
+class Turn(Struct, frozen=True):
+    """A run of a lane. `created` is Unix time in seconds, `model` the name that the client used."""
+
+    run: str
+    session: str
+    created: int
+    model: str
+    request: LaneRequest
+
+
+class Encoder(Protocol):
+    """One per stream. `over`: nothing follows for this client, although the run may go on (it waits for approval)."""
+
+    @property
+    def over(self) -> bool: ...
+
+    def frames(self, row: EventRow) -> str:
+        """The SSE blocks of one event, each with its empty line; an empty text for none. ASCII."""
+        ...
+
+
+ReadRequest = Callable[[Mapping[str, Any]], LaneRequest]
+"""Reads a body. Raises Refused with the lane's own `param` where a field is wrong."""
+Whole = Callable[[Answer, Turn], dict[str, Any]]
+"""The JSON of an answer that is not streamed."""
+ErrorBody = Callable[[Refused], dict[str, Any]]
+"""The JSON of an error."""
+
+
+class Lane(Struct, frozen=True):
+    """`ping` is the comment that keeps its streams awake."""
+
+    name: str
+    path: str
+    read: ReadRequest
+    encoder: Callable[[Turn], Encoder]
+    whole: Whole
+    error: ErrorBody
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ping: bytes = b": ping\n\n"
