@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.core.messages import Message, OpaqueMetadata
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
@@ -116,6 +116,9 @@ class ModelRequest(Struct, frozen=True):
 
     `opening` gives the messages in front of the conversation. It is called for each attempt, because a server that
     refuses native tools gets a second one, with a prompt that teaches them.
+
+    With `verbatim` the messages go to the server as they are: no times, delimiters or reminders are added. `parameters`
+    are those of a client, in the words of chat completions; `max_tokens` and `temperature` stand in for its own.
     """
 
     messages: Sequence[Message]
@@ -131,6 +134,8 @@ class ModelRequest(Struct, frozen=True):
     afford: Callable[[], None] = lambda: None  # called once the answering model is known
     # Takes text in the callback that reads it; what it refuses, and all other pieces, the stream yields.
     take_text: TakeText | None = None
+    verbatim: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     __repr__ = repr_without("key", "afford", "take_text")
 
