@@ -220,3 +220,23 @@ def test_a_second_server_on_the_same_data_is_told(tmp_path: Path) -> None:
         first.terminate()
     assert ended.returncode == 1
     assert "Another dragoman uses" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"x-api-key": "TOKEN"}, 200),
+        ({"authorization": "Bearer TOKEN", "x-api-key": "sk-another"}, 200),
+        ({"authorization": "Basic eDp5", "x-api-key": "TOKEN"}, 200),
+        ({"authorization": "Bearer wrong", "x-api-key": "TOKEN"}, 401),
+        ({"x-api-key": "wrong"}, 401),
+    ],
+)
+async def test_a_token_may_come_as_an_api_key(tmp_path: Path, headers: dict[str, str], status: int) -> None:
+    token = new_token()
+    async with serving(tmp_path, Scripted([])) as served:
+        await served.services.store.write([TokenRow(fingerprint(token), "ann", "user", 1.0)])
+        sent = {name: value.replace("TOKEN", token) for name, value in headers.items()}
+        response = await served.client.get("/tools", headers=sent)
+    assert response.status_code == status
+    assert "A token is needed" not in response.text  # one was sent

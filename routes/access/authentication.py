@@ -32,6 +32,7 @@ from routes.page import wants_page
 from routes.protocol.errors import Refused, TooSoon
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK})  # for probes, clients in doubt, browsers that come back
+KEY_HEADER = "x-api-key"
 PAGE = "/page/"
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
 LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to
@@ -77,7 +78,7 @@ class Access(Struct, frozen=True):
     async def _admit(self, scope: Scope) -> Principal | None:
         headers, now = Headers(scope=scope), time.time()
         account = uid_of(scope) if is_loopback(self.host) else None  # before any wait: it may close meanwhile
-        given = bearer_of(headers.get("authorization", ""))
+        given = token_of(headers)
         row = await self._found(given)
         ever = row is not None or (await self.store.token_counts(now)).all > 0
         if not ever:
@@ -93,8 +94,9 @@ class Access(Struct, frozen=True):
             return LOCAL_USER
         if row is None or not in_use(row, now):
             counts = await self.store.token_counts(now)
-            why = f"{_objection(row, given='authorization' in headers)} {ADVICE if counts.in_use else NONE_LEFT}"
-            raise await self._refused(scope, row.name if row else "", why, now, given="authorization" in headers)
+            sent = "authorization" in headers or KEY_HEADER in headers
+            why = f"{_objection(row, given=sent)} {ADVICE if counts.in_use else NONE_LEFT}"
+            raise await self._refused(scope, row.name if row else "", why, now, given=sent)
         principal = principal_of(row)
         self._check_rate(principal, now)
         return principal
@@ -147,6 +149,14 @@ class Access(Struct, frozen=True):
         for origin in origins:
             if origin not in (f"http://{host}", f"https://{host}"):
                 raise Refused(403, "wrong_origin", f"Pages of {origin[:80]!a} may not call this server.")
+
+
+def token_of(headers: Headers) -> str | None:
+    """The token of a request; None where there is none. Clients of Anthropic's API send theirs as `x-api-key`."""
+    given = bearer_of(headers.get("authorization", ""))
+    if given is None and KEY_HEADER in headers:
+        return headers[KEY_HEADER].strip()
+    return given
 
 
 def bearer_of(authorization: str) -> str | None:

@@ -12,12 +12,13 @@ from msgspec import Struct
 from starlette import routing
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from routes.protocol.errors import SAFE_HEADERS, refusal
+from routes.protocol.errors import SAFE_HEADERS, AnswerError, native_error
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.sse import STREAM
 
@@ -40,6 +41,16 @@ class Route(routing.Route):
 class StreamingApplication(Starlette):
     """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again."""
 
+    def __init__(
+        self,
+        *,
+        routes: Sequence[routing.BaseRoute],
+        middleware: Sequence[Middleware] = (),
+        answer: AnswerError = native_error,
+    ) -> None:
+        super().__init__(routes=routes, middleware=middleware)
+        self._answer = answer
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.setdefault("state", {})
         await super().__call__(scope, receive, send)
@@ -50,13 +61,18 @@ class StreamingApplication(Starlette):
         app: ASGIApp = self.router
         for layer, positional, named in reversed(self.user_middleware):
             app = layer(app, *positional, **named)
-        return ServerErrorMiddleware(app, handler=_answer_unforeseen)
+
+        async def answer_unforeseen(request: Request, error: Exception) -> Response:
+            return self._answer(refuse(error), request.scope)
+
+        return ServerErrorMiddleware(app, handler=answer_unforeseen)
 
 
 class AnswerMiddleware(Struct, frozen=True):
     """ASGI middleware: a foreseen error becomes an answer, and every answer has SAFE_HEADERS or what it brings."""
 
     app: ASGIApp
+    answer: AnswerError = native_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
@@ -75,8 +91,4 @@ class AnswerMiddleware(Struct, frozen=True):
         except FORESEEN as error:
             if begun:
                 raise
-            await refusal(refuse(error))(scope, receive, send_safely)
-
-
-async def _answer_unforeseen(_: Request, error: Exception) -> Response:
-    return refusal(refuse(error))
+            await self.answer(refuse(error), scope)(scope, receive, send_safely)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 
 class ASCIIResponse(JSONResponse):
@@ -50,7 +51,19 @@ SAFE_HEADERS = {
 
 
 def refusal(refused: Refused) -> Response:
-    """Safe by itself: what answers an unforeseen error stands outside of all middleware."""
     body = {"code": refused.code, "message": refused.message} | refused.more
+    return error_answer(refused, {"error": body})
+
+
+def error_answer(refused: Refused, body: Mapping[str, Any]) -> Response:
+    """Safe by itself: what answers an unforeseen error stands outside of all middleware."""
     headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
-    return ASCIIResponse({"error": body}, refused.status, SAFE_HEADERS | dict(headers or {}))
+    return ASCIIResponse(body, refused.status, SAFE_HEADERS | dict(headers or {}))
+
+
+AnswerError = Callable[[Refused, Scope], Response]
+"""The answer to a refused request, in the shape that its client expects."""
+
+
+def native_error(refused: Refused, _: Scope) -> Response:
+    return refusal(refused)

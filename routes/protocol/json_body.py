@@ -7,8 +7,6 @@ from codecs import BOM_UTF8
 from collections import Counter
 from typing import Any
 
-from pydantic import BaseModel
-
 from routes.protocol.errors import Refused
 
 ENCODING = "send JSON encoded as UTF-8"
@@ -19,9 +17,9 @@ class RepeatedKey(ValueError):
     """Readers of JSON differ on which of two values counts: one shows `deny`, another acts on `approve`."""
 
 
-def read_object(kind: type[BaseModel], body: bytes) -> dict[str, Any]:
-    """The body's object. Raises Refused with 400 and an example of what `kind` takes."""
-    example = f'send an object such as {{"{next(iter(kind.model_fields))}": ...}}'
+def read_object(body: bytes, field: str) -> dict[str, Any]:
+    """The body's object. Raises Refused with 400 and an example with this field."""
+    example = f'send an object such as {{"{field}": ...}}'
     try:
         fields = _DECODER.decode(_text(body))
     except RecursionError:

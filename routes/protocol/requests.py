@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -12,7 +11,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from app.core.strict_model import StrictModel
 from app.runs.run_options import RunOptions
@@ -23,13 +22,13 @@ from app.transcript.titles import LONGEST_TITLE, one_line
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
+from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
 from tools.base.rights import Role
 from tools.web.egress import MAX_HOSTS
 
 MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
-BODY_TIME_S = 60.0  # in which a body must have arrived
 MOST_WRITTEN = 2_000  # characters of a title, invisible ones included
 
 
@@ -104,10 +103,10 @@ async def read_message(
 ) -> Words:
     """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
     async with AsyncExitStack() as held:
-        body = await _body(request, max_message_bytes, time_limit_s, limits.room, held)
+        body = await read_body(request, _limits(max_message_bytes, limits.room), held, time_limit_s)
         parsed = checked(kind, _redacted_fields(request, kind, body))
         if len(parsed.text.encode()) > max_message_bytes:
-            raise _too_long(max_message_bytes)
+            raise Refused(413, "too_long", _too_long(max_message_bytes))
         await parsed.read_files(limits)
     if not parsed.files and not parsed.text.strip():
         raise Refused(422, "invalid_request", "message is empty; send what you want to say")
@@ -121,10 +120,10 @@ async def read_fields(
 
     `plain`: with its secrets, because it is there to tell them. `empty`: it may be left out.
     """
-    body = await _body(request, max_bytes)
+    body = await read_body(request, _limits(max_bytes))
     if empty and not body.strip():
         return checked(kind, {})
-    return checked(kind, read_object(kind, body) if plain else _redacted_fields(request, kind, body))
+    return checked(kind, read_object(body, _first_field(kind)) if plain else _redacted_fields(request, kind, body))
 
 
 def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
@@ -154,49 +153,25 @@ def admins_only(principal: Principal) -> None:
 
 def _redacted_fields(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
     """The body's object. What a person gives away without need goes no further, either."""
-    fields = read_object(kind, body)
+    fields = read_object(body, _first_field(kind))
     set_bytes_apart(fields)
     redacted: dict[str, Any] = request.app.state.services.redactor.redact_value(fields)
     return redacted
 
 
-async def _body(
-    request: Request,
-    max_message_bytes: int,
-    time_limit_s: float = BODY_TIME_S,
-    room_for_files: int = 0,
-    held: AsyncExitStack | None = None,
-) -> bytes:
-    """A large one, which has files, waits until few others of the same principal are `held`."""
-    body, large = bytearray(), False
+def _first_field(kind: type[BaseModel]) -> str:
+    return next(iter(kind.model_fields))
+
+
+def _limits(max_message_bytes: int, room_for_files: int = 0) -> BodyLimits:
     usual = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
-    try:
-        async with asyncio.timeout(time_limit_s):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > usual + room_for_files:
-                    raise _too_long(max_message_bytes, with_files=room_for_files > 0)
-                if len(body) > usual and held and not large:
-                    large = True
-                    slots = request.app.state.services.files.upload_slots(request.state.principal.name)
-                    await held.enter_async_context(slots)
-    except TimeoutError:
-        slow = Refused(408, "body_slow", f"The body had not arrived whole after {time_limit_s:g} s. Send it faster.")
-        slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more
-        raise slow from None
-    except ClientDisconnect:
-        raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
-    request.app.state.services.presence.check(request.state.principal)  # a body may take a minute
-    if large and sum(map(body.count, (b",", b"[", b"{"))) > max_message_bytes + ROOM_AROUND_MESSAGE:
-        # Files are long and simple; what is long and has many parts would take far more room once it is read.
-        raise Refused(413, "too_long", "The body has too many parts for one message with files. Send fewer.")
-    return bytes(body)
+    too_long = _too_long(max_message_bytes, with_files=room_for_files > 0)
+    return BodyLimits(usual, usual + room_for_files, max_message_bytes + ROOM_AROUND_MESSAGE, too_long)
 
 
-def _too_long(limit: int, *, with_files: bool = False) -> Refused:
+def _too_long(limit: int, *, with_files: bool = False) -> str:
     files = " (for pictures and PDFs: fewer or smaller ones, or DRAGOMAN_MAX_ATTACHMENT_BYTES)" if with_files else ""
-    message = f"message is longer than {limit:,} bytes; shorten it, or raise DRAGOMAN_MAX_MESSAGE_BYTES{files}"
-    return Refused(413, "too_long", message)
+    return f"message is longer than {limit:,} bytes; shorten it, or raise DRAGOMAN_MAX_MESSAGE_BYTES{files}"
 
 
 def _problem(error: Any, kind: type[BaseModel]) -> str:
