@@ -196,7 +196,7 @@ def files_of(content: str | Sequence[Part], limits: FileLimits) -> tuple[File, .
         raise Refused(422, "too_many_files", message)
     files, left = list[File](), limits.bytes
     for place, data, name in sent:
-        files.append(_file(place, data, name))
+        files.append(sent_file(place, data, name))
         left -= files[-1].attachment.size
         if left < 0:
             advice = "Send smaller or fewer ones, or raise DRAGOMAN_MAX_ATTACHMENT_BYTES."
@@ -217,24 +217,24 @@ def _sent(content: str | Sequence[Part]) -> Iterator[tuple[str, bytes, str]]:
                 yield f"message.{at}.file.file_data", file.file_data, file.filename
 
 
-def _file(place: str, data: bytes, name: str) -> File:
-    """Raises Refused."""
+def sent_file(place: str, data: bytes, name: str, advice: str = SEND_BYTES) -> File:
+    """The file of base64, alone or in a data URL. Raises Refused with 422, naming the place, with advice."""
     name = "".join(one if one.isprintable() else "_" for one in name)
     try:
-        return file_of(_decoded(place, data), name)
+        return file_of(decoded(place, data, advice), name)
     except UnknownKind as unknown:
         raise Refused(422, "unsupported_file", f"{place}: {unknown}") from None
 
 
-def _decoded(place: str, data: bytes) -> bytes:
-    """Base64, alone or in a data URL. Raises Refused."""
+def decoded(place: str, data: bytes, advice: str = SEND_BYTES) -> bytes:
+    """The bytes of base64, alone or in a data URL. Raises Refused."""
     if data[:5].lower() == b"data:":
         head, _, data = data.partition(b",")
         if not head.lower().endswith(b";base64"):
-            raise Refused(422, "invalid_request", f"{place} is a data URL without ;base64; {SEND_BYTES}")
+            raise Refused(422, "invalid_request", f"{place} is a data URL without ;base64; {advice}")
     elif b"://" in data[:16]:
-        raise Refused(422, "invalid_request", f"{place} is a URL, and nothing is fetched for a message; {SEND_BYTES}")
+        raise Refused(422, "invalid_request", f"{place} is a URL, and nothing is fetched for a message; {advice}")
     try:
         return base64.b64decode(data.translate(None, b" \t\r\n"), validate=True)
     except binascii.Error:
-        raise Refused(422, "invalid_request", f"{place} is not base64; {SEND_BYTES}") from None
+        raise Refused(422, "invalid_request", f"{place} is not base64; {advice}") from None
