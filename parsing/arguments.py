@@ -132,14 +132,15 @@ def parts_of(declared: Schema, root: Schema) -> list[Schema]:
 
 def _next_parts(part: Schema, root: Schema) -> Iterator[Schema]:
     reference = part.get("$ref")
-    if isinstance(reference, str) and isinstance(target := _resolve(reference, root), Mapping):
+    if isinstance(reference, str) and isinstance(target := resolve(reference, root), Mapping):
         yield target
     for word in _ALTERNATIVES:
         branches = part.get(word)
         yield from (each for each in (branches if isinstance(branches, list) else ()) if isinstance(each, Mapping))
 
 
-def _resolve(reference: str, root: Schema) -> Any:
+def resolve(reference: str, root: Schema) -> Any:
+    """Return the part of the root schema that `$ref` refers to, such as `#/$defs/node`; None if there is none."""
     target: Any = root
     for step in reference.removeprefix("#").strip("/").split("/"):
         if not isinstance(target, Mapping):
