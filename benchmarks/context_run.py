@@ -26,7 +26,7 @@ from app.config.settings import Settings, load_settings
 from app.context.compaction.replay import CompactedHistory, WindowBudget
 from app.context.compaction.steps import Measure
 from app.context.compaction.trim import trim
-from app.context.view import TO_FIND, answer_room
+from app.context.view import TO_FIND, View, answer_room
 from app.core.events import ContextSummarised, ContextTrimmed, Notice, RoundStarted, RunFinished, Usage
 from app.core.messages import Message
 from app.core.provider import Finished, ModelRequest, Piece, Provider, TextChunk
@@ -247,6 +247,7 @@ async def run() -> None:
             (services.settings.workspace / "log.txt").write_text(LOG)
             messages = await services.store.messages(await played(services, told))
             agent = services.factory.agent(LOCAL_USER, ChatRequest(message=GOAL, tools=TOOLS))
+            assert isinstance(agent.view, View)
             head, measure = agent.view.opening(agent.toolbox.offered), services.models.default.counter.measure
     report(wire, told, *fitted(messages, head, measure))
 

@@ -186,7 +186,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "not UTF-8": (b'{"message": "\xff\xfe"}', 400, "not UTF-8"),
     "an array": (b"[1]", 400, "not an object"),
     "10,000 deep": (b'{"message":' + b"[" * 10_000 + b"]" * 10_000 + b"}", 400, "too deeply"),
-    "no message": (b"{}", 422, "message is missing"),
+    "no message": (b"{}", 422, "message is empty"),
     "null message": (b'{"message": null}', 422, "message"),
     "empty message": (b'{"message": "  "}', 422, "message is empty"),
     "number as message": (b'{"message": 5}', 422, "message"),

@@ -113,7 +113,8 @@ class Tool(Struct, frozen=True):
     By default a tool needs the role admin. `confined`: it acts only in the workspace and, where it runs something, in
     the sandbox, except for what `leaves` names. `loses_nothing` recognises calls that change nothing that exists in
     this workspace, although the tool could; it may block. `hopeless` returns why a call cannot succeed in a sandbox
-    without network, and what to do instead. `untrusted`: its results are treated as untrusted.
+    without network, and what to do instead. `untrusted`: its results are treated as untrusted. `handed`: the client
+    runs it, so that its calls are handed over, and neither boxed nor asked about here.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Tool(Struct, frozen=True):
     loses_nothing: Callable[[Arguments, Path], bool] = nothing_known
     hopeless: Callable[[Arguments], str | None] = nothing_against
     binds: Binds = binds_nothing
+    handed: bool = False
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

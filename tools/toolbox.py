@@ -82,6 +82,11 @@ class Toolbox:
     def tool(self, name: str) -> Tool | None:
         return self._tools.get(name)
 
+    def is_handed(self, name: str) -> bool:
+        """Return whether calls of this name are handed to the client, which runs the tool."""
+        tool = self.tool(name)
+        return tool is not None and tool.handed
+
     def changes(self, name: str) -> bool:
         """Return whether a tool of this name can do more than read; true for an unknown name."""
         tool = self.tool(name)

@@ -67,6 +67,29 @@ class ViewedModel(CountedModel, Protocol):
         """True if tool schemas are sent beside the messages: then they are counted too."""
 
 
+class RequestBuilder(Protocol):
+    """Builds the model requests of one run."""
+
+    run: str
+
+    @property
+    def counter(self) -> TokenCounter: ...
+
+    async def fit(
+        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
+    ) -> Fitted:
+        """Return the next request. Raises ContextOverflow, StoreFailed."""
+        ...
+
+    def fits_model(self, fitted: Fitted) -> bool:
+        """True if the model that answered is the one that the request was fitted to."""
+        ...
+
+    def refused(self, fitted: Fitted, refusal: ProviderFailed) -> bool:
+        """Learn from a request that was refused as too long. Return False if it cannot become shorter."""
+        ...
+
+
 class View(Struct):
     """The view of one run on its conversation."""
 

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -38,9 +39,27 @@ from app.storage.changes import Change, ChangeWriter, StoreFailed
 from app.storage.runs import EventRow
 
 KEPT = 4  # events of a live run kept in memory; a watcher further behind reads the store
+PAGE = 32  # events that a watcher takes at a time: each that stalls holds a page of its own
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 SPACING_S = 0.001  # from one commit to the next: under load, each has several tokens to pay for it
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
+
+
+class LogWriter(Protocol):
+    """The part of a writer that a run and its log need. `keeps`: events of a live run that its log holds in memory."""
+
+    redactor: Redactor
+    documents: bool
+    keeps: int
+
+    @property
+    def full(self) -> bool: ...
+
+    def announce(self, log: RunLog) -> None: ...
+
+    async def flush(self) -> None: ...
+
+    async def room(self) -> None: ...
 
 
 class RunLog:
@@ -51,7 +70,7 @@ class RunLog:
     NEWS that is durable.
     """
 
-    def __init__(self, run: str, journal: EventWriter, on_failure: Callable[[], None]) -> None:
+    def __init__(self, run: str, journal: LogWriter, on_failure: Callable[[], None]) -> None:
         self.run = run
         self.last_seq = 0
         self.ended = False
@@ -98,7 +117,8 @@ class RunLog:
         missing = max(0, self.last_seq - cursor)
         if missing > len(self._kept):
             return None
-        return self._kept[-missing:] if missing else []
+        begin = len(self._kept) - missing
+        return self._kept[begin : begin + PAGE]
 
     def take(self) -> tuple[list[Change], list[EventRow]]:
         """The pending changes, and the pending events as numbered rows; neighbouring deltas leave as one."""
@@ -115,7 +135,8 @@ class RunLog:
     def publish(self, rows: list[EventRow]) -> None:
         if not rows:
             return
-        self._kept = [*self._kept, *rows][-KEPT:]
+        self._kept += rows
+        del self._kept[: -self._journal.keeps]
         self.last_seq = rows[-1].seq
         self.ended = rows[-1].type in TERMINAL
         if self.ended:
@@ -163,6 +184,8 @@ class EventWriter:
 
     With `documents`, long code blocks are sent as documents, too.
     """
+
+    keeps = KEPT
 
     def __init__(self, store: ChangeWriter, redactor: Redactor | None = None, *, documents: bool = False) -> None:
         self._store = store

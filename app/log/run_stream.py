@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 
 from app.core.events import TERMINAL
-from app.log.event_writer import RunLog
+from app.log.event_writer import PAGE, RunLog
 from app.log.log_compaction import rest_after
 from app.log.terminal_retry import TerminalRetry
 from app.storage.runs import EventRow, RunStore
 
-PAGE = 32  # events read from the store at a time: each reader that stalls holds a page of its own
 FIRST_PAGE = 16
 PAGE_SIZE = 32_768  # characters that a watcher holds, if one event is not longer: it may stall for ever
 

@@ -25,6 +25,7 @@ from tools.tool import Tool, ToolList, nothing_known
 from tools.toolbox import Allow, Ask, Decision, Refuse
 from tools.web.egress import hosts_wanted
 
+CLIENT_TOOLS = "client_tools"  # in the patterns of a token: the right to bring tools that the client runs itself
 QUOTED = "This very call stands in"  # the stored reason of an approval for a quoted call begins with it
 
 
@@ -173,9 +174,10 @@ class Gate(Struct):
 def _forbidden(principal: Principal, tool: Tool, policy: PolicyContext) -> str | None:
     if principal.role.rank < tool.role.rank:
         return f"{tool.name} needs the role {tool.role}; {principal.name} is a {principal.role}."
-    if principal.tools and not _matches(tool.name, principal.tools):
-        return f"{tool.name} is not among the tools of {principal.name}."
-    if _matches(tool.name, principal.disabled):
+    name = CLIENT_TOOLS if tool.handed else tool.name  # a client names its tools as it likes
+    if principal.tools and not _matches(name, principal.tools):
+        return f"{name} is not among the tools of {principal.name}."
+    if _matches(name, principal.disabled):
         return f"{tool.name} is disabled for {principal.name}."
     if _matches(tool.name, policy.disabled):
         return f"{tool.name} is disabled in this session."

@@ -80,10 +80,18 @@ class Guards(Struct):
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str],
         text_calls: Callable[[bool], bool],
+        is_handed: Callable[[str], bool],
     ) -> Reply:
         """Return the model's next reply, which hides the code of the prompt."""
         new = Reply if self.canary is None else partial(WatchedReply, self.canary, partial(self.news, conversation))
-        return new(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix, text_calls=text_calls)
+        return new(
+            tools,
+            fences=fences,
+            new_id=new_id,
+            prompt_suffix=prompt_suffix,
+            text_calls=text_calls,
+            is_handed=is_handed,
+        )
 
     @property
     def redactors(self) -> Sequence[Redactor]:
@@ -177,8 +185,16 @@ class WatchedReply(Reply):
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str],
         text_calls: Callable[[bool], bool],
+        is_handed: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        super().__init__(tools, fences=fences, new_id=new_id, prompt_suffix=prompt_suffix, text_calls=text_calls)
+        super().__init__(
+            tools,
+            fences=fences,
+            new_id=new_id,
+            prompt_suffix=prompt_suffix,
+            text_calls=text_calls,
+            is_handed=is_handed,
+        )
         self._canary = canary
         self._news = news
         self._redacted_events = RedactedEvents(canary)

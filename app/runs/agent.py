@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.budget.budgets import BudgetSpent
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
-from app.context.view import Fitted, View
+from app.context.view import Fitted, RequestBuilder
 from app.core.events import (
     AgentEvent,
     Notice,
@@ -56,7 +56,7 @@ class Agent(Struct):
 
     provider: Provider
     calls: ToolExecutor
-    view: View
+    view: RequestBuilder
     discipline: LimitEnforcer
     check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
@@ -112,7 +112,7 @@ class Agent(Struct):
         messages = conversation.messages[conversation.begins :] if conversation else ()
         unmade = {message.call for message in messages if message.text == BROKEN_OFF}  # perhaps only thought of
         made = (call for message in messages for call in message.calls if call.id not in unmade)
-        calls = (call for call in made if call.dialect == FENCED.name)
+        calls = (call for call in made if call.dialect == FENCED.name and not self.toolbox.is_handed(call.name))
         schemas = self.toolbox.schemas
         code = [fenced_call(call.name, call.arguments, schemas.get(call.name, {})) for call in calls]
         return self.totals.finished(reason, code)
@@ -125,6 +125,7 @@ class Agent(Struct):
             new_id=self.new_id,
             prompt_suffix=self.provider.prompt_suffix,
             text_calls=partial(text_may_call, self.provider, conversation.messages),
+            is_handed=self.toolbox.is_handed,
         )
 
     def _unanswered(self, reply: Reply, plan: RoundPlan) -> Unanswered:
@@ -137,6 +138,8 @@ class Agent(Struct):
         for call in (call for call in unanswered.calls if call.id in refused and call.id not in shown):
             await context.emit(ToolRejected(refused[call.id], call.id, call.name or None))
         await self.calls.answer(context, unanswered)
+        if self.calls.handed:
+            self.discipline.wait_for_client()
 
     def _round_end(self, context: RunContext, inbox: Inbox) -> RoundEnd:
         side_query = SideQuery(self.provider, self.calls.run_budget, self.view, TIME_LIMIT_S)

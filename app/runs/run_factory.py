@@ -6,9 +6,11 @@ background job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct, field
 from pydantic import ValidationError
@@ -22,6 +24,7 @@ from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.prompt import Override, Prompt, shared_opening
 from app.context.view import Opening, view_of
+from app.core.attachments import File
 from app.core.clock import Clock
 from app.core.events import Notice
 from app.core.rules import ApprovalMode, WhenAbsent, classified
@@ -35,12 +38,14 @@ from app.provenance.quotation import Provenance, of_prompt, of_summaries
 from app.provenance.read_texts import Source
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
+from app.runs.client_tools import ClientToolLists
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.live_outputs import Outputs
+from app.runs.relay import RelayAgent, RelayView
 from app.runs.run_manager import RunManager
-from app.runs.run_options import RunOptions
+from app.runs.run_options import ClientTool, RunOptions
 from app.runs.tool_executor import ToolExecutor
 from app.runs.tool_results import Results
 from app.storage.files.reading import Files
@@ -55,8 +60,10 @@ from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
 from tools.mcp.tool_search import toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
-from tools.tool import Context, Tool, ToolList
+from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Toolbox
+
+NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ModeForbidden(Exception):
@@ -88,6 +95,7 @@ class RunFactory(Struct):
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
     writes: Writes = field(default_factory=Writes)
+    client_tools: ClientToolLists = field(default_factory=ClientToolLists)
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
     @property
@@ -122,10 +130,16 @@ class RunFactory(Struct):
         )
         return Gate(principal, policy, self.settings.taint)
 
-    def toolbox(self, gate: Gate, names: Sequence[str] | None = None, window: int | None = None) -> Toolbox:
-        """The tools that `gate` lets be used, for a model with this window; `names` can only narrow them.
+    def toolbox(
+        self,
+        gate: Gate,
+        names: Sequence[str] | None = None,
+        window: int | None = None,
+        declared: Sequence[ClientTool] = (),
+    ) -> Toolbox:
+        """The tools that `gate` lets be used, for a model with this window, beside those that the client has declared.
 
-        Raises UnknownTool.
+        `names` can only narrow the former. Raises UnknownTool.
         """
         tools = self.tools
         if names is not None:
@@ -135,6 +149,7 @@ class RunFactory(Struct):
                 raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
             tools = ToolList(offered[name] for name in names)
         room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
+        tools = self.client_tools.joined(tools, declared)
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer)
 
     def agent(self, principal: Principal, options: RunOptions) -> Agent:
@@ -143,7 +158,7 @@ class RunFactory(Struct):
         utility = self.models.utility(route)
         workspace = workspace_of(self.settings.workspace, principal)
         gate = self.gate(principal, options.approval, workspace, options.when_absent)
-        toolbox = self.toolbox(gate, options.tools, route.counter.known_window)
+        toolbox = self.toolbox(gate, options.tools, route.counter.known_window, options.client_tools or ())
         context = Context(
             workspace,
             self.settings.tool_time_limit_s,
@@ -176,6 +191,37 @@ class RunFactory(Struct):
                 describe_files=options.without_vision == "describe",
             ),
             discipline,
+            self.switch.check,
+        )
+
+    def relay(
+        self,
+        principal: Principal,
+        options: RunOptions,
+        parameters: Mapping[str, Any] = NO_PARAMETERS,
+        files: Sequence[File] = (),
+    ) -> RelayAgent:
+        """A new agent for one round of a model, whose tools are all the client's. Raises UnknownModel, ModeForbidden.
+
+        `parameters` are those of chat completions, for the model's server; `files` those that the messages refer to.
+        """
+        route = self.models.route(options.model, principal.name)
+        gate = self.gate(principal, options.approval)
+        tools = self.client_tools.joined(NO_TOOLS, options.client_tools or ())
+        run_budget = RunBudget(self.runs.ledger, principal)
+        read = {file.attachment.sha256: file.data for file in files}
+        return RelayAgent(
+            route,
+            ToolExecutor(
+                Toolbox(tools, gate.decide, principal.name, gate.offer),
+                gate,
+                Context(self.settings.workspace, principal=principal.name),
+                self.runs.approvals,
+                run_budget,
+                self.switch.check,
+            ),
+            RelayView(route, parameters, options.inactivity_s, read),
+            LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),
             self.switch.check,
         )
 

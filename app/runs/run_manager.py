@@ -17,9 +17,10 @@ from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
 from app.core.provider import TokenUsage
-from app.log.event_writer import EventWriter
+from app.log.event_writer import EventWriter, RunLog
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
+from app.log.unlisted_log import UnlistedWriter
 from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.runs.agent import Agent
@@ -40,6 +41,7 @@ from tools.base.gather_all import gather_all
 logger = logging.getLogger(__name__)
 
 KEY_LIFE_S = 24 * 3600
+UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end
 
 
 class RunManager:
@@ -61,6 +63,7 @@ class RunManager:
         self._journal = journal
         self._switch = switch
         self._live: dict[str, RunTask] = {}
+        self._unlisted: dict[str, RunLog] = {}
         self._line = SessionQueue()
         self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
@@ -99,30 +102,51 @@ class RunManager:
             self.ledger.enter(principal, session, asked=turn.asked)
             now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
             row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.stored_policy)
-            if turn.session is None:
-                self._journal.put(SessionRow(session, principal.name, now, turn.title))
-            self._journal.put(row)
-            if turn.key:
-                self._journal.put(KeyRow(principal.name, turn.key.value, turn.key.body, run, now))
-            live = self._made(row, agent, turn.time_limit_s)
+            if not turn.unlisted:
+                self._put_rows(row, turn, begins_session=turn.session is None)
+            live = self._made(row, agent, turn.time_limit_s, unlisted=turn.unlisted)
             live.begins_session = turn.session is None
-            live.post(turn.message, turn.files)
-            live.notice = turn.notice
+            live.turn, live.is_unlisted = turn, turn.unlisted
+            live.keep(turn.imported)
+            if turn.has_message:
+                live.post(turn.message, turn.files)
             try:
-                await self._journal.flush()
+                if not turn.unlisted:
+                    await self._journal.flush()
             except BaseException:
                 self.ledger.leave(principal.name, session)
                 raise
             self._begin(live)
         return row
 
-    def _made(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered | None = None) -> RunTask:
-        live = RunTask(row, agent, self._store, self._journal, self._line, self.approvals, time_limit_s, left=left)
+    def _put_rows(self, row: RunRow, turn: RunRequest, *, begins_session: bool) -> None:
+        """Put the rows of a new run, and of what it can be found by."""
+        if begins_session:
+            self._journal.put(SessionRow(row.session, row.principal, row.created, turn.title))
+        self._journal.put(row)
+        if turn.key:
+            self._journal.put(KeyRow(row.principal, turn.key.value, turn.key.body, row.id, row.created))
+        for name in turn.found_by:
+            self._journal.put(KeyRow(row.principal, name, "", row.id, row.created))
+
+    def _made(
+        self,
+        row: RunRow,
+        agent: Agent,
+        time_limit_s: float,
+        left: Unanswered | None = None,
+        *,
+        unlisted: bool = False,
+    ) -> RunTask:
+        journal = UnlistedWriter(self._journal) if unlisted else self._journal
+        live = RunTask(row, agent, self._store, journal, self._line, self.approvals, time_limit_s, left=left)
         live.log.on_news = partial(self.notifier.notify, row.principal)
         return live
 
     def _begin(self, live: RunTask) -> None:
         self._live[live.row.id] = live
+        if live.is_unlisted:
+            self._unlisted[live.row.id] = live.log
         self._line.join(live.row.session, live.row.id)
         self._ring(live.row)
         live.task = asyncio.create_task(self._drive(live), name=live.row.id)
@@ -147,6 +171,8 @@ class RunManager:
             logger.error("run %s not stored: %s", run, failure)
         finally:
             del self._live[run]
+            if live.is_unlisted:  # whoever watches it has its log
+                asyncio.get_running_loop().call_later(UNLISTED_S, self._unlisted.pop, run, None)
             self._line.leave(live.row.session, run)
             self._ring(live.row)
             self.ledger.leave(live.row.principal, live.row.session)
@@ -167,7 +193,8 @@ class RunManager:
 
     async def run(self, run: str, principal: Principal) -> RunRow:
         await self._lost.keep(run)
-        row = await self._store.run(run)
+        live = self._live.get(run)
+        row = live.row if live and live.is_unlisted else await self._store.run(run)
         if row is None or row.principal != principal.name:
             raise NotFound(f"There is no run {run!r}. GET /sessions/{{id}} lists the runs of a session.")
         return row
@@ -190,6 +217,8 @@ class RunManager:
 
     def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
+        if unlisted := self._unlisted.get(run):
+            return watched(self._store, lambda: unlisted, self._lost, run, after)
         return watched(self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after)
 
     async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:
@@ -232,7 +261,7 @@ class RunManager:
 
     def of(self, principal: str) -> list[RunRow]:
         """Return a principal's active runs, oldest first; a run is `queued` until its turn comes."""
-        theirs = [live for live in self._live.values() if live.row.principal == principal]
+        theirs = [live for live in self._live.values() if live.row.principal == principal and not live.is_unlisted]
         return [replace(live.row, state="running" if live.conversation else live.row.state) for live in theirs]
 
     def at_work(self) -> set[str]:

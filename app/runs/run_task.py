@@ -18,7 +18,7 @@ from app.core.attachments import File, dumped
 from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
 from app.core.messages import Message, dump
 from app.core.provider import ProviderFailed
-from app.log.event_writer import EventWriter, RunLog
+from app.log.event_writer import LogWriter, RunLog
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.grants import grant_of
 from app.runs.agent import Agent
@@ -32,12 +32,15 @@ from app.storage.sessions import MessageRow, SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
+from app.transcript.run_request import RunRequest
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
 SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
 SHORTEST_LOOK_S = 1.0  # between two looks at the time of a run that waits for a person
 SPOKEN = frozenset({"deadline", "budget"})
+UNKNOWN_CALL = "Results were sent for calls that do not wait for one: {calls}. They are left out."
+MOST_NAMED = 5
 BROKEN = "Internal error (see the server log). You can continue the session."
 
 
@@ -45,7 +48,7 @@ def conversation_of(
     row: RunRow,
     messages: list[Message],
     put: Callable[[Change], None],
-    journal: EventWriter,
+    journal: LogWriter,
     tell: Callable[[AgentEvent], None] = lambda _: None,
 ) -> Conversation:
     """The history of a run's session, each new message kept (`put`) under that run.
@@ -80,7 +83,7 @@ class RunTask:
     row: RunRow
     agent: Agent
     store: Store
-    journal: EventWriter
+    journal: LogWriter
     line: SessionQueue
     approvals: Approvals
     time_limit_s: float
@@ -91,7 +94,8 @@ class RunTask:
     stopping: str | None = None  # why
     conversation: Conversation | None = None
     left: Unanswered | None = None  # of a run that goes on after a restart
-    notice: Notice | None = None  # that its log begins with
+    turn: RunRequest | None = None  # until it is in the history; None if the run goes on after a restart
+    is_unlisted: bool = False  # neither the run nor its session is kept
     _timer: asyncio.TimerHandle | None = None
     begins_session: bool = False  # with which there is nothing to be found yet
 
@@ -103,6 +107,10 @@ class RunTask:
     def post(self, text: str, files: Sequence[File] = ()) -> None:
         """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""
         self.inbox.post(text, [file.attachment for file in files])
+        self.keep(files)
+
+    def keep(self, files: Sequence[File]) -> None:
+        """Store files that messages of the session name."""
         for file in files:
             self.log.put(FileRow(file.attachment.sha256, file.data))
             self.log.put(SessionFile(self.row.session, file.attachment.sha256))
@@ -184,18 +192,31 @@ class RunTask:
         self.log.put(RunBegan(self.row.id))
 
     def _begin(self, conversation: Conversation, orphaned: Sequence[InboxRow]) -> None:
-        conversation.settle(INTERRUPTED)  # a store that refused may have lost results
+        turn, self.turn = self.turn, None
+        unknown = conversation.take_results(turn.results) if turn else []
+        if unknown:
+            self.log.add(Notice("unknown_call", UNKNOWN_CALL.format(calls=", ".join(unknown[:MOST_NAMED]))))
+        conversation.settle(INTERRUPTED, is_handed=self.agent.toolbox.is_handed)  # a store may have lost results
         for row in orphaned:
             conversation.append(message := message_of(row))
             self.log.add(added(message))  # its own run never logged it
             self.log.put(InboxTaken(row.run))
-        if self.notice:
-            self.log.add(self.notice)
-        first, *others = self.inbox.take()
-        conversation.append(replace(first, at=self.row.created))  # its turn may have come much later
-        for message in others:
+        if turn:
+            self._begin_turn(conversation, turn)
+        for number, message in enumerate(self.inbox.take()):
+            if number == 0 and (turn is None or turn.has_message):
+                conversation.append(replace(message, at=self.row.created))  # its turn may have come much later
+            else:
+                conversation.append(message)
+                self.log.add(added(message))
+
+    def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
+        if turn.notice:
+            self.log.add(turn.notice)
+        for message in turn.history:
             conversation.append(message)
-            self.log.add(added(message))
+        if turn.history and not turn.has_message:
+            conversation.begins = _last_turn(turn.history)
 
     async def _iterate(self, conversation: Conversation) -> AgentEvent | None:
         async with aclosing(self.agent.run(self.row.id, conversation, self.inbox, self.left, self.log)) as events:
@@ -251,6 +272,12 @@ class RunTask:
         for message in left:
             self.conversation.append(message)
             self.log.add(added(message))
+
+
+def _last_turn(history: Sequence[Message]) -> int:
+    """Return where the last turn of an imported history begins: behind the last message of the assistant."""
+    last = (at for at in range(len(history), 0, -1) if history[at - 1].role == "assistant")
+    return next(last, 0)
 
 
 def state_of(terminal: AgentEvent) -> str:

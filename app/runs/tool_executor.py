@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
-from app.core.events import AgentEvent, ApprovalRequired, ToolRejected
+from app.core.events import AgentEvent, ApprovalRequired, ToolHanded, ToolRejected
 from app.core.messages import AskedCall
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.decisions import audit_of, denial_of
@@ -70,17 +70,18 @@ class ToolExecutor(Struct):
     parallel_reads: bool = True
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     provenance: Provenance = field(default_factory=Provenance)
+    handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
 
     async def answer(self, context: RunContext, unanswered: Unanswered) -> None:
         """Every call gets exactly one result under its own id, in the order called."""
         conversation = context.conversation
-        self._quoted = await self.provenance.quotations(unanswered.calls, conversation, self.toolbox)
+        handed = [call for call in unanswered.calls if self._goes_to_client(call, unanswered.refused)]
+        own = [call for call in unanswered.calls if call not in handed]
+        self._quoted = await self.provenance.quotations(own, conversation, self.toolbox)
         self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
-        calls = [
-            conversation.redactor.redact_value(self._normalised(call)) for call in unanswered.calls
-        ]  # shown as run
+        calls = [conversation.redactor.redact_value(self._normalised(call)) for call in own]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
             await context.emit(usage)
         while calls:
@@ -91,6 +92,24 @@ class ToolExecutor(Struct):
                 reads = calls[:1]
                 await self._one(context, reads[0], unanswered)
             del calls[: len(reads)]
+        for call in handed:
+            await self._hand_over(context, call)
+
+    def _goes_to_client(self, call: AskedCall, refused: Mapping[str, str]) -> bool:
+        return self.toolbox.is_handed(call.name) and call.id not in refused
+
+    async def _hand_over(self, context: RunContext, wanted: AskedCall) -> None:
+        """Show a call of the client's own tool, whole, and leave it open. One that does not fit is refused."""
+        self.totals.calls += 1
+        call = self.guards.plain(wanted)
+        decision, by = self._decide(wanted)
+        self._audit(context, call, decision, by)
+        if isinstance(decision, Refuse):
+            await self._refuse(context, call, decision.reason)
+            return
+        self.handed.append(call.id)
+        context.conversation.hand_over(call)
+        await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
 
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
         """Return True if the call needs no approval and has no effect, so that it is independent of its neighbours."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -12,10 +12,12 @@ from app.core.events import AgentEvent
 from app.core.messages import AskedCall, Message, unanswered
 from app.redaction.redactor import Redactor
 from app.storage.changes import Change
+from app.transcript.run_request import CallResult
 
 STOPPED = "This call was stopped before it finished; what it had done by then is unknown."
 INTERRUPTED = "The server stopped while this call ran; its outcome is unknown. Check before doing it again."
 NOT_RUN = "This call was not run: its run ended first."
+NO_RESULT = "No result: this call was handed to the client, which has not sent its result."
 
 
 class Conversation:
@@ -51,6 +53,7 @@ class Conversation:
         self._clock = clock
         self.redactor = redactor
         self._started: set[str] = set()
+        self._handed: set[str] = set()
 
     def append(self, message: Message) -> None:
         message = self._marked(self.redactor.redact_value(message))
@@ -73,11 +76,29 @@ class Conversation:
         """From here on nobody knows what the call has done until it is answered."""
         self._started.add(call.id)
 
-    def settle(self, unknown: str, started: Collection[str] = ()) -> None:
+    def hand_over(self, call: AskedCall) -> None:
+        """Leave the call open at the end of this run: the client answers it with its next turn."""
+        self._handed.add(call.id)
+
+    def take_results(self, results: Sequence[CallResult]) -> list[str]:
+        """Answer calls that were handed over; return the calls of results that no open call waits for."""
+        open_calls = {call.id: call for call in unanswered(self.messages)}
+        unknown = list[str]()
+        for result in results:
+            if call := open_calls.pop(result.call, None):
+                self.answer(call, result.text, untrusted=True)
+            else:
+                unknown.append(result.call)
+        return unknown
+
+    def settle(
+        self, unknown: str, started: Collection[str] = (), is_handed: Callable[[str], bool] = lambda _: False
+    ) -> None:
         """Answer every call that is still open, so that the history stays valid.
 
-        `unknown` is told of calls that had been started, here or (`started`) before a crash.
+        `unknown` is told of calls that had been started, here or (`started`) before a crash. Calls that this run has
+        handed over stay open; `is_handed` knows the tools whose calls an earlier run may have handed over.
         """
-        for call in list(unanswered(self.messages)):
+        for call in [call for call in unanswered(self.messages) if call.id not in self._handed]:
             begun = call.id in self._started or call.id in started
-            self.answer(call, unknown if begun else NOT_RUN)
+            self.answer(call, unknown if begun else NO_RESULT if is_handed(call.name) else NOT_RUN)

@@ -82,7 +82,8 @@ class Reply:
     took the tools or they had to be taught. So is `text_calls`: whether the text of that model can hold calls at all,
     given that it has (or has not) called natively in this reply.
 
-    A call that is a block of code is shown as well, once it is whole: who asked for code finds it in the answer.
+    A call that is a block of code is shown as well, once it is whole: who asked for code finds it in the answer. A call
+    of a client's tool (`is_handed`) is not: the client gets it as a call.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Reply:
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str] = str,
         text_calls: Callable[[bool], bool] = lambda _: True,
+        is_handed: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
         self.used: TokenUsage | None = None
@@ -104,6 +106,7 @@ class Reply:
         self._prompt_suffix = prompt_suffix
         self._hint = ""  # what the prompt ends with, as far as the server says so
         self._text_calls = text_calls
+        self._is_handed = is_handed
         self._only_text = False  # what looks like a call in the text is none
         self._parser: Parser | None = None
         self._new_id = new_id
@@ -294,7 +297,7 @@ class Reply:
         if reason := unfit(arguments):
             yield from self._see(BadCall(index, "", reason), source)
             return
-        if dialect == FENCED.name:
+        if dialect == FENCED.name and not self._is_handed(name):
             yield self._show_block(call_id, fenced_call(name, arguments, schema))
         yield from self._take(AskedCall(call_id, name, arguments, dialect, self._seal(source, index)))
         if repairs:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from app.core.attachments import File
 from app.core.events import Notice
+from app.core.messages import Message
 from app.transcript.titles import NAMELESS, title_of
 
 MAX_LINE = 16  # runs of one session that wait or are under way
@@ -50,11 +51,22 @@ class IdempotencyKey(Struct, frozen=True):
     body: str
 
 
+class CallResult(Struct, frozen=True):
+    """The client's result of a call that was handed over to it."""
+
+    call: str
+    text: str
+
+
 class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
     `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.
     `notice` is for those who read the run's log.
+
+    `results` answer calls of the session that were handed over; they stand before the message, which may then be empty.
+    `history` begins a new session, with the files that it refers to in `imported`. An `unlisted` run keeps neither
+    session nor log. `found_by` are names that the run can be looked up by later, of its principal alone.
     """
 
     message: str
@@ -66,6 +78,15 @@ class RunRequest(Struct, frozen=True):
     asked: bool = True
     files: Sequence[File] = ()
     notice: Notice | None = None
+    results: Sequence[CallResult] = ()
+    history: Sequence[Message] = ()
+    imported: Sequence[File] = ()
+    unlisted: bool = False
+    found_by: Sequence[str] = ()
+
+    @property
+    def has_message(self) -> bool:
+        return bool(self.message.strip() or self.files)
 
     @property
     def stored_policy(self) -> str:
@@ -76,4 +97,5 @@ class RunRequest(Struct, frozen=True):
     def title(self) -> str:
         """Return the title of a new session: the message, or the names of its files."""
         names = ", ".join(file.attachment.file_name for file in self.files)
-        return title_of(self.message) or title_of(names) or NAMELESS
+        words = next((one.text for one in reversed(self.history) if one.role == "user"), "")
+        return title_of(self.message) or title_of(names) or title_of(words) or NAMELESS

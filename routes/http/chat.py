@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.storage.principals import Principal
-from app.transcript.run_request import RunRequest
+from app.transcript.run_request import CallResult, RunRequest
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, idempotency_key, read_message
@@ -27,7 +27,17 @@ async def chat(request: Request) -> Response:
     body = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
     limit_s = services.factory.limits(body).seconds
     key = idempotency_key(request, body)
-    turn = RunRequest(body.text, body.session, body.when_busy, key, limit_s, body.policy(), files=body.files)
+    results = [CallResult(one.call, one.text) for one in body.tool_results]
+    turn = RunRequest(
+        body.text,
+        body.session,
+        body.when_busy,
+        key,
+        limit_s,
+        body.policy(),
+        files=body.files,
+        results=results,
+    )
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
         return await _started(services, principal, body, turn)
     with services.presence.place(principal) as place:

@@ -150,6 +150,10 @@ class MessageRequest(StrictModel):
     def files(self) -> tuple[File, ...]:
         return self._files
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.files and not self.text.strip()
+
     async def read_files(self, limits: FileLimits) -> None:
         """Raises Refused. Beside the loop: they may be large."""
         if not isinstance(self.message, str):

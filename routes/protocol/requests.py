@@ -21,23 +21,43 @@ from app.transcript.run_request import IdempotencyKey
 from app.transcript.titles import LONGEST_TITLE, one_line
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
-from routes.protocol.message_parts import FORMS, NO_FILES, FileLimits, MessageRequest, set_bytes_apart
+from routes.protocol.message_parts import FORMS, NO_FILES, Content, FileLimits, MessageRequest, set_bytes_apart
 from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
 from tools.base.rights import Role
 from tools.web.egress import MAX_HOSTS
 
 MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
+MOST_RESULTS = 512
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 MOST_WRITTEN = 2_000  # characters of a title, invisible ones included
 
 
-class ChatRequest(RunOptions, MessageRequest):
-    """The body of POST /chat."""
+class ToolResult(StrictModel):
+    """The client's result of a call that `tool.handed` has handed over to it."""
 
+    call: str = Field(min_length=1, max_length=128)
+    text: str
+
+
+class ChatRequest(RunOptions, MessageRequest):
+    """The body of POST /chat. `message` may be left out beside `tool_results`."""
+
+    message: Content = ""
+    tool_results: list[ToolResult] = Field(default=[], max_length=MOST_RESULTS)
     session: str | None = Field(default=None, max_length=64)
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
+
+    @model_validator(mode="after")
+    def _sensible(self) -> ChatRequest:
+        if self.tool_results and self.session is None:
+            raise ValueError("tool_results go with the session that handed the calls over; send session, too")
+        return self
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.tool_results and super().is_empty
 
 
 class ApprovalRequest(StrictModel):
@@ -108,7 +128,7 @@ async def read_message(
         if len(parsed.text.encode()) > max_message_bytes:
             raise Refused(413, "too_long", _too_long(max_message_bytes))
         await parsed.read_files(limits)
-    if not parsed.files and not parsed.text.strip():
+    if parsed.is_empty:
         raise Refused(422, "invalid_request", "message is empty; send what you want to say")
     return parsed
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from app.core.events import Notice
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
+from app.policy.gate import CLIENT_TOOLS
 from app.runs.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
 from app.runs.discipline.loop_detector import LoopDetector
 from app.runs.discipline.reminders import (
@@ -66,6 +67,11 @@ class LimitEnforcer:
         self.over: str | None = None  # why the run has ended
         self._most_rounds = limits.rounds
         self._offers = True
+        self._hands_over = False
+
+    def wait_for_client(self) -> None:
+        """End the run after this round: calls have been handed to the client."""
+        self._hands_over = True
 
     def enter(self, left_s: float) -> None:
         """The run begins, or goes on after a restart, and will be stopped in `left_s`."""
@@ -127,6 +133,8 @@ class LimitEnforcer:
         self, plan: RoundPlan, reply: Reply, results: Sequence[Message], totals: RunTotals, *, steered: bool = False
     ) -> str | None:
         """Return why the run ends after a round, or None if it continues. `steered`: a new message came."""
+        if self._hands_over:
+            return CLIENT_TOOLS
         if self._broken:
             return None
         if plan.ends:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from app.budget.side_query import SideQuery
 from app.core.events import Notice, TextDelta
 from app.core.messages import Message
+from app.policy.gate import CLIENT_TOOLS
 from app.runs.discipline.fallback_answer import ASKED, fallback_answer, synthesise
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import TOKEN_LIMIT
@@ -58,7 +59,9 @@ class RoundEnd(Struct):
         ends = self.discipline.reason_to_end(plan, reply, results, self.totals, steered=steered)
         if ends is None:
             return
-        if no_answer(reply) and not self.discipline.so_far:
+        if ends == CLIENT_TOOLS:
+            self.silent = True
+        elif no_answer(reply) and not self.discipline.so_far:
             await self._answer_anyway(ends, reply.prose)
         elif self._changed() and self.discipline.checks(ends, self.totals):
             await self._check()

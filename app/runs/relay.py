@@ -1,0 +1,123 @@
+"""The repairing relay: one round of a model for a client that has a loop of its own.
+
+Nothing is added to what the client sends: no prompt, no time, no tools of ours, no nudges, no summaries. The answer is
+mended: every call, in whatever dialect, is handed over as one call of the client's tools, and thoughts are apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from app.context.prompt import TEACHINGS, how_to_use, tool_list
+from app.context.view import Fitted
+from app.core.events import Notice, RoundStarted, ToolHanded
+from app.core.messages import AskedCall, Message
+from app.core.provider import CallForm, ModelRequest, ProviderFailed
+from app.models.endpoints.failover import ModelRoute
+from app.models.tokens.counter import TokenCounter
+from app.policy.gate import CLIENT_TOOLS
+from app.runs.agent import Agent
+from app.runs.discipline.limit_enforcer import ANSWERED
+from app.runs.run_context import RunContext
+from app.runs.tool_executor import Unanswered
+from app.transcript.conversation import Conversation
+from app.transcript.inbox import Inbox
+from app.transcript.reply import Reply
+from app.transcript.round_plan import RoundPlan
+from app.transcript.run_totals import RunTotals
+from tools.base.schemas import argument_error
+from tools.tool import Tool
+
+ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
+UNREADABLE = "A call of {name} could not be read and was left out: {reason}"
+
+
+def taught(call_form: CallForm, tools: Sequence[Tool]) -> Sequence[Message]:
+    """The one addition, for a model whose server takes no tools: a list of them, and how they are called."""
+    teaching = TEACHINGS.get(call_form)
+    if teaching is None or not tools:
+        return ()
+    return (Message("system", f"{tool_list(tools)}\n\n{how_to_use(teaching)}"),)
+
+
+class RelayView(Struct):
+    """The client's messages as they are: what does not fit the model is the client's to shorten."""
+
+    model: ModelRoute
+    parameters: Mapping[str, Any]
+    inactivity_s: float | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by SHA-256
+    run: str = ""
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self.model.counter
+
+    async def fit(
+        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
+    ) -> Fitted:
+        counter = self.counter
+        await counter.window()  # finds out the model's abilities, which the opening depends on
+        request = ModelRequest(
+            conversation.messages,
+            tools,
+            opening=lambda: taught(self.model.call_form, tools),
+            inactivity_s=self.inactivity_s,
+            read=self._read,
+            verbatim=True,
+            parameters=self.parameters,
+        )
+        counted = sum(map(counter.measure, request.whole()))
+        counted += counter.described(tools) if self.model.native_tools else 0
+        return Fitted(request, counted, counter, counter.scale)
+
+    def fits_model(self, _: Fitted) -> bool:
+        """False: counts of prompts that are sent as they came teach nothing about those that are made here."""
+        return False
+
+    def refused(self, _: Fitted, __: ProviderFailed) -> bool:
+        """False: a prompt that is too long is the client's to shorten."""
+        return False
+
+    async def _read(self, sha256: str) -> bytes:
+        return self.files[sha256]
+
+
+class RelayAgent(Agent):
+    """An agent of one round, whose tools are all the client's."""
+
+    async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
+        context.guards.enter(context.run, ())
+        self.view.run = context.run
+        await context.emit(self._started(context))
+        self.totals.rounds = 1
+        await context.emit(RoundStarted(1))
+        reply = self._reply(context.conversation)
+        await self._stream_reply(context, reply, ONLY_ROUND)
+        handed = False
+        for call in () if reply.is_cut else reply.calls:
+            handed = await self._hand_over(context, reply, call) or handed
+        inbox.close()
+        await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
+
+    async def _hand_over(self, context: RunContext, reply: Reply, call: AskedCall) -> bool:
+        """Hand a call over as the client can take it.
+
+        One whose arguments could not be read goes without any, if the client must refuse that: then the model learns
+        of it and calls again.
+        """
+        self.totals.calls += 1
+        reason = reply.refused.get(call.id)
+        if reason and not self._is_refused_empty(call.name):
+            await context.emit(Notice("unreadable_call", UNREADABLE.format(name=call.name or "a tool", reason=reason)))
+            return False
+        context.conversation.hand_over(call)
+        await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
+        return True
+
+    def _is_refused_empty(self, name: str) -> bool:
+        schema = self.toolbox.schemas.get(name)
+        return schema is not None and argument_error(name, schema, {}) is not None

@@ -1,0 +1,186 @@
+"""Tools that the client runs: offered beside ours, their calls handed over whole, their results taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.messages import Message
+from app.core.provider import CallForm, Finished, TextChunk
+from app.models.scripted import Line, Scripted
+from app.policy.gate import CLIENT_TOOLS
+from app.runs.run_options import ClientTool, RunOptions
+from app.storage.principals import LOCAL_USER
+from app.transcript.run_request import RunRequest
+from parsing import Call
+from tests.serving import Served, serving
+
+pytestmark = pytest.mark.anyio
+
+WEATHER = {
+    "name": "get_weather",
+    "description": "The weather of a city.",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
+}
+
+
+def call(name: str, **arguments: Any) -> Line:
+    return Call(0, name, arguments, "native")
+
+
+def hermes(name: str, **arguments: Any) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] == kind]
+
+
+def ended(events: list[dict[str, Any]]) -> str:
+    [end] = of(events, "run.finished")
+    assert isinstance(end["reason"], str)
+    return end["reason"]
+
+
+async def history(served: Served, session: str) -> list[Message]:
+    return await served.services.store.messages(session)
+
+
+@pytest.mark.parametrize("reply", [[call("get_weather", city="Oslo")], [hermes("get_weather", city="Oslo")]])
+async def test_a_call_is_handed_over_and_its_result_taken_back(tmp_path: Path, reply: list[Line]) -> None:
+    provider = Scripted([reply, "It rains in Oslo."], call_form=CallForm.TAGGED)
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        first = await served.chat("How is the weather in Oslo?", client_tools=[WEATHER])
+        [handed] = of(first, "tool.handed")
+        assert (handed["name"], handed["arguments"]) == ("get_weather", {"city": "Oslo"})
+        assert (ended(first), of(first, "tool.started"), of(first, "text.delta")) == (CLIENT_TOOLS, [], [])
+        assert "get_weather" in of(first, "run.started")[0]["tools"]
+        session, results = first[0]["session"], [{"call": handed["call"], "text": "Rain, 8 degrees."}]
+        second = await served.chat("", session=session, tool_results=results, client_tools=[WEATHER])
+        assert ended(second) == "answered"
+        roles = [(one.role, one.call) for one in await history(served, session)]
+        assert roles == [("user", None), ("assistant", None), ("tool", handed["call"]), ("assistant", None)]
+        assert [one.untrusted for one in provider.requests[1].messages if one.role == "tool"] == [True]
+
+
+async def test_ours_run_first_and_theirs_are_handed_over(tmp_path: Path) -> None:
+    both = [call("get_weather", city="Rome"), Call(1, "bash", {"command": "echo hi"}, "native")]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([both], call_form=CallForm.TAGGED)) as served:
+        events = await served.chat("Both.", client_tools=[WEATHER])
+        kinds = [one["type"] for one in events if one["type"] in ("tool.finished", "tool.handed", "run.finished")]
+        assert kinds == ["tool.finished", "tool.handed", "run.finished"]
+        assert ended(events) == CLIENT_TOOLS
+
+
+async def test_a_new_message_without_a_result_leaves_a_valid_history(tmp_path: Path) -> None:
+    provider = Scripted([[call("get_weather", city="Rome")], "Never mind."], call_form=CallForm.TAGGED)
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        first = await served.chat("Weather?", client_tools=[WEATHER])
+        session = first[0]["session"]
+        assert ended(await served.chat("Forget it.", session=session, client_tools=[WEATHER])) == "answered"
+        results = [one.text for one in await history(served, session) if one.role == "tool"]
+        assert len(results) == 1
+        assert "has not sent its result" in results[0]
+
+
+async def test_a_result_without_a_call_is_named(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hello.", "Well."])) as served:
+        session = (await served.chat())[0]["session"]
+        events = await served.chat("", session=session, tool_results=[{"call": "c1", "text": "lost"}])
+        assert [one["code"] for one in of(events, "notice")] == ["unknown_call"]
+        assert ended(events) == "answered"
+
+
+async def test_the_client_wins_a_collision_of_names(tmp_path: Path) -> None:
+    theirs = {"name": "bash", "description": "Their shell.", "parameters": {"type": "object"}}
+    provider = Scripted([[call("bash", command="rm -rf /")]], call_form=CallForm.TAGGED)
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        events = await served.chat("Go.", client_tools=[theirs])
+        assert [one["name"] for one in of(events, "tool.handed")] == ["bash"]
+        [offered] = [one for one in provider.requests[0].tools if one.name == "bash"]
+        assert offered.description == "Their shell."
+
+
+async def test_arguments_that_do_not_fit_are_refused_and_called_again(tmp_path: Path) -> None:
+    replies = [[call("get_weather", town="Rome")], [call("get_weather", city="Rome")]]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(replies, call_form=CallForm.TAGGED)) as served:
+        events = await served.chat("Weather?", client_tools=[WEATHER])
+        assert [one["arguments"] for one in of(events, "tool.handed")] == [{"city": "Rome"}]
+        assert "city is missing" in of(events, "tool.rejected")[0]["reason"]
+
+
+async def test_a_schema_that_is_wrong_does_not_keep_the_tool_away(tmp_path: Path) -> None:
+    wrong = {"name": "odd", "parameters": {"type": "no such type"}}
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([[call("odd", a=1)]], call_form=CallForm.TAGGED)) as one:
+        events = await one.chat("Go.", client_tools=[wrong])
+        assert [handed["arguments"] for handed in of(events, "tool.handed")] == [{"a": 1}]
+
+
+async def test_a_block_of_code_of_a_client_tool_is_not_shown(tmp_path: Path) -> None:
+    shell = {"name": "shell", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["```shell\nls -l\n```\n"])) as served:
+        events = await served.chat("Go.", client_tools=[shell])
+        assert [one["arguments"] for one in of(events, "tool.handed")] == [{"command": "ls -l"}]
+        assert "".join(one["text"] for one in of(events, "text.delta")).strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"message": ""}, "message is empty"),
+        ({"tool_results": [{"call": "c", "text": "x"}]}, "send session, too"),
+        ({"session": "s", "tool_results": [{"call": ""}]}, "tool_results.0.call"),
+        ({"message": "x", "client_tools": [{"description": "no name"}]}, "client_tools.0.name is missing"),
+    ],
+)
+async def test_bad_fields_are_named(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([])) as served:
+        answer = await served.client.post("/chat", json=fields)
+        assert (answer.status_code, words in answer.json()["error"]["message"]) == (422, True)
+
+
+async def relayed(served: Served, messages: list[Message], *tools: dict[str, Any], **parameters: Any) -> list[Any]:
+    options = RunOptions(client_tools=[ClientTool(**tool) for tool in tools])
+    agent = served.services.factory.relay(LOCAL_USER, options, parameters)
+    row = await served.services.runs.start(
+        agent, LOCAL_USER, RunRequest("", history=messages, unlisted=True, policy=options.policy())
+    )
+    async with aclosing(served.services.runs.watch(row.id, 0)) as pages:
+        events = [json.loads(one.data) async for page in pages for one in page]
+    await served.services.runs.ended(row.id)
+    assert await served.services.store.run(row.id) is None
+    assert await served.services.store.session(row.session) is None
+    return events
+
+
+async def test_a_relay_adds_nothing_keeps_nothing_and_hands_over(tmp_path: Path) -> None:
+    reply = ["I look.", hermes("get_weather", city="Bern")]
+    provider = Scripted([reply], call_form=CallForm.NATIVE)
+    sent = [Message("system", "Be brief."), Message("user", "Weather in Bern?", at=1.0)]
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        events = await relayed(served, sent, WEATHER, temperature=0.5)
+        kinds = list(dict.fromkeys(one["type"] for one in events if one["type"] != "tool.delta"))
+        assert kinds == ["run.started", "round.started", "text.delta", "usage", "tool.handed", "run.finished"]
+        assert ended(events) == CLIENT_TOOLS
+        [request] = provider.requests
+        assert [(one.role, one.text) for one in request.whole()] == [(one.role, one.text) for one in sent]
+        assert (request.verbatim, request.parameters) == (True, {"temperature": 0.5})
+        used = await served.services.store.spent(principal=LOCAL_USER.name)
+        assert sum(row.requests for row in used) == 1
+
+
+async def test_a_relay_of_a_call_that_is_cut_hands_nothing_over(tmp_path: Path) -> None:
+    cut: list[Line] = [TextChunk('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Be'), Finished("length")]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([cut])) as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
+        assert (of(events, "tool.handed"), ended(events)) == ([], "answered")
+        assert "cut" in [one["code"] for one in of(events, "notice")]
