@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Scope
 
 
@@ -55,10 +55,16 @@ def refusal(refused: Refused) -> Response:
     return error_answer(refused, {"error": body})
 
 
-def error_answer(refused: Refused, body: Mapping[str, Any]) -> Response:
-    """Safe by itself: what answers an unforeseen error stands outside of all middleware."""
-    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
-    return ASCIIResponse(body, refused.status, SAFE_HEADERS | dict(headers or {}))
+def error_answer(refused: Refused, body: Mapping[str, Any] | str) -> Response:
+    """The body as JSON, or as plain text for clients that show it as it is.
+
+    Safe by itself: what answers an unforeseen error stands outside of all middleware.
+    """
+    more = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
+    headers = SAFE_HEADERS | dict(more or {})
+    if isinstance(body, str):
+        return PlainTextResponse(body.encode("utf-8", "replace"), refused.status, headers)
+    return ASCIIResponse(body, refused.status, headers)
 
 
 AnswerError = Callable[[Refused, Scope], Response]
