@@ -17,7 +17,7 @@ from app.policy.gate import CLIENT_TOOLS
 from app.runs.run_options import ClientTool, RunOptions
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
-from parsing import Call
+from parsing import BadCall, Call, CallOpened
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -184,3 +184,43 @@ async def test_a_relay_of_a_call_that_is_cut_hands_nothing_over(tmp_path: Path) 
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
         assert (of(events, "tool.handed"), ended(events)) == ([], "answered")
         assert "cut" in [one["code"] for one in of(events, "notice")]
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments", "handed"),
+    [
+        ("Get_Weather", {"city": "Bern"}, [("get_weather", {"city": "Bern"})]),
+        ("functions.get_weather", {"city": "Bern"}, [("get_weather", {"city": "Bern"})]),
+        ("order_pizza", {"size": 3}, [("order_pizza", {"size": 3})]),
+    ],
+)
+async def test_a_relay_mends_a_name_or_leaves_it(
+    tmp_path: Path, named: str, arguments: dict[str, Any], handed: list[tuple[str, Any]]
+) -> None:
+    provider = Scripted([[call(named, **arguments)]], call_form=CallForm.NATIVE)
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
+        assert [(one["name"], one["arguments"]) for one in of(events, "tool.handed")] == handed
+
+
+@pytest.mark.parametrize("tools", [[], [WEATHER]])
+async def test_text_holds_no_calls_without_tools_or_where_none_are_wanted(
+    tmp_path: Path, tools: list[dict[str, Any]]
+) -> None:
+    written = hermes("get_weather", city="Bern")
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([written])) as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], *tools, tool_choice="none")
+        shown = "".join(one["text"] for one in of(events, "text.delta"))
+        assert shown.strip() == written.removesuffix("</tool_call>").strip()  # a closer alone is framing
+        assert ended(events) == "answered"
+
+
+async def test_a_call_that_cannot_be_read_goes_where_the_client_must_refuse_it(tmp_path: Path) -> None:
+    broken = [BadCall(0, "{", "Its arguments are no JSON object.")]
+    opened: list[Line] = [CallOpened(0, "get_weather"), *broken]
+    free = WEATHER | {"name": "get_weather", "parameters": {"type": "object"}}
+    for tool, handed, code in ((WEATHER, [{}], []), (free, [], ["unreadable_call"])):
+        async with asyncio.timeout(30), serving(tmp_path, Scripted([opened], call_form=CallForm.NATIVE)) as served:
+            events = await relayed(served, [Message("user", "Weather?", at=1.0)], tool)
+            assert [one["arguments"] for one in of(events, "tool.handed")] == handed
+            assert [one["code"] for one in of(events, "notice")] == code

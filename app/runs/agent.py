@@ -124,9 +124,12 @@ class Agent(Struct):
             fences=lambda: self.provider.call_form is CallForm.FENCED,
             new_id=self.new_id,
             prompt_suffix=self.provider.prompt_suffix,
-            text_calls=partial(text_may_call, self.provider, conversation.messages),
+            text_calls=partial(self._text_may_call, conversation),
             is_handed=self.toolbox.is_handed,
         )
+
+    def _text_may_call(self, conversation: Conversation, natively: bool) -> bool:
+        return text_may_call(self.provider, conversation.messages, natively)
 
     def _unanswered(self, reply: Reply, plan: RoundPlan) -> Unanswered:
         """The calls of a reply, with why those are refused that the rules of this round leave out."""

@@ -10,19 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from app.context.prompt import TEACHINGS, how_to_use, tool_list
+from app.context.relay_prompt import relay_opening
 from app.context.view import Fitted
 from app.core.events import Notice, RoundStarted, ToolHanded
-from app.core.messages import AskedCall, Message
-from app.core.provider import CallForm, ModelRequest, ProviderFailed
+from app.core.messages import AskedCall
+from app.core.provider import ModelRequest, ProviderFailed
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import TokenCounter
+from app.models.wire.tool_choice import may_call
 from app.policy.gate import CLIENT_TOOLS
+from app.provenance.native_text import text_may_call
 from app.runs.agent import Agent
 from app.runs.discipline.limit_enforcer import ANSWERED
 from app.runs.run_context import RunContext
 from app.runs.tool_executor import Unanswered
+from app.transcript.client_calls import fitted_for_client
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply
@@ -33,14 +37,6 @@ from tools.tool import Tool
 
 ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
 UNREADABLE = "A call of {name} could not be read and was left out: {reason}"
-
-
-def taught(call_form: CallForm, tools: Sequence[Tool]) -> Sequence[Message]:
-    """The one addition, for a model whose server takes no tools: a list of them, and how they are called."""
-    teaching = TEACHINGS.get(call_form)
-    if teaching is None or not tools:
-        return ()
-    return (Message("system", f"{tool_list(tools)}\n\n{how_to_use(teaching)}"),)
 
 
 class RelayView(Struct):
@@ -64,7 +60,7 @@ class RelayView(Struct):
         request = ModelRequest(
             conversation.messages,
             tools,
-            opening=lambda: taught(self.model.call_form, tools),
+            opening=lambda: relay_opening(self.model.call_form, tools, self.parameters),
             inactivity_s=self.inactivity_s,
             read=self._read,
             verbatim=True,
@@ -87,7 +83,9 @@ class RelayView(Struct):
 
 
 class RelayAgent(Agent):
-    """An agent of one round, whose tools are all the client's."""
+    """An agent of one round, whose tools are all the client's. `parameters` are those of the client's request."""
+
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
         context.guards.enter(context.run, ())
@@ -110,6 +108,8 @@ class RelayAgent(Agent):
         of it and calls again.
         """
         self.totals.calls += 1
+        name, arguments = fitted_for_client(call.name, call.arguments, self.toolbox.schemas)
+        call = replace(call, name=name, arguments=arguments)
         reason = reply.refused.get(call.id)
         if reason and not self._is_refused_empty(call.name):
             await context.emit(Notice("unreadable_call", UNREADABLE.format(name=call.name or "a tool", reason=reason)))
@@ -117,6 +117,11 @@ class RelayAgent(Agent):
         context.conversation.hand_over(call)
         await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
         return True
+
+    def _text_may_call(self, conversation: Conversation, natively: bool) -> bool:
+        """Without tools, or where the client wants no calls, what looks like one is text."""
+        may = self.toolbox.offers and may_call(self.parameters)
+        return may and text_may_call(self.provider, conversation.messages, natively)
 
     def _is_refused_empty(self, name: str) -> bool:
         schema = self.toolbox.schemas.get(name)

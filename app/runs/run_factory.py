@@ -223,6 +223,7 @@ class RunFactory(Struct):
             RelayView(route, parameters, options.inactivity_s, read),
             LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),
             self.switch.check,
+            parameters=parameters,
         )
 
     def limits(self, options: RunOptions) -> Limits:
