@@ -79,8 +79,8 @@ ReadRequest = Callable[[Mapping[str, Any]], LaneRequest]
 """Reads a body. Raises Refused with the lane's own `param` where a field is wrong."""
 Whole = Callable[[Answer, Turn], dict[str, Any]]
 """The JSON of an answer that is not streamed."""
-ErrorBody = Callable[[Refused], dict[str, Any] | str]
-"""The JSON of an error, or its plain text where the client shows the body to a person as it is."""
+ErrorBody = Callable[[Refused], tuple[int, dict[str, Any] | str]]
+"""The status and the JSON of an error, or its plain text where the client shows the body to a person as it is."""
 
 
 class Lane(Struct, frozen=True):
