@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.core.events import (
+    Notice,
     ReasoningDelta,
     RoundStarted,
     RunFailed,
@@ -24,10 +25,14 @@ from routes.lanes.event_text import fields_of
 
 
 class Words(Struct):
-    """Text, or (`thought`) reasoning, of one round, in the pieces that it came in."""
+    """Text, or (`thought`) reasoning, of one round, in the pieces that it came in.
+
+    A `round` here includes those that go on with an answer that had broken off.
+    """
 
     pieces: list[str]
     thought: bool = False
+    round: int = 1
 
     @property
     def text(self) -> str:
@@ -58,7 +63,8 @@ Item = Words | HandedCall | OwnCall
 class Answer(Struct):
     """`reason` is that of `run.finished`, `failure` has the fields of `run.failed`; one of them is set at the end.
 
-    `stopped` is the code of a `cut` notice, if the model reached its limit.
+    `cut` says that the model reached its limit in the last round, `declined` that it refused to answer there.
+    `cached_tokens` are those of all rounds.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -66,6 +72,10 @@ class Answer(Struct):
     reason: str = ""
     failure: dict[str, Any] | None = None
     cut: bool = False
+    declined: bool = False
+    cached_tokens: int = 0
+    round: int = 1
+    _continued: bool = False  # the next round goes on in the middle of the text
     _fresh: bool = True  # the next text begins an item: a round has begun, or something stood between
 
     @property
@@ -91,7 +101,7 @@ class Answer(Struct):
             case TextReclassified.type:
                 self._take_back(fields["characters"])
             case RoundStarted.type:
-                self._fresh = True
+                self._begin_round(fields["round"])
             case ToolHanded.type:
                 self.items.append(HandedCall(fields["call"], fields["name"], fields["arguments"]))
             case ToolStarted.type:
@@ -102,19 +112,30 @@ class Answer(Struct):
                 self._close_call(fields["call"], fields["reason"], ok=False)
             case Usage.type:
                 self.usage = fields
-            case "notice" if fields["code"] == "cut":
-                self.cut = True
+                self.cached_tokens += fields.get("cached_tokens") or 0
+            case Notice.type:
+                self._note(fields["code"])
             case RunFinished.type:
                 self.reason = fields["reason"]
             case RunFailed.type:
                 self.failure = fields
+
+    def _begin_round(self, number: int) -> None:
+        self._fresh = self._fresh or not self._continued
+        self.round = self.round if self._continued else number
+        self._continued = self.cut = self.declined = False
+
+    def _note(self, code: str) -> None:
+        self.cut = self.cut or code == "cut"
+        self.declined = self.declined or code == "refusal"
+        self._continued = self._continued or code == "continued"
 
     def _add_words(self, text: str, *, thought: bool) -> None:
         last = self.items[-1] if self.items and not self._fresh else None
         if isinstance(last, Words) and last.thought is thought:
             last.pieces.append(text)
         else:
-            self.items.append(Words([text], thought))
+            self.items.append(Words([text], thought, self.round))
         self._fresh = False
 
     def _take_back(self, characters: int) -> None:

@@ -24,3 +24,13 @@ def text_literal(row: EventRow) -> str:
 def joined_literals(literals: list[str]) -> str:
     """JSON strings as one; halves of a character that was cut meet again."""
     return f'"{"".join([one[1:-1] for one in literals])}"'
+
+
+def arguments_text(arguments: dict[str, Any]) -> str:
+    """The JSON text of a call's arguments, as clients show it; ASCII where half a character would break them."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(arguments)
+    return text
