@@ -194,3 +194,25 @@ async def test_a_hosted_server_that_shows_its_template_needs_no_hindsight(
     assert read(events) == ("Hello.", "They greet me.")
     assert bool(of_kind(events, "text.reclassified")) is hindsight
     assert events[-1]["text"] == "Hello."
+
+
+NOT_TOLD = said({"choices": [{"message": {"role": "assistant", "content": "?"}}]})
+PLAIN = stream(says("Four."), chunk(finish="stop"), DONE)
+
+
+async def test_an_answer_that_ended_an_open_thought_is_a_hint_for_the_next(tmp_path: Path) -> None:
+    answers = iter([MUSED, MUSED, PLAIN, PLAIN])
+
+    async def chats(reader: Any, writer: Any) -> None:
+        await (NOT_TOLD if ONE_WORD.items() <= paths.server.asked[-1].json.items() else next(answers))(reader, writer)
+
+    paths = Paths({"/v1/models": models(), "/props?model=m": SLOT, "/v1/chat/completions": chats})
+    async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
+        paths.server = server
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m")
+        async with serving(tmp_path, provider) as served:
+            turns = [await served.chat() for _ in range(4)]
+    assert [bool(of_kind(events, "text.reclassified")) for events in turns] == [True, False, False, False]
+    assert [read(events)[0] for events in turns] == ["Hello.", "Hello.", "Four.", "Four."]
+    # The third came without a thought: it is shown all the same, and the hint is gone.
+    assert [bool(of_kind(events, "reasoning.delta")) for events in turns] == [True, True, True, False]

@@ -40,6 +40,7 @@ from parsing.fences import fenced_call
 from tools.toolbox import Toolbox
 
 RESUMED = "The server was restarted; the run goes on where it waited."
+SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for a model whose prompt begins a thought
 CONTEXT = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
 REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
@@ -229,6 +230,11 @@ class Agent(Struct):
     async def _end_reply(self, context: RunContext, reply: Reply) -> None:
         for event in self._corrected(reply.end()):
             await context.emit(event)
+        if reply.has_ended_open_thought:
+            self.provider.show(SUFFIX, THINKS, "an answer ended a thought that its prompt had begun")
+        elif reply.is_only_thought and self.provider.ability(SUFFIX).source == "answer":
+            self.provider.show(SUFFIX, "", "an answer came without a thought")
+            await context.emit(reply.show_thought())
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events. The end of a thought ends it also in the replies before that broke off in it."""

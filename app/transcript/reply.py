@@ -111,6 +111,7 @@ class Reply:
         self._parser: Parser | None = None
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
+        self._reclassified = False
         self._half = ""  # of a character that the server has sent in two pieces
         # Not lists: a text for each token would take ten times the memory.
         self._wrote = StringIO()
@@ -231,6 +232,22 @@ class Reply:
         return not (self._hint or self._thought.tell())
 
     @property
+    def has_ended_open_thought(self) -> bool:
+        """Return True if a thought was closed, with the usual mark, that the prompt had begun unknown to us."""
+        return self._reclassified and not self._hint and "</think>" in self._wrote.getvalue()
+
+    @property
+    def is_only_thought(self) -> bool:
+        """Return True if a whole reply was taken for a thought because the prompt is believed to begin one."""
+        return bool(self._hint and self.stopped == "stop" and self._thought.tell()) and not (self.shown or self._made)
+
+    def show_thought(self) -> TextDelta:
+        """Show what was taken for a thought: it is the answer. Reasoning that was sent cannot be taken back."""
+        text = self._thought.getvalue()
+        self._shown.write(text)
+        return TextDelta(text)
+
+    @property
     def shown(self) -> str:
         return self._shown.getvalue()
 
@@ -311,6 +328,7 @@ class Reply:
         self._shown.seek(begin)
         self._shown.truncate()
         if thought:
+            self._reclassified = True
             self._thought.write(thought)
             yield TextReclassified(len(thought))
             yield ReasoningDelta(thought)
