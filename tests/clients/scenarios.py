@@ -1,0 +1,159 @@
+"""Replies of the tests' model: a row for each scenario that a message can name, from what the model has read so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.parsing_writers import Call
+
+PLAIN = (
+    'The harbour is calm: "no wind", 3 < 4 & 5 > 2,\n\n- caf\u00e9\n- \u6f22\u5b57 \u2713 \U0001f30a\n\n'
+    "C:\\new\\table\ttabbed."
+)
+THOUGHT = "The visitor wants the weather.\nBetter to be brief."
+LONG_TEXT = "\n".join(
+    f'{number}. He wrote "wait", then \'go\'.\n\tC:\\new\\table {{"a": [1, 2]}} '
+    "caf\u00e9 \u2713 \u6f22\u5b57 & &amp; ${x} `code`"
+    for number in range(1, 25)
+)
+NOTE = {"text": LONG_TEXT, "tags": ["two words", 'a "quote"', ""], "urgent": True, "size": 42}
+CUT = "This answer ends before it"
+BEFORE_FAILURE = "The first words came, and"
+EXAMPLE = "A model would write it so:\n\n````text\n%s\n````\n\nNothing was called."
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A request as the model reads it. `results` came since the message that names the scenario.
+
+    `offered` has the schemas of the tools that the request offers natively; `mentions` tells if the request names a
+    tool anywhere. `pictures` are the bytes of those in that message.
+    """
+
+    scenario: str
+    results: Sequence[str]
+    offered: Mapping[str, dict[str, Any]]
+    mentions: Callable[[str], bool]
+    pictures: Sequence[bytes]
+    body: Mapping[str, Any]
+    turns: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """`then` is what happens after it: the stream ends, fails, breaks, or goes on until the client leaves.
+
+    `example` are calls that the text shows without making them.
+    """
+
+    text: str = ""
+    thought: str = ""
+    calls: Sequence[Call] = ()
+    example: Sequence[Call] = ()
+    finish: str = "stop"
+    then: str = "end"
+    cut_call: bool = False
+    usage: Mapping[str, int] = field(default_factory=lambda: {"prompt_tokens": 11, "completion_tokens": 7})
+
+
+def results(read: Read) -> Reply:
+    return Reply("Results: " + " | ".join(read.results))
+
+
+def calling(*calls: Call, text: str = "", thought: str = "") -> Callable[[Read], Reply]:
+    """Make these calls; with their results, answer with them."""
+
+    def reply(read: Read) -> Reply:
+        if not all(read.mentions(name) for name, _ in calls):
+            return Reply("There is no such tool.")
+        return results(read) if read.results else Reply(text, thought, calls)
+
+    return reply
+
+
+def three(read: Read) -> Reply:
+    """Three calls, each made of the result before."""
+    done = len(read.results)
+    if done == 3:
+        return results(read)
+    before = int(read.results[-1]) if done else 1
+    return Reply(calls=[("add", {"a": before, "b": 10**done})])
+
+
+def pictures(read: Read) -> Reply:
+    return Reply("Pictures: " + ", ".join(str(len(one)) for one in read.pictures))
+
+
+def history(read: Read) -> Reply:
+    return Reply("History: " + " / ".join(f"{role} {text[:12]}" for role, text in read.turns))
+
+
+def parameters(read: Read) -> Reply:
+    named = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "reasoning_effort")
+    return Reply(json.dumps({name: read.body[name] for name in named if name in read.body}, sort_keys=True))
+
+
+SHELLS = ("bash", "Bash", "shell", "shell_command", "exec_command", "execute_command", "run_commands", "local_shell")
+COMMAND = "echo moored-$((40+2))"
+FILLERS: Mapping[str, Any] = {
+    "string": "show a word",
+    "boolean": False,
+    "integer": 10_000,
+    "number": 10_000,
+    "array": [],
+}
+
+
+def shell(read: Read) -> Reply:
+    """One command with whatever tool the client has for that; requests without one, such as for a title, get words."""
+    name = next((name for name in SHELLS if name in read.offered or read.mentions(f'"{name}"')), None)
+    if name is None:
+        return Reply("A word from the shell")
+    if read.results:
+        return Reply("The shell wrote: " + read.results[-1][-400:])
+    schema = read.offered.get(name, {})
+    arguments: dict[str, Any] = {}
+    for key in schema.get("required", ["command"]):
+        kinds = schema.get("properties", {}).get(key, {})
+        is_command = key in ("command", "cmd", "commands")
+        value: Any = COMMAND if is_command else FILLERS[kinds.get("type", "string")]
+        if is_command and kinds.get("type") == "array":
+            value = [COMMAND] if key == "commands" else ["bash", "-c", COMMAND]
+        arguments[key] = value
+    return Reply(calls=[(name, arguments)])
+
+
+def mixed(read: Read) -> Reply:
+    """One call of the server's own tool and one of the client's, in one reply."""
+    return results(read) if read.results else Reply(calls=[("list_files", {}), ("weather", {"city": "Oslo"})])
+
+
+OSLO, LIMA = ("weather", {"city": "Oslo"}), ("weather", {"city": "Lima"})
+
+SCENARIOS: Mapping[str, Callable[[Read], Reply]] = {
+    "plain": lambda read: Reply(PLAIN),
+    "one": calling(OSLO),
+    "two": calling(OSLO, LIMA),
+    "three": three,
+    "words": calling(OSLO, text="Let me look."),
+    "quoted": calling(("note", NOTE)),
+    "example": lambda read: Reply(EXAMPLE, example=[OSLO]),
+    "thoughts": lambda read: Reply(PLAIN, THOUGHT),
+    "considered": calling(OSLO, thought=THOUGHT),
+    "length": lambda read: Reply(CUT, finish="length"),
+    "cut-call": lambda read: Reply(CUT, calls=[("note", NOTE)], finish="length", cut_call=True),
+    "failure": lambda read: Reply(BEFORE_FAILURE, then="fail"),
+    "break": lambda read: Reply(BEFORE_FAILURE, then="break"),
+    "slow": lambda read: Reply("One moment. ", then="go on"),
+    "image": pictures,
+    "history": history,
+    "parameters": parameters,
+    "undeclared": calling(("weather_report", {"city": "Oslo"})),
+    "shell": shell,
+    "mixed": mixed,
+    "own": lambda read: results(read) if read.results else Reply(calls=[("list_files", {})]),
+    "ask": lambda read: results(read) if read.results else Reply(calls=[("bash", {"command": COMMAND})]),
+}
