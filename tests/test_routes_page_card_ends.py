@@ -17,8 +17,9 @@ STATES = """
 async (ended) => {
   const { ToolCard } = await import("/page/js/cards/tool_card.js");
   const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: null };
-  const made = ["a", "b", "c", "d", "e"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
-  const [begun, waiting, over, question] = made;
+  const made = ["a", "b", "c", "d", "e", "f"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
+  const [begun, waiting, over, question, , handed] = made;
+  handed.hand({ name: "get_weather", arguments: { city: "Oslo" } });
   begun.start({ name: "mcp__maps__find<b>", arguments: { query: "\\u202eevil", near: { lat: 1 } } });
   begun.progress({ elapsed_s: 75, tail: [], lines: 0, bytes: 0 });
   waiting.ask({ name: "mcp__maps__find<b>", arguments: {}, reason: "It asks." });
@@ -74,7 +75,8 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         await page.goto(home(served))
         name = "maps · find<b>"
         answered = "maps · elicitation: Which?, answered by ann"
-        last = [f"{name}, not run", f"{name}, done", answered, f"{name}, not run"]
+        handed = "get_weather: Oslo, handed to the client"
+        last = [f"{name}, not run", f"{name}, done", answered, f"{name}, not run", handed]
         found = await page.evaluate(STATES, interrupted)
         assert [found[0].endswith("outcome unknown"), found[1:]] == [True, last]
         await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")

@@ -24,6 +24,7 @@ from app.core.events import (
     TextReclassified,
     ToolDelta,
     ToolFinished,
+    ToolHanded,
     ToolProgress,
     ToolRejected,
     ToolStarted,
@@ -92,6 +93,10 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
 @pytest.mark.parametrize(
     ("event", "shown"),
     [
+        (
+            ToolHanded("c", "get_weather", {"city": "Oslo"}, "native"),
+            "▷ get_weather is handed to the client\n  Oslo\n",
+        ),
         (ToolRejected("no such tool", "c", "bsh"), "✗ bsh refused: no such tool\n"),
         (ToolRejected("cut off"), "✗ call refused: cut off\n"),
         (Notice("retry", "Trying again."), "! Trying again.\n"),

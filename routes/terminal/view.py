@@ -30,6 +30,7 @@ from app.core.events import (
     TextReclassified,
     ToolDelta,
     ToolFinished,
+    ToolHanded,
     ToolProgress,
     ToolRejected,
     ToolStarted,
@@ -123,6 +124,10 @@ class View:
                 return self._block(Text(THOUGHT, "dim"))
             case ToolDelta() | ToolStarted() | ToolProgress() | ToolFinished():
                 return self._tool(event, now)
+            case ToolHanded(call, name, arguments):
+                self._active.pop(call, None)
+                head = Text(f"▷ {printable(name)} is handed to the client", "bold cyan")
+                return self._block(head, *_indented(_argument_lines(arguments)))
             case ToolRejected(reason, call, name):
                 self._active.pop(call or "", None)
                 return self._block(Text(f"✗ {printable(name or 'call')} refused: {printable(reason)}", "yellow"))

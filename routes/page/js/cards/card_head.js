@@ -11,6 +11,7 @@ export const STATES = {
   waiting: ["waiting for you", "bell"],
   running: ["running", "play"],
   done: ["done", "check"],
+  handed: ["handed to the client", "play"],
   failed: ["failed", "cross"],
   refused: ["refused", "ban"],
   stopped: ["stopped", "stop"],

@@ -14,8 +14,8 @@ import { callOutput } from "../feed/output.js";
 const PROCESSES = new Set(["bash", "python"]);
 const REASON = 4_000; // characters of a rejection
 const LONG_S = 5; // the end of longer calls is announced to screen readers
-const FOLDED_STATES = new Set(["done", "refused", "unrun"]);
-const TERMINAL_STATES = new Set(["done", "failed", "refused", "stopped", "unknown", "unrun"]);
+const FOLDED_STATES = new Set(["done", "handed", "refused", "unrun"]);
+const TERMINAL_STATES = new Set(["done", "failed", "handed", "refused", "stopped", "unknown", "unrun"]);
 const DECISIONS = {
   approved: (by) => ["next", `approved by ${by}`],
   denied: (by) => ["refused", `denied by ${by}`],
@@ -92,6 +92,12 @@ export class ToolCard {
     this.head.extra.textContent = this.#result.extra ?? "";
     this.#setState(ok ? "done" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
+  }
+
+  /** A call of the client's own tool: its result comes with the next turn, if at all. */
+  hand({ name, arguments: given }) {
+    this.#setCall(name, given);
+    this.#setState("handed");
   }
 
   reject({ reason, name }) {

@@ -69,6 +69,7 @@ const GO_ON = "Continue";
 /** By the reason of `run.finished`: a sentence, and the label of a button to continue. */
 const ENDS = {
   cancelled: ["Stopped."],
+  client_tools: ["The client has calls to run, and sends their results with its next message."],
   taken_back: ["Cancelled before it started."],
   round_limit: ["The run reached its limit of rounds.", GO_ON],
   call_limit: ["The run reached its limit of tool calls.", GO_ON],

@@ -18,6 +18,7 @@ const HANDLERS = {
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
   "tool.progress": (view, event) => view.card(event.call).progress(event),
   "tool.finished": (view, event) => view.finishedCard(event.call, event.name).finish(event),
+  "tool.handed": (view, event) => view.finishedCard(event.call, event.name).hand(event),
   "tool.rejected": (view, event) => view.finishedCard(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
   "approval.required": (view, event) => view.approvalCard(event.call, event.name).ask(event),
   "approval.resolved": (view, event) => view.resolved(event),
