@@ -25,7 +25,8 @@ class Profile(Struct, frozen=True):
 
     `limit` is its parameter for the token limit; `usage_option` is false for servers that reject `stream_options`.
     `leaves_calls`: calls that the server's own parser misses stay in the text as the model wrote them (https://github.com/ggml-org/llama.cpp/issues/12256,
-    https://github.com/vllm-project/vllm/issues/47907).
+    https://github.com/vllm-project/vllm/issues/47907). `any_order`: it takes several messages of a role in a row, and
+    system messages anywhere; templates of other models refuse these (https://github.com/ggml-org/llama.cpp/issues/20733).
     """
 
     name: str
@@ -34,6 +35,7 @@ class Profile(Struct, frozen=True):
     limit: Limit = "max_tokens"
     usage_option: bool = True
     leaves_calls: bool = False
+    any_order: bool = False
     quirks: tuple[Quirk, ...] = ()
 
     @property
@@ -98,6 +100,7 @@ PROFILES: tuple[Profile, ...] = (
         "OpenAI",
         hosts=("api.openai.com",),
         limit="max_completion_tokens",
+        any_order=True,
         quirks=(
             Quirk(
                 "Chunks are padded to hide their length (`obfuscation`), and all but the last have usage null.",

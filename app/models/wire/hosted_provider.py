@@ -20,7 +20,7 @@ from app.models.http.client import ModelClient, authorization
 from app.models.http.exchange import Reader, RequestRefused, read_pieces
 from app.models.http.prompt_too_long import is_too_long
 from app.models.http.served_model import ServedModel
-from app.models.wire.parameters import Parameters, is_about_others
+from app.models.wire.parameters import Parameters, is_about_others, limit_in, temperature_in
 from parsing import CallOpened, Thought
 
 ANY_MODEL = "auto"
@@ -190,6 +190,16 @@ class HostedProvider(BaseProvider, ABC):
                 if known.source == "answer" and known.value:
                     self.show("tools", True, known.detail)
         return response
+
+    def _limit(self, request: ModelRequest) -> int | None:
+        """Return the smallest of the token limits of the request, of its client, and of the configuration."""
+        limits = (request.max_tokens, limit_in(request.parameters), self._defaults.max_tokens)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _temperature(self, request: ModelRequest) -> float | None:
+        given = temperature_in(request.parameters)
+        wanted = (request.temperature, given, self._defaults.temperature)
+        return next((temperature for temperature in wanted if temperature is not None), None)
 
     def _refusal(self, refusal: RequestRefused, *, native: bool) -> Exception:
         """Return the exception for a refusal that no change of parameters can avoid."""

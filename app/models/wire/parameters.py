@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.core.provider import ProviderNotice
 from app.models.capabilities.server_profiles import Limit, Profile
 from app.models.http.prompt_too_long import is_too_long
+from app.models.wire.structured_output import is_structured
 from tools.base.patterns import lazy_pattern
 
 REFUSALS = (400, 422)
@@ -18,12 +20,28 @@ OTHER_LIMIT: dict[Limit, Limit] = {
     "max_tokens": "max_completion_tokens",
     "max_completion_tokens": "max_tokens",
 }
-OPTIONAL = lazy_pattern(rf"\b({'|'.join(OTHER_LIMIT)}|temperature|stream_options)\b")
+FORMAT = "response_format"
+# Parameters that say how the host should work: without them the answer is still the one that was wanted.
+HINTS = (
+    "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier",
+    "service_tier", "verbosity",
+)  # fmt: skip
+HINTS_BY_FIELD = ("metadata", "store", "user")  # the same, with names that are also words of other complaints
+OPTIONAL = lazy_pattern(rf"\b({'|'.join((*OTHER_LIMIT, *HINTS))}|temperature|stream_options)\b")
+LEARNED = frozenset({*OTHER_LIMIT, *HINTS, *HINTS_BY_FIELD, "temperature", "stream_options"})
+BY_VALUE = frozenset({"reasoning_effort", "service_tier", "verbosity"})  # another value may be accepted
+# Refusals of a format that do not name its parameter (Groq, vLLM, llama.cpp), and those of one schema only.
+ABOUT_FORMAT = lazy_pattern(r"response[_ ]format|json[_ ]schema|json_object|structured output|grammar", re.IGNORECASE)
+ABOUT_SCHEMA = lazy_pattern(r"invalid schema|schema conversion|not supported by|grammar|compile", re.IGNORECASE)
+# Fields of a body that are the provider's own.
+OWN = frozenset({"model", "messages", "tools", "stream", "stream_options"})
 REASONERS = lazy_pattern(r"(?:^|/)(?:o\d|gpt-5)", re.IGNORECASE)  # OpenAI's, which refuse max_tokens on all hosts
 REFUSED_S = 3600.0  # validity of a refusal: the server may change, or only the value was refused
 DROPPED = "The model's server refuses {}: requests are sent without it."
+ENFORCED = "The model's server refuses this response_format: the prompt asks for it instead."
 READ = 300  # characters of an error text: the request itself may follow
 DEEPEST = 6
+MOST_KEPT = 256  # refusals: a client may send any number of schemas
 
 
 class Parameters:
@@ -35,24 +53,47 @@ class Parameters:
         self._refused_at: dict[str, float] = {}
         self._notices: list[ProviderNotice] = []
 
-    def fields(self, model: str, max_tokens: int | None, temperature: float | None) -> dict[str, Any]:
-        """Return the parameters as fields of a request body."""
+    def fields(
+        self, model: str, max_tokens: int | None, temperature: float | None, given: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the parameters as fields of a request body; those of a client, which are `given`, as they are."""
+        given = given or {}
         wanted = {
+            **{name: value for name, value in given.items() if name not in OWN and name not in OTHER_LIMIT},
+            FORMAT: self.accepted_format(given),
             "stream_options": {"include_usage": True} if self._profile.usage_option else None,
             self._limit(model): max_tokens,
             "temperature": temperature,
         }
         refused = self._refused
-        return {name: value for name, value in wanted.items() if value is not None and name not in refused}
+        return {
+            name: value
+            for name, value in wanted.items()
+            if value is not None and not (refused and {name, key_of(name, value)} & refused)
+        }
 
-    def learn(self, status: int, text: str, sent: Container[str]) -> frozenset[str]:
+    def accepted_format(self, given: Mapping[str, Any]) -> Any:
+        """Return the format to request: that of the client, any JSON if its schemas are refused, or None."""
+        wanted = given.get(FORMAT)
+        if not is_structured(wanted):
+            return wanted
+        refused = self._refused
+        kinds: tuple[Any, ...] = (wanted, {"type": "json_object"})
+        return next((one for one in kinds if not refused & {key_of(FORMAT, one), key_of_kind(one)}), None)
+
+    def learn(self, status: int, text: str, sent: Mapping[str, Any]) -> frozenset[str]:
         """Return the sent fields that this refusal is about, and leave them out from now on."""
         if status not in REFUSALS or is_too_long(text):
             return frozenset()
-        refused = frozenset(name for name in named_in(text) if OPTIONAL.fullmatch(name) and name in sent)
-        self._refused_at |= dict.fromkeys(refused, self._clock())
+        refused = frozenset(name for name in named_in(text) if name in LEARNED and name in sent)
+        keys = {key_of(name, sent[name]) if name in BY_VALUE else name for name in refused}
+        if not refused and is_structured(sent.get(FORMAT)) and is_about_format(text):
+            refused, keys = frozenset({FORMAT}), {format_key(sent[FORMAT], text)}
+            self._notices.append(ProviderNotice("parameter", ENFORCED))
+        kept = list(self._refused_at.items())[-MOST_KEPT:]
+        self._refused_at = dict(kept) | dict.fromkeys(keys, self._clock())
         self._notices += [
-            ProviderNotice("parameter", DROPPED.format(name)) for name in refused if self._is_dropped(name)
+            ProviderNotice("parameter", DROPPED.format(name)) for name in sorted(refused) if self._is_dropped(name)
         ]
         return refused
 
@@ -67,11 +108,47 @@ class Parameters:
 
     def _is_dropped(self, name: str) -> bool:
         """Return whether the refusal has an effect: the limit has two names, and usage can be estimated."""
-        return name == "temperature" or (name in OTHER_LIMIT and self._refused >= set(OTHER_LIMIT))
+        if name in OTHER_LIMIT:
+            return self._refused >= set(OTHER_LIMIT)
+        return name not in ("stream_options", FORMAT)
 
     def _limit(self, model: str) -> Limit:
         first = "max_completion_tokens" if REASONERS.search(model) else self._profile.limit
         return OTHER_LIMIT[first] if first in self._refused else first
+
+
+def limit_in(given: Mapping[str, Any]) -> int | None:
+    """Return the token limit among a client's parameters."""
+    limits = [given.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    return next((limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool)), None)
+
+
+def temperature_in(given: Mapping[str, Any]) -> float | None:
+    temperature = given.get("temperature")
+    return temperature if isinstance(temperature, int | float) and not isinstance(temperature, bool) else None
+
+
+def key_of(name: str, value: Any) -> str:
+    """Return the key under which the refusal of a value is kept."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return f"{name}={hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def key_of_kind(response_format: Mapping[str, Any]) -> str:
+    return f"{FORMAT}: {response_format.get('type')}"
+
+
+def format_key(response_format: Mapping[str, Any], text: str) -> str:
+    """Return the key of a refused format: of its kind, unless only its schema was refused."""
+    about_schema = ABOUT_SCHEMA.search(message_of(body_of(text))[:READ])
+    return key_of(FORMAT, response_format) if about_schema else key_of_kind(response_format)
+
+
+def is_about_format(text: str) -> bool:
+    """Return whether a refusal is about the format, by its fields, or else by the start of its text."""
+    body = body_of(text)
+    named = set(fields_in(body))
+    return FORMAT in named if named else bool(ABOUT_FORMAT.search(message_of(body)[:READ]))
 
 
 def named_in(text: str) -> set[str]:

@@ -32,7 +32,9 @@ def tool_use(call: AskedCall, id: str) -> Block:
 
 
 def tool_result(id: str, content: str) -> Block:
-    return {"type": "tool_result", "tool_use_id": id, "content": content}
+    """Return the block; without content if that would be refused."""
+    block = {"type": "tool_result", "tool_use_id": id}
+    return block | {"content": content} if content.strip() else block
 
 
 def file_blocks(attachments: Sequence[Attachment], files: Encoded) -> Iterator[Block]:

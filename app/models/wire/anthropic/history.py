@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
+from app.models.http.json_body import encodable
 from app.models.wire.anthropic.blocks import Block, file_blocks, plain_id, text_blocks, tool_result, tool_use
 from app.models.wire.anthropic.reasoning import Digest, replayed
 from app.models.wire.attachment_parts import Encoded
@@ -62,7 +63,8 @@ class Wire(Struct, frozen=True):
 
     With `native`, native calls stay native: each is followed directly by exactly one result, before anything else. All
     other calls are text, with results in user messages. With a `clock`, user messages end with the time they were
-    sent. Reasoning with this `origin` is sent back; none if it is empty.
+    sent. Reasoning with this `origin` is sent back; none if it is empty. With `verbatim`, results have no delimiters
+    and no reminder.
     """
 
     native: bool
@@ -70,6 +72,7 @@ class Wire(Struct, frozen=True):
     origin: str = ""
     clock: Clock | None = None
     files: Encoded = field(default_factory=dict)
+    verbatim: bool = False
 
     def write(self, history: Sequence[Message]) -> Written:
         written = Written(self.tools)
@@ -78,7 +81,7 @@ class Wire(Struct, frozen=True):
         in_pairs = {call.id for message in history if self.native for call in native_calls(message)}
         for position, message in enumerate(history):
             self._add(written, message, results, in_pairs)
-            if ends_text_results(history[position : position + 2], in_pairs):
+            if not self.verbatim and ends_text_results(history[position : position + 2], in_pairs):
                 written.append("user", text_blocks(ENOUGH))
         if not written.messages or written.messages[-1]["role"] == "assistant":
             written.append("user", text_blocks(GO_ON))
@@ -93,7 +96,7 @@ class Wire(Struct, frozen=True):
             case "tool" if message.call in in_pairs:
                 return
             case "tool":
-                written.append("user", text_blocks(result(message)))
+                written.append("user", text_blocks(result(message, bare=self.verbatim)))
             case "assistant":
                 self._reply(written, message, results)
             case _:
@@ -116,8 +119,10 @@ class Wire(Struct, frozen=True):
         written.with_reasoning |= thought is not None
         written.append("assistant", blocks)
         ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        written.append("user", [result_block(id, call, results) for id, call in zip(ids, calls, strict=True)])
+        answers = [self._answer_to(call, results) for call in calls]
+        written.append("user", [tool_result(id, answer) for id, answer in zip(ids, answers, strict=True)])
 
-
-def result_block(id: str, call: AskedCall, results: Mapping[str | None, Message]) -> Block:
-    return tool_result(id, result(results[call.id]) if call.id in results else INTERRUPTED)
+    def _answer_to(self, call: AskedCall, results: Mapping[str | None, Message]) -> str:
+        if call.id not in results:
+            return INTERRUPTED
+        return encodable(results[call.id].text) if self.verbatim else result(results[call.id])

@@ -17,10 +17,14 @@ from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.blocks import wire_tools
 from app.models.wire.anthropic.caching import marked, marked_turns
 from app.models.wire.anthropic.history import Wire, Written
+from app.models.wire.anthropic.parameters import THINKING, message_fields
 from app.models.wire.anthropic.reasoning import metadata_origin, reasoning_in
 from app.models.wire.attachment_parts import Encoded, encoded_files
+from app.models.wire.client_history import settled, with_opening
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
+from app.models.wire.parameters import FORMAT, limit_in
 from app.models.wire.request_extras import added
+from app.models.wire.structured_output import instruction
 from tools.base.patterns import lazy_pattern
 
 VERSION = "2023-06-01"  # the newest version accepts no temperature
@@ -68,16 +72,17 @@ class AnthropicMessages(HostedProvider):
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key = await encoded_files(request), request.key or self.key
-        with_reasoning, room = True, LONGEST_ANSWER
+        with_reasoning, room, given = True, self._room(request), dict(request.parameters)
         while True:  # terminates: each round leaves out one more thing
             written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
-            body = self._body(request, written, room)
+            body = self._body(request, written, room, given)
             content = files.put_into(encode(body))
             completion = CompletionRequest(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
                 return await post(self._client, completion), MessagesAnswer(self.url, self._origin, written.before)
             except RequestRefused as refusal:
-                if self._parameters.learn(refusal.status, refusal.text, body.keys() & {TEMPERATURE}):
+                sent = {name: body[name] for name in (TEMPERATURE,) if name in body}
+                if self._parameters.learn(refusal.status, refusal.text, sent):
                     continue
                 if 0 < (longest := longest_answer(refusal)) < body["max_tokens"]:
                     self._abilities.show(self._about, "answer", longest, f"status {refusal.status}")
@@ -85,18 +90,25 @@ class AnthropicMessages(HostedProvider):
                 if LEAST_ANSWER <= (left := room_left(refusal)) < body["max_tokens"]:
                     room = left
                     continue
-                if not (written.with_reasoning and may_be_reasoning(refusal)):
+                if written.with_reasoning and may_be_reasoning(refusal):
+                    with_reasoning = False
+                elif given.get("thinking") and is_about_thinking(refusal):
+                    given = {name: value for name, value in given.items() if name not in THINKING}
+                else:
                     raise self._refusal(refusal, native=native and not CLAUDE.search(self.model)) from refusal
-                with_reasoning = False
 
     def _written(self, request: ModelRequest, files: Encoded, *, native: bool, with_reasoning: bool) -> Written:
-        tools = wire_tools(request.tools) if native else []
-        return Wire(native, tools, self._origin if with_reasoning else "", self._clock, files).write(request.whole())
+        tools, origin = wire_tools(request.tools) if native else [], self._origin if with_reasoning else ""
+        if not request.verbatim:
+            return Wire(native, tools, origin, self._clock, files).write(request.whole())
+        asked = instruction(request.parameters.get(FORMAT))
+        opening = [*([] if native else request.opening()), *([Message("system", asked)] if asked else [])]
+        history = settled(with_opening(opening, request.messages))
+        return Wire(native, tools, origin, files=files, verbatim=True).write(history)
 
-    def _body(self, request: ModelRequest, written: Written, room: int) -> dict[str, Any]:
-        temperature = request.temperature if request.temperature is not None else self._defaults.temperature
-        fields = self._parameters.fields(self.model, None, temperature)
-        body = {
+    def _body(self, request: ModelRequest, written: Written, room: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        fields = self._parameters.fields(self.model, None, self._temperature(request))
+        body = message_fields(given, tools=bool(written.tools)) | {
             "model": self.model,
             "max_tokens": min(self._max_tokens(request), room),
             "system": marked(written.system),
@@ -109,8 +121,13 @@ class AnthropicMessages(HostedProvider):
         return {name: value for name, value in body.items() if value is not None and value != []}
 
     def _max_tokens(self, request: ModelRequest) -> int:
-        wanted = [most for most in (request.max_tokens, self._defaults.max_tokens) if most is not None]
-        return min(self._longest_answer(), *wanted) if wanted else self._longest_answer()
+        wanted, longest = self._limit(request), self._longest_answer()
+        if wanted is None or (request.verbatim and not isinstance(self.ability("answer").value, int)):
+            return wanted or longest  # a client may know its model better
+        return min(longest, wanted)
+
+    def _room(self, request: ModelRequest) -> int:
+        return max(LONGEST_ANSWER, limit_in(request.parameters) or 0)
 
     def _longest_answer(self) -> int:
         answer, window = (self.ability(name).value for name in ("answer", "window"))
@@ -124,6 +141,11 @@ class AnthropicMessages(HostedProvider):
 def may_be_reasoning(refusal: RequestRefused) -> bool:
     """Return whether earlier reasoning may have been refused: signed with another key, or too old."""
     return refusal.status in BAD_REQUEST and not is_too_long(refusal.text)
+
+
+def is_about_thinking(refusal: RequestRefused) -> bool:
+    """Return whether a field about reasoning may have been refused, or reasoning missed that a client did not keep."""
+    return refusal.status in BAD_REQUEST and any(name in refusal.text for name in (*THINKING, "effort"))
 
 
 def longest_answer(refusal: RequestRefused) -> int:

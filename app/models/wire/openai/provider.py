@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -10,9 +11,10 @@ from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import ModelRequest
 from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
+from app.models.capabilities.server_profiles import profile_of
 from app.models.http.client import ModelClient
 from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
-from app.models.http.json_body import encode
+from app.models.http.json_body import EncodedJSON, encode, encoded
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
 from app.models.wire.opaque_metadata import origin_of
@@ -20,7 +22,12 @@ from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import BRIDGED, encoded_tools, wire_messages
 from app.models.wire.openai.openings import OpeningCache
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, replay_rule
+from app.models.wire.openai.verbatim import verbatim_messages
+from app.models.wire.parameters import FORMAT
 from app.models.wire.request_extras import added
+from app.models.wire.structured_output import instruction
+from app.models.wire.tool_choice import ABOUT_TOOLS, tool_choice
+from tools.tool import Tool
 
 __all__ = ["ANY_MODEL", "SERVER_LOST", "OpenAIChat", "RequestDefaults"]
 
@@ -76,8 +83,14 @@ class OpenAIChat(HostedProvider):
                     raise self._refusal(refusal, native=native) from refusal
 
     def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
-        limits = [limit for limit in (request.max_tokens, self._defaults.max_tokens) if limit is not None]
-        temperature = request.temperature if request.temperature is not None else self._defaults.temperature
+        messages = self._relayed if request.verbatim else self._messages
+        body = {"model": self.model, "messages": messages(request, files, native=native), "stream": True}
+        given, tools = self._given(request, native=native)
+        offered = {"tools": encoded_tools(tools)} if native else {}
+        limit, temperature = self._limit(request), self._temperature(request)
+        return body | offered | self._parameters.fields(self.model, limit, temperature, given)
+
+    def _messages(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
         opening = self._openings.wired(request.opening())
         messages = wire_messages(
             request.messages,
@@ -89,6 +102,33 @@ class OpenAIChat(HostedProvider):
             files=files,
             before=opening.wired,
         )
-        body = {"model": self.model, "messages": opening.with_rest(messages), "stream": True}
-        tools = {"tools": encoded_tools(request.tools)} if native else {}
-        return body | tools | self._parameters.fields(self.model, min(limits, default=None), temperature)
+        return opening.with_rest(messages)
+
+    def _relayed(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
+        """Return the client's messages, with what its model cannot do without: tools to teach, a format to keep to."""
+        opening = [] if native else [*request.opening()]
+        wanted = request.parameters.get(FORMAT)
+        if self._parameters.accepted_format(request.parameters) != wanted:
+            opening.append(Message("system", instruction(wanted)))
+        messages = verbatim_messages(
+            opening,
+            request.messages,
+            native=native or (not request.tools and self.native_tools),
+            as_sent=profile_of(self.base_url).any_order,
+            mistral=bool(BRIDGED.search(self.model)),
+            replay=self._replay,
+            files=files,
+        )
+        return encoded(messages)
+
+    def _given(self, request: ModelRequest, *, native: bool) -> tuple[Mapping[str, Any], Sequence[Tool]]:
+        """Return the client's parameters and tools as this server takes them.
+
+        Local servers take `tool_choice` as a word alone: of a tool by its name they are offered only that one.
+        """
+        given, choice = request.parameters, tool_choice(request.parameters)
+        if not native:
+            return {name: value for name, value in given.items() if name not in ABOUT_TOOLS}, request.tools
+        if not choice.names or not self.leaves_calls:
+            return given, request.tools
+        return {**given, "tool_choice": choice.mode}, choice.offered(request.tools)

@@ -1,0 +1,127 @@
+"""The history of a client, made ready for strict servers without words of ours: only its order is mended.
+
+Clients send several replies in a row, calls without results, results without calls or far behind them, and ids that
+they use twice. Servers refuse all of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.core.attachments import Attachment
+from app.core.messages import AskedCall, Message
+from app.models.wire.openai.history import INTERRUPTED
+from tools.base.patterns import lazy_pattern
+
+LONGEST_ID = 64
+NINE = lazy_pattern(r"[a-zA-Z0-9]{9}")  # Mistral's servers and templates take no other ids
+
+TakesId = Callable[[str], bool]
+
+
+class PairedCall(Struct):
+    """A call under the id that is sent, and its result, if there is one."""
+
+    call: AskedCall
+    result: Message | None = None
+
+    def answer(self) -> Message:
+        given = self.result or Message("tool", INTERRUPTED)
+        return replace(given, call=self.call.id, name=given.name or self.call.name, attachments=())
+
+
+def takes_short_ids(id: str) -> bool:
+    return 0 < len(id) <= LONGEST_ID
+
+
+def takes_nine(id: str) -> bool:
+    return NINE.fullmatch(id) is not None
+
+
+def with_opening(opening: Sequence[Message], history: Sequence[Message]) -> list[Message]:
+    """Return both, with the opening behind the client's own first system messages, which it belongs to."""
+    leading = list(takewhile(lambda message: message.role == "system", history))
+    return [*leading, *opening, *history[len(leading) :]]
+
+
+def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids) -> list[Message]:
+    """Return the history with each call followed by exactly one result, in order.
+
+    Neighbouring replies are one. Calls have ids that differ and that the server takes. Files of results follow these as
+    the user's. A result without a call stays where it is, without an id.
+    """
+    rows: list[Message | list[PairedCall]] = []
+    waiting: dict[str, list[PairedCall]] = {}
+    taken: set[str] = set()
+    for message in joined_replies(history):
+        if message.role == "tool":
+            pair = _pair_for(message, waiting)
+            if pair is None:
+                rows.append(replace(message, call=None))
+            else:
+                pair.result = message
+            continue
+        pairs = [PairedCall(replace(call, id=_new_id(call.id, taken, takes_id))) for call in message.calls]
+        waiting |= _by_id(message.calls, pairs)
+        rows.append(replace(message, calls=tuple(pair.call for pair in pairs)))
+        rows += [pairs] if pairs else []
+    return [message for row in rows for message in (_results(row) if isinstance(row, list) else [row])]
+
+
+def joined_replies(history: Sequence[Message]) -> list[Message]:
+    """Return the history with neighbouring assistant messages as one."""
+    joined: list[Message] = []
+    for message in history:
+        last = joined[-1] if joined else None
+        if last is None or last.role != "assistant" or message.role != "assistant":
+            joined.append(message)
+            continue
+        joined[-1] = replace(
+            last,
+            text="\n\n".join(filter(None, (last.text, message.text))),
+            reasoning="\n\n".join(filter(None, (last.reasoning, message.reasoning))),
+            calls=(*last.calls, *message.calls),
+            sealed=(last.sealed or message.sealed) if not (last.sealed and message.sealed) else None,
+        )
+    return joined
+
+
+def _pair_for(result: Message, waiting: dict[str, list[PairedCall]]) -> PairedCall | None:
+    """Return the open call that this is the result of; without an id, the first one of that name."""
+    if result.call:
+        found = waiting.get(result.call, [])
+    else:
+        found = [pair for pairs in waiting.values() for pair in pairs if result.name in (None, "", pair.call.name)]
+    return next((pair for pair in found if pair.result is None), None)
+
+
+def _by_id(calls: Sequence[AskedCall], pairs: Sequence[PairedCall]) -> dict[str, list[PairedCall]]:
+    """Return the pairs by the ids that the client has given their calls, which may be the same."""
+    found: dict[str, list[PairedCall]] = {}
+    for call, pair in zip(calls, pairs, strict=True):
+        found.setdefault(call.id, []).append(pair)
+    return found
+
+
+def _new_id(id: str, taken: set[str], takes_id: TakesId) -> str:
+    """Return the id, or if it is taken or refused, one made of it: the same in the next request."""
+    tries, new = 0, id
+    while new in taken or not takes_id(new):
+        new = f"c{hashlib.sha256(f'{tries} {id}'.encode('utf-8', 'replace')).hexdigest()[:8]}"
+        tries += 1
+    taken.add(new)
+    return new
+
+
+def _results(pairs: Sequence[PairedCall]) -> Iterator[Message]:
+    files: tuple[Attachment, ...] = ()
+    for pair in pairs:
+        yield pair.answer()
+        files += pair.result.attachments if pair.result else ()
+    if files:
+        yield Message("user", "", attachments=files)
