@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.core.messages import Message
-from app.core.provider import CallForm, Finished, TextChunk
-from app.models.scripted import Line, Scripted
+from app.core.provider import CallForm, Finished, ProviderFailed, TextChunk
+from app.models.scripted import Line, Raise, Scripted
 from app.policy.gate import CLIENT_TOOLS
 from app.runs.run_options import ClientTool, RunOptions
 from app.storage.principals import LOCAL_USER
@@ -224,3 +224,26 @@ async def test_a_call_that_cannot_be_read_goes_where_the_client_must_refuse_it(t
             events = await relayed(served, [Message("user", "Weather?", at=1.0)], tool)
             assert [one["arguments"] for one in of(events, "tool.handed")] == handed
             assert [one["code"] for one in of(events, "notice")] == code
+
+
+@pytest.mark.parametrize(
+    ("second", "city", "words"),
+    [
+        ([call("get_weather", city="Bern")], "Bern", "has corrected them"),
+        (["I cannot."], None, "without success"),
+        ([Raise(ProviderFailed("model_down", "It is down.", retryable=True))], None, "without success"),
+    ],
+)
+async def test_a_relay_may_ask_once_more_for_a_call_that_does_not_fit(
+    tmp_path: Path, second: list[Line], city: str | None, words: str
+) -> None:
+    provider = Scripted([["Hm.", call("get_weather", town="Bern")], second], call_form=CallForm.NATIVE)
+    async with asyncio.timeout(30), serving(tmp_path, provider, relay_repair="true") as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
+        [handed] = of(events, "tool.handed")
+        assert handed["arguments"].get("city") == city
+        assert "".join(one["text"] for one in of(events, "text.delta")) == "Hm."
+        assert [words in one["message"] for one in of(events, "notice")] == [True]
+        assert ended(events) == CLIENT_TOOLS
+        last = provider.requests[1].messages[-1]
+        assert last.role == "tool" and "city is missing" in last.text

@@ -23,6 +23,7 @@ from app.models.wire.tool_choice import may_call
 from app.policy.gate import CLIENT_TOOLS
 from app.provenance.native_text import text_may_call
 from app.runs.agent import Agent
+from app.runs.call_repair import ask_again, problems
 from app.runs.discipline.limit_enforcer import ANSWERED
 from app.runs.run_context import RunContext
 from app.runs.tool_executor import Unanswered
@@ -36,6 +37,8 @@ from tools.base.schemas import argument_error
 from tools.tool import Tool
 
 ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
+REPAIRED = "The model was asked once more for calls that did not fit their schemas, and has corrected them."
+UNREPAIRED = "The model was asked once more for calls that did not fit their schemas, without success."
 UNREADABLE = "A call of {name} could not be read and was left out: {reason}"
 
 
@@ -82,10 +85,21 @@ class RelayView(Struct):
         return self.files[sha256]
 
 
+class RelayedCall(Struct, frozen=True):
+    """A call for the client. `unreadable`: why its arguments could not be read."""
+
+    call: AskedCall
+    unreadable: str = ""
+
+
 class RelayAgent(Agent):
-    """An agent of one round, whose tools are all the client's. `parameters` are those of the client's request."""
+    """An agent of one round, whose tools are all the client's.
+
+    `parameters` are those of the client's request. `repairs`: calls that do not fit are asked for once more.
+    """
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    repairs: bool = False
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
         context.guards.enter(context.run, ())
@@ -96,21 +110,42 @@ class RelayAgent(Agent):
         reply = self._reply(context.conversation)
         await self._stream_reply(context, reply, ONLY_ROUND)
         handed = False
-        for call in () if reply.is_cut else reply.calls:
-            handed = await self._hand_over(context, reply, call) or handed
+        for call in await self._calls(context, reply):
+            handed = await self._hand_over(context, call) or handed
         inbox.close()
         await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
 
-    async def _hand_over(self, context: RunContext, reply: Reply, call: AskedCall) -> bool:
+    async def _calls(self, context: RunContext, reply: Reply) -> list[RelayedCall]:
+        """Return the calls of the reply, none if it was cut: corrected by one more question where `repairs` says so."""
+        calls = self._fitted(reply)
+        wrong = problems(reply, [one.call for one in calls], self.toolbox.schemas) if self.repairs else {}
+        if not wrong:
+            return calls
+        again = self._reply(context.conversation)
+        fitted = await self.view.fit(context.conversation, self.toolbox.offered, ONLY_ROUND, self.totals)
+        usage = await ask_again(context, self.provider, self.calls.run_budget, fitted, wrong, again)
+        await context.emit(usage)
+        corrected = self._fitted(again)
+        better = corrected and not problems(again, [one.call for one in corrected], self.toolbox.schemas)
+        await context.emit(Notice("call_repair", REPAIRED if better else UNREPAIRED))
+        return corrected if better else calls
+
+    def _fitted(self, reply: Reply) -> list[RelayedCall]:
+        """Return the calls with names and arguments as the client has declared them."""
+        fitted = list[RelayedCall]()
+        for call in () if reply.is_cut else reply.calls:
+            name, arguments = fitted_for_client(call.name, call.arguments, self.toolbox.schemas)
+            fitted.append(RelayedCall(replace(call, name=name, arguments=arguments), reply.refused.get(call.id, "")))
+        return fitted
+
+    async def _hand_over(self, context: RunContext, relayed: RelayedCall) -> bool:
         """Hand a call over as the client can take it.
 
         One whose arguments could not be read goes without any, if the client must refuse that: then the model learns
         of it and calls again.
         """
+        call, reason = relayed.call, relayed.unreadable
         self.totals.calls += 1
-        name, arguments = fitted_for_client(call.name, call.arguments, self.toolbox.schemas)
-        call = replace(call, name=name, arguments=arguments)
-        reason = reply.refused.get(call.id)
         if reason and not self._is_refused_empty(call.name):
             await context.emit(Notice("unreadable_call", UNREADABLE.format(name=call.name or "a tool", reason=reason)))
             return False

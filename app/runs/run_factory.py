@@ -224,6 +224,7 @@ class RunFactory(Struct):
             LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),
             self.switch.check,
             parameters=parameters,
+            repairs=self.settings.relay_repair,
         )
 
     def limits(self, options: RunOptions) -> Limits:
