@@ -12,6 +12,7 @@ from app.core.events import (
     Notice,
     ReasoningDelta,
     RoundStarted,
+    RunFailed,
     TextDelta,
     TextReclassified,
     ToolDelta,
@@ -113,6 +114,38 @@ def test_a_reason_has_its_event_and_status(reason: str) -> None:
     incomplete = (response["incomplete_details"] or {}).get("reason")
     assert (name.removeprefix("response."), response["status"], incomplete) == ENDINGS[reason]
     assert (response["error"] is not None) is (response["status"] == "failed")
+
+
+FAILURES = {
+    "model_cut": (True, "server_error"),
+    "model_busy": (True, "rate_limit_exceeded"),
+    "model_context": (False, "context_length_exceeded"),
+    "context_overflow": (False, "context_length_exceeded"),
+    "interrupted": (True, "server_error"),
+    "model_rejected": (False, "invalid_prompt"),
+    "model_auth": (False, "invalid_prompt"),
+}
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_a_failure_has_the_code_by_which_codex_decides(code: str) -> None:
+    retryable, expected = FAILURES[code]
+    name, data = of(TextDelta("Hel"), RunFailed(code, "It broke off.", retryable))[-1]
+    response = data["response"]
+    assert (name, response["status"], response["error"]["code"]) == ("response.failed", "failed", expected)
+    assert response["error"]["message"].endswith("It broke off.")
+
+
+def test_an_answer_that_was_continued_is_one_message() -> None:
+    rounds = (TextDelta("Half an "), Notice("continued", "It broke off."), RoundStarted(2), TextDelta("answer."))
+    name, data = of(*rounds, USAGE, finished())[-1]
+    assert name == "response.completed"
+    assert [item["content"][0]["text"] for item in data["response"]["output"]] == ["Half an answer."]
+
+
+def test_a_refusal_is_incomplete() -> None:
+    name, data = of(TextDelta("No."), Notice("refusal", "It declined."), USAGE, finished())[-1]
+    assert (name, data["response"]["incomplete_details"]) == ("response.incomplete", {"reason": "content_filter"})
 
 
 def test_an_answer_that_was_cut_is_incomplete() -> None:

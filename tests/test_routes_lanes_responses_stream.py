@@ -40,14 +40,14 @@ def created_comes_first_with_one_id_and_the_echo(events: Events, _: Sequence[Eve
     assert [one["status"] for one in responses[:2]] == ["in_progress", "in_progress"]
 
 
-def an_item_has_one_id_of_its_kind_in_all_its_events(events: Events, _: Sequence[EventRow]) -> None:
+def an_item_has_one_id_of_its_kind_in_all_its_events(events: Events, rows: Sequence[EventRow]) -> None:
     kinds = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "mcp_call": "mcp"}
     added = {data["output_index"]: data["item"] for data in only(events, "output_item.added")}
     assert len({item["id"] for item in added.values()}) == len(added)
     for item in added.values():
         assert re.fullmatch(rf"{kinds[item['type']]}_00000000000000000001_\d+", item["id"])
         assert item.get("call_id") != item["id"]
-    for _, data in events:
+    for data in (data for _, data in events):
         if "output_index" in data:
             assert (data["item"]["id"] if "item" in data else data["item_id"]) == added[data["output_index"]]["id"]
         for field in ("type", "call_id", "name"):

@@ -9,18 +9,15 @@ from typing import Any
 from msgspec import Struct
 
 from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, WaitingCall, Words
+from routes.lanes.errors import failure_of, openai_error
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
 from routes.lanes.responses.ids import item_id, response_id, stem_of
 
 IN_PROGRESS = "in_progress"
 COMPLETE = frozenset({"answered", "client_tools"})
-# Codex decides by these words: it repeats a request after server_error and rate_limit_exceeded, and no other.
-ERROR_CODES = {
-    "model_busy": "rate_limit_exceeded",
-    "model_context": "context_length_exceeded",
-    "context_overflow": "context_length_exceeded",
-}
+# Codex gives up at these codes and repeats a request that failed with any other.
+AT_ONCE = frozenset({"context_length_exceeded", "insufficient_quota", "invalid_prompt", "server_is_overloaded"})
 # Reasons of `run.finished` that are no answer of the model, and not the request's fault.
 STOPPED = {
     "server_stopped": (
@@ -41,7 +38,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def event(self) -> str:
-        """The type of its last event. There is no `response.cancelled`: openai-js throws at types that it does not know."""
+        """The type of its last event: openai-js throws at `response.cancelled`, which it does not know."""
         return "incomplete" if self.status == "cancelled" else self.status
 
 
@@ -61,8 +58,11 @@ def finished(reason: str, *, cut: bool, declined: bool) -> Outcome:
 
 def failed(fields: Mapping[str, Any]) -> Outcome:
     """The outcome of `run.failed`."""
-    code = ERROR_CODES.get(fields["code"], "server_error" if fields["retryable"] else "invalid_prompt")
-    return Outcome("failed", error={"code": code, "message": fields["message"]})
+    _, body = openai_error(failure_of(fields))
+    code, message = body["error"]["code"], body["error"]["message"]
+    if not fields["retryable"] and code not in AT_ONCE:
+        code = "invalid_prompt"
+    return Outcome("failed", error={"code": code, "message": message})
 
 
 class Used(Struct):
