@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from errno import EADDRINUSE
 from importlib.metadata import version
 from types import FrameType
@@ -48,6 +49,11 @@ from routes.http import (
     usage,
 )
 from routes.http.dashboard_state import Seen
+from routes.lanes.attendance import Attendance
+from routes.lanes.catalogue import LANES
+from routes.lanes.error_shapes import lane_errors
+from routes.lanes.lane import Lane
+from routes.lanes.serving import lane_routes
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
@@ -109,6 +115,7 @@ ROUTES = (
     Route(PROOF, proofs.prove),
     Route("/livez", health.livez),
     Route("/readyz", health.readyz),
+    *lane_routes(LANES),
 )
 
 # The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.
@@ -121,15 +128,18 @@ class CannotServe(Exception):
     """The server cannot start as configured. The message says what to do."""
 
 
-def create_server(services: Services) -> StreamingApplication:
-    """The ASGI application over services that are open."""
+def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> StreamingApplication:
+    """The ASGI application over services that are open. `more_lanes` are not in the catalogue."""
     settings = services.settings
     most = settings.requests_per_minute or None
     access = Middleware(Access, store=services.store, host=settings.host, local=services.local, per_minute=most)
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
-    server = StreamingApplication(routes=ROUTES, middleware=[redacted, Middleware(AnswerMiddleware), access])
+    answer = lane_errors([*more_lanes, *LANES])
+    layers = [redacted, Middleware(AnswerMiddleware, answer=answer), access]
+    server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
     server.state.seen = Seen()
+    server.state.attendance = Attendance()
     return server
 
 

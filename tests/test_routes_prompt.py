@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from app.context.persona import SOUL, USER
-from app.context.prompt import ABOUT, BUDGETS, IDENTITY
+from app.context.prompt import ABOUT, IDENTITY
 from app.core.clock import Clock
 from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Reply, Scripted
 from app.models.wire.openai.history import wire_messages
+from routes.protocol.requests import MOST_SYSTEM
 from tests.people import bearer
 from tests.serving import serving
 from tests.test_routes_approvals_survive import left_as_killed, say, waiting
@@ -160,7 +161,7 @@ async def test_a_system_text_gives_no_rights(tmp_path: Path) -> None:
 
 async def test_the_longest_system_text_is_taken_whole_however_it_is_escaped(tmp_path: Path) -> None:
     model = Told(["Hi."])
-    text = "\U0001f409" * BUDGETS["override"]
+    text = "\U0001f409" * MOST_SYSTEM
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, max_message_bytes="1024", window="1000000") as served:
         assert (await served.chat(system=text))[-1]["reason"] == "answered"
     assert model.prompts[0].startswith(f"{text}\n\n{IDENTITY}")

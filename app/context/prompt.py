@@ -28,7 +28,7 @@ from tools.tool import Tool, ToolList
 IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
 ABOUT = "About the person you talk to:\n"
-MOST_OVERRIDE = 16_000
+MOST_OVERRIDE = 400_000  # programs send long instructions
 SHARED = 64  # openings that are kept, the last used
 # piece -> its maximum length in characters, in the order of the prompt
 BUDGETS = {

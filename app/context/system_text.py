@@ -8,7 +8,9 @@ from pydantic import field_validator
 
 from app.context.prompt import MOST_OVERRIDE, Override
 from app.core.strict_model import StrictModel
+from tools.base.patterns import lazy_pattern
 
+UNSTORABLE = lazy_pattern("[\0\ud800-\udfff]")  # NUL, and halves of characters
 SYSTEM_FORM = 'send a text, or {"text": ..., "mode": "prepend" or "replace"}'
 
 
@@ -43,7 +45,6 @@ def as_fields(system: Any) -> Any:
 
 def storable(text: str) -> str:
     """Return the text if it can be stored and sent. Raises ValueError."""
-    for position, character in enumerate(text):
-        if character == "\0" or "\ud800" <= character <= "\udfff":
-            raise ValueError(f"contains {character!a} at character {position}; send Unicode text without it")
+    if odd := UNSTORABLE.search(text):
+        raise ValueError(f"contains {odd[0]!a} at character {odd.start()}; send Unicode text without it")
     return text

@@ -68,10 +68,11 @@ class Place:
     `cut` ends the stream at once; who writes it sets that.
     """
 
-    __slots__ = ("_left", "_places", "closed", "cut", "left", "principal")
+    __slots__ = ("_left", "_places", "closed", "cut", "left", "page", "principal")
 
-    def __init__(self, places: Places, principal: str) -> None:
+    def __init__(self, places: Places, principal: str, *, page: bool = False) -> None:
         self.principal = principal
+        self.page = page  # a person may decide there
         self.cut: Callable[[], None] = _nothing
         self.left = self.closed = False
         self._places = places
@@ -126,13 +127,13 @@ class Presence:
         self._counts: TokenCounts | None = None  # as they were then
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
-    def place(self, principal: Principal) -> Place:
+    def place(self, principal: Principal, *, page: bool = False) -> Place:
         """Count one open stream. Raises TooManyStreams, NotAllowedAnyMore."""
         self.check(principal)
         if (count := self.streams(principal.name)) >= self._max_streams:
             most = f"{count} streams are open, which is the most for one user."
             raise TooManyStreams(f"{most} Close one, or raise DRAGOMAN_MAX_STREAMS.")
-        place = Place(self, principal.name)
+        place = Place(self, principal.name, page=page)
         self._places.setdefault(principal.name, set()).add(place)
         return place
 
@@ -155,6 +156,10 @@ class Presence:
     def streams(self, name: str) -> int:
         """Return the number of a principal's open streams."""
         return len(self._places.get(name, ()))
+
+    def has_page(self, name: str) -> bool:
+        """Return True if a page of the principal is open, on which waiting calls are shown."""
+        return any(place.page for place in self._places.get(name, ()))
 
     async def watch_forever(self) -> None:
         """Look who is still allowed, twice a second; a store that fails is asked again."""

@@ -209,6 +209,9 @@ class RunManager:
         """The run that a session is busy with."""
         return next(iter(self._line.of(session)), None)
 
+    def is_active(self, run: str) -> bool:
+        return run in self._live
+
     async def ended(self, run: str) -> None:
         """Wait until a run has ended."""
         live = self._live.get(run)

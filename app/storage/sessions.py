@@ -113,6 +113,10 @@ class SessionStore(ChangeWriter, Protocol):
 
     async def messages(self, session: str) -> list[Message]: ...
 
+    async def messages_until(self, session: str, run: str) -> list[Message]:
+        """Messages of a session up to the last one of a run; none if the run has none there."""
+        ...
+
     async def request_of(self, session: str, run: str) -> Message | None:
         """The user message that started a run."""
         ...

@@ -48,7 +48,7 @@ async def page_events(request: Request) -> Response:
             raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
         following = Following(services.runs, services.store, services.runs.notifier)
         streams += [_session(following, session, after), _waiting(following, session)]
-    with services.presence.place(principal) as place:
+    with services.presence.place(principal, page=True) as place:
         return EventStreamResponse(place, _frames(streams))
 
 

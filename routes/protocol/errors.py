@@ -55,16 +55,17 @@ def refusal(refused: Refused) -> Response:
     return error_answer(refused, {"error": body})
 
 
-def error_answer(refused: Refused, body: Mapping[str, Any] | str) -> Response:
-    """The body as JSON, or as plain text for clients that show it as it is.
+def error_answer(refused: Refused, body: Mapping[str, Any] | str, status: int | None = None) -> Response:
+    """The body as JSON, or as plain text for clients that show it as it is, with a status or with the error's own.
 
     Safe by itself: what answers an unforeseen error stands outside of all middleware.
     """
-    more = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else refused.headers
+    status = status or refused.status
+    more = {"WWW-Authenticate": "Bearer"} if status == 401 else refused.headers
     headers = SAFE_HEADERS | dict(more or {})
     if isinstance(body, str):
-        return PlainTextResponse(body.encode("utf-8", "replace"), refused.status, headers)
-    return ASCIIResponse(body, refused.status, headers)
+        return PlainTextResponse(body.encode("utf-8", "replace"), status, headers)
+    return ASCIIResponse(body, status, headers)
 
 
 AnswerError = Callable[[Refused, Scope], Response]

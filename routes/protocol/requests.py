@@ -29,6 +29,7 @@ from tools.web.egress import MAX_HOSTS
 MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_RESULTS = 512
+MOST_SYSTEM = 16_000  # characters
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 MOST_WRITTEN = 2_000  # characters of a title, invisible ones included
 
@@ -53,6 +54,11 @@ class ChatRequest(RunOptions, MessageRequest):
     def _sensible(self) -> ChatRequest:
         if self.tool_results and self.session is None:
             raise ValueError("tool_results go with the session that handed the calls over; send session, too")
+        if self.system and len(self.system.text) > MOST_SYSTEM:
+            length = len(self.system.text)
+            raise ValueError(
+                f"system.text: has {length:,} characters, at most {MOST_SYSTEM:,}; put the rest into message"
+            )
         return self
 
     @property

@@ -132,7 +132,7 @@ class EventStreamResponse(Response):
         try:
             await self._send_head(send)  # as late as the reader takes it: the place may be closed meanwhile
             async with asyncio.timeout(None) as until, aclosing(self._events) as events:
-                self._place.cut = partial(_expire, until)
+                self._place.cut = partial(expire, until)
                 loop = asyncio.get_running_loop()
                 attending = loop.call_later(self.attended_after_s, self._begin_to_attend, receive, send)
                 try:
@@ -201,7 +201,7 @@ def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 RAW_HEADERS = _encoded(HEADERS)
 
 
-def _expire(until: asyncio.Timeout) -> None:
+def expire(until: asyncio.Timeout) -> None:
     """Once: the client may leave while its place is being closed."""
     if until.when() is None:
         until.reschedule(0)

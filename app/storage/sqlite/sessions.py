@@ -50,6 +50,11 @@ SESSION = select(SessionRow, "sessions", "WHERE id = ?")
 OWNER = Select("SELECT principal FROM sessions WHERE id = ?", str)
 SUMMARIES = select(SummaryRow, "summaries", "WHERE session = ? ORDER BY upto")
 MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
+MESSAGES_UNTIL = """
+    SELECT message FROM messages
+    WHERE session = ? AND position <= (SELECT max(position) FROM messages WHERE session = ? AND run = ?)
+    ORDER BY position
+"""
 DISABLED = "SELECT disabled FROM sessions WHERE id = ?"
 # Messages of a run that stand before its request were left behind by the run before it.
 REQUEST = """
@@ -108,6 +113,9 @@ class SQLiteSessions(Database):
 
     async def messages(self, session: str) -> list[Message]:
         return [load(row[0]) for row in await self._all(MESSAGES, session)]
+
+    async def messages_until(self, session: str, run: str) -> list[Message]:
+        return [load(row[0]) for row in await self._all(MESSAGES_UNTIL, session, session, run)]
 
     async def request_of(self, session: str, run: str) -> Message | None:
         requests, waiting = await self._each((REQUEST, (session, run)), (INBOX.sql, (run,)))

@@ -1,0 +1,100 @@
+"""Clients that wait for runs of lanes: a retry joins the run under way, and a run that all have left is cancelled.
+
+These clients do not come back to a run with a cursor, as those of the HTTP API do: their formats have no ids. What they
+do after an error is to send the same request again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from msgspec import Struct
+
+from app.storage.principals import Principal
+from app.storage.runs import RunRow
+from app.transcript.run_request import NotFound
+
+LEAVING_S = 1.0  # in which a retry may come
+JOINED_S = 5.0  # after its end, in which a run's answer may have been lost
+REMEMBERED = 4096  # requests
+# States of runs that have ended with an answer. A retry of any other wants another try.
+ANSWERED = frozenset({"answered", "client_tools", "round_limit", "call_limit", "token_limit"})
+
+
+class RequestKey(Struct, frozen=True):
+    """The same for the same request of the same principal only; `digest` is that of the body."""
+
+    principal: str
+    lane: str
+    digest: bytes
+
+
+class RunsOfClients(Protocol):
+    """The part of `RunManager` that attendance needs."""
+
+    async def run(self, run: str, principal: Principal) -> RunRow: ...
+
+    def is_active(self, run: str) -> bool: ...
+
+    async def cancel(self, run: str, why: str = "cancelled") -> None: ...
+
+
+class Attendance:
+    """The runs of lanes of one server, and how many clients wait for each."""
+
+    leaving_s = LEAVING_S
+
+    def __init__(self) -> None:
+        self._clients: Counter[str] = Counter()  # by run
+        self._leaving: dict[str, object] = {}  # by run: its last client has left, and it will be cancelled
+        self._started: OrderedDict[RequestKey, RunRow] = OrderedDict()
+
+    def remember(self, key: RequestKey, row: RunRow) -> None:
+        self._started[key] = row
+        self._started.move_to_end(key)
+        if len(self._started) > REMEMBERED:
+            self._started.popitem(last=False)
+
+    async def join(self, runs: RunsOfClients, key: RequestKey, principal: Principal) -> RunRow | None:
+        """The run that the same request has started, if it is under way or its answer was lost a moment ago."""
+        known = self._started.get(key)
+        if known is None:
+            return None
+        if not runs.is_active(known.id) and not await self._has_just_ended(runs, known, principal):
+            return None
+        self._leaving.pop(known.id, None)
+        return known
+
+    async def _has_just_ended(self, runs: RunsOfClients, known: RunRow, principal: Principal) -> bool:
+        try:
+            row = await runs.run(known.id, principal)
+        except NotFound:
+            return False
+        return row.ended is not None and row.ended > time.time() - JOINED_S and row.state in ANSWERED
+
+    @contextmanager
+    def attending(self, run: str) -> Iterator[None]:
+        """A client waits for the run."""
+        self._clients[run] += 1
+        self._leaving.pop(run, None)
+        try:
+            yield
+        finally:
+            self._clients[run] -= 1
+            if not self._clients[run]:
+                del self._clients[run]
+
+    async def leave(self, runs: RunsOfClients, run: str) -> None:
+        """Cancel the run after a second, unless another client waits for it by then."""
+        if self._clients[run]:
+            return
+        leaving = self._leaving[run] = object()
+        await asyncio.sleep(self.leaving_s)
+        if self._leaving.get(run) is leaving:
+            del self._leaving[run]
+            await runs.cancel(run)

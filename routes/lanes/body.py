@@ -1,0 +1,121 @@
+"""The body of a lane's request: its JSON, with secrets hidden and the bytes of its files apart.
+
+Clients send the whole conversation each time, pictures included, so a body is longer than any message. A long one is
+read beside the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from msgspec import Struct
+from starlette.requests import Request
+
+from app.context.system_text import UNSTORABLE
+from app.redaction.redactor import Redactor
+from routes.lanes.lane import LaneRequest, ReadRequest
+from routes.protocol.errors import Refused
+from routes.protocol.json_body import read_object
+from routes.protocol.message_parts import FileLimits, file_limits
+from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
+from routes.services import services_of
+from tools.base.patterns import lazy_pattern
+
+MOST_BYTES = 32 << 20
+USUAL_BYTES = 2 << 20  # above it the body takes an upload slot
+BESIDE_LOOP_BYTES = 256 << 10
+LONGEST_SEARCHED = 4096  # characters: longer base64 is not searched for secrets
+LIMITS = BodyLimits(
+    USUAL_BYTES,
+    MOST_BYTES,
+    2_000_000,
+    f"The body is longer than {MOST_BYTES:,} bytes. Send fewer or smaller pictures, or a shorter conversation.",
+    "The body has too many parts. Send a shorter conversation.",
+)
+# Where clients' formats have bytes in the content of messages. Nothing else becomes bytes: what looks like a data URL
+# in a text, or in the arguments of a call, is text.
+CONTAINERS = frozenset({"messages", "input", "content", "parts", "image_url", "file", "source"})
+BYTES_AT = frozenset({"url", "image_url", "file_data", "data", "value"})
+MEDIA_TYPES = ("media_type", "mediaType", "mimeType")
+# NUL and halves of characters, which no store takes, as JSON may escape them; this finds whole characters, too.
+_ODD_ESCAPE = lazy_pattern(rb"\\u(?:0000|[dD][89a-fA-F])")
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class ReadBody(Struct, frozen=True):
+    """A request, read; `digest` is that of its bytes."""
+
+    request: LaneRequest
+    digest: bytes
+
+
+async def read_lane_request(request: Request, read: ReadRequest, time_limit_s: float = BODY_TIME_S) -> ReadBody:
+    """Raises Refused with 400, 408, 413, or what `read` raises."""
+    services = services_of(request)
+    limits = file_limits(services.settings)
+    async with AsyncExitStack() as held:
+        body = await read_body(request, LIMITS, held, time_limit_s)
+        if len(body) > BESIDE_LOOP_BYTES:
+            return await asyncio.to_thread(_read, body, read, services.redactor, limits)
+        return _read(body, read, services.redactor, limits)
+
+
+def _read(body: bytes, read: ReadRequest, redactor: Redactor, limits: FileLimits) -> ReadBody:
+    found = read(fields_of_body(body, redactor))
+    check_files(found, limits)
+    return ReadBody(found, hashlib.sha256(body).digest())
+
+
+def fields_of_body(body: bytes, redactor: Redactor) -> Mapping[str, Any]:
+    """The body's object, redacted. Raises Refused."""
+    fields = read_object(body, "model")
+    if _ODD_ESCAPE.search(body):
+        fields = _storable(fields)
+    set_bytes_apart(fields)
+    redacted: dict[str, Any] = redactor.redact_value(fields)
+    return redacted
+
+
+def set_bytes_apart(fields: dict[str, Any]) -> None:
+    """Turn long base64 in the content of messages into bytes, which the redactor does not search."""
+    left: list[Any] = [fields]
+    for node in left:  # which grows by what is inside
+        if isinstance(node, list):
+            left += [one for one in node if isinstance(one, dict)]
+            continue
+        typed = any(name in node for name in MEDIA_TYPES)
+        for name, value in node.items():
+            if isinstance(value, str):
+                if name in BYTES_AT and len(value) > LONGEST_SEARCHED and (typed or value.startswith("data:")):
+                    node[name] = value.encode("ascii", "replace")
+            elif name in CONTAINERS and (isinstance(value, list) or (isinstance(value, dict) and name != "input")):
+                left.append(value)
+
+
+def check_files(request: LaneRequest, limits: FileLimits) -> None:
+    """Refuse a message with too many pictures and PDFs, or with too many bytes of them."""
+    for at, message in enumerate(request.messages):
+        files = message.attachments
+        if len(files) > limits.count:
+            advice = "Send fewer, or raise DRAGOMAN_MAX_ATTACHMENTS."
+            problem = f"Message {at + 1} has {len(files)} pictures and PDFs; {limits.count} are allowed. {advice}"
+            raise Refused(400, "too_many_files", problem)
+        if sum(file.size for file in files) > limits.bytes:
+            advice = "Send smaller or fewer ones, or raise DRAGOMAN_MAX_ATTACHMENT_BYTES."
+            problem = f"Message {at + 1} has more than {limits.bytes:,} bytes of pictures and PDFs. {advice}"
+            raise Refused(413, "too_long", problem)
+
+
+def _storable(value: Any) -> Any:
+    match value:
+        case str():
+            return UNSTORABLE.sub(REPLACEMENT, value)
+        case dict():
+            return {_storable(key): _storable(one) for key, one in value.items()}
+        case list():
+            return [_storable(one) for one in value]
+    return value

@@ -1,0 +1,59 @@
+"""The model that a client names, and the agent or the relay that it gets for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from app.context.prompt import MOST_OVERRIDE
+from app.context.system_text import SystemText
+from app.core.messages import Message
+from app.core.rules import WhenAbsent
+from app.runs.run_options import RunOptions
+from routes.lanes.lane import LaneRequest
+from routes.protocol.errors import Refused
+
+AGENTS = "dragoman/"
+DEFAULT = "agent"
+AGENT = f"{AGENTS}{DEFAULT}"
+
+
+class Wanted(Struct, frozen=True):
+    """`agent`: dragoman's loop; else one round of the model. `model` is None for the default."""
+
+    agent: bool
+    model: str | None
+
+
+def wanted(name: str | None) -> Wanted:
+    """Without a name it is the agent with the default model."""
+    if name is None or name == AGENT:
+        return Wanted(agent=True, model=None)
+    if name.startswith(AGENTS):
+        return Wanted(agent=True, model=name.removeprefix(AGENTS))
+    return Wanted(agent=False, model=name)
+
+
+def agent_options(request: LaneRequest, absent: WhenAbsent) -> RunOptions:
+    """Raises Refused."""
+    instructions = "\n\n".join(message.text for message in _head(request.messages) if message.text.strip())
+    if len(instructions) > MOST_OVERRIDE:
+        problem = f"The system messages have {len(instructions):,} characters; send at most {MOST_OVERRIDE:,}."
+        raise Refused(413, "too_long", problem)
+    return RunOptions(
+        model=wanted(request.model).model,
+        system=SystemText(text=instructions) if instructions else None,
+        client_tools=request.tools or None,
+        when_absent=absent,
+    )
+
+
+def conversation_of(request: LaneRequest) -> list[Message]:
+    """The messages behind the system messages at the head."""
+    return request.messages[len(_head(request.messages)) :]
+
+
+def _head(messages: Sequence[Message]) -> Sequence[Message]:
+    length = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+    return messages[:length]

@@ -1,0 +1,178 @@
+"""A lane's requests: read, made a run of, and answered as its client expects.
+
+A run is the agent's, or one round that is relayed (`routes.lanes.models`). A client that leaves cancels its run here,
+because it cannot come back to it; a retry of the same request joins it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from functools import partial
+from time import time
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.events import ToolHanded
+from app.core.rules import WhenAbsent
+from app.runs.connections import Place
+from app.runs.run_options import RunOptions
+from app.storage.principals import Principal
+from app.storage.runs import EventRow, RunRow
+from app.transcript.run_request import RunRequest
+from routes.lanes.answer import Answer
+from routes.lanes.attendance import Attendance, RequestKey
+from routes.lanes.body import ReadBody, read_lane_request
+from routes.lanes.errors import failure_of
+from routes.lanes.event_text import fields_of
+from routes.lanes.lane import Lane, LaneRequest, Turn
+from routes.lanes.models import AGENT, agent_options, wanted
+from routes.lanes.sessions import LaneSessions
+from routes.lanes.streams import Left, Pages, collected, lane_frames
+from routes.lanes.verdicts import Resumed, resumed_run
+from routes.protocol.application import Route
+from routes.protocol.errors import ASCIIResponse
+from routes.protocol.sse import EventStreamResponse
+from routes.services import Services, current_principal, services_of
+
+RETRIES = "x-stainless-retry-count"  # of OpenAI's and Anthropic's SDKs
+
+
+def lane_routes(lanes: Sequence[Lane]) -> list[Route]:
+    return [Route(lane.path, partial(serve, lane), methods=["POST"]) for lane in lanes]
+
+
+async def serve(lane: Lane, request: Request) -> Response:
+    """One turn, streamed or whole."""
+    services, principal = services_of(request), current_principal(request)
+    body = await read_lane_request(request, lane.read)
+    with services.presence.place(principal) as place:
+        serving = Serving(lane, services, principal, attendance_of(request), body, place)
+        return await serving.answer(request)
+
+
+def attendance_of(request: Request) -> Attendance:
+    attendance = request.app.state.attendance
+    assert isinstance(attendance, Attendance)
+    return attendance
+
+
+class Serving(Struct, frozen=True):
+    """One request of a lane."""
+
+    lane: Lane
+    services: Services
+    principal: Principal
+    attendance: Attendance
+    body: ReadBody
+    place: Place
+
+    async def answer(self, request: Request) -> Response:
+        wish = self.body.request
+        run = await self._run(retries=request.headers.get(RETRIES, "0") not in ("", "0"))
+        turn = Turn(run.row.id, run.row.session, int(run.row.created), wish.model or AGENT, wish)
+        if wish.stream:
+            return self._stream(turn, run)
+        if wish.background:
+            self.place.leave()
+            return self._whole(Answer(), turn)
+        return await self._collect(request, turn, run)
+
+    async def _run(self, *, retries: bool) -> Resumed:
+        """The run of this request: one under way, or a new one."""
+        key = RequestKey(self.principal.name, self.lane.name, self.body.digest)
+        if retries and (row := await self.attendance.join(self.services.runs, key, self.principal)):
+            return Resumed(row, 0)
+        if self.body.request.verdicts:
+            return await resumed_run(self.services, self.principal, self._sessions, self.body.request)
+        row = await self._start(self.body.request)
+        self.attendance.remember(key, row)
+        return Resumed(row, 0)
+
+    async def _start(self, wish: LaneRequest) -> RunRow:
+        if wanted(wish.model).agent:
+            return await self._start_agent(wish)
+        return await self._start_relay(wish)
+
+    async def _start_agent(self, wish: LaneRequest) -> RunRow:
+        there = wish.asks or self.services.presence.has_page(self.principal.name)
+        options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY)
+        agent = self.services.factory.agent(self.principal, options)
+        new = await self._sessions.turn(wish)
+        limit_s, policy = self.services.factory.limits(options).seconds, options.policy()
+        turn = RunRequest(
+            *(new.message, new.session, "queue", None, limit_s, policy),
+            files=new.files,
+            results=new.results,
+            history=new.history,
+            imported=new.imported,
+            found_by=new.found_by,
+        )
+        return await self.services.runs.start(agent, self.principal, turn)
+
+    async def _start_relay(self, wish: LaneRequest) -> RunRow:
+        options = RunOptions(model=wish.model, client_tools=wish.tools or None)
+        messages, files = wish.messages, wish.files
+        if wish.previous:
+            earlier = await self._sessions.history(wish.previous)
+            messages, files = [*earlier.history, *messages], [*earlier.imported, *files]
+        relay = self.services.factory.relay(self.principal, options, wish.parameters, files)
+        turn = RunRequest(
+            "",
+            time_limit_s=self.services.factory.limits(options).seconds,
+            policy=options.policy(),
+            history=messages,
+            imported=files if wish.store else (),
+            unlisted=not wish.store,
+        )
+        return await self.services.runs.start(relay, self.principal, turn)
+
+    def _stream(self, turn: Turn, run: Resumed) -> Response:
+        on_leave = None if turn.request.background else partial(self._leave, run.row.id)
+        frames = lane_frames(self._pages(turn, run), self.lane.encoder(turn), self.attendance.attending(turn.run))
+        return EventStreamResponse(self.place, frames, self._headers(turn), on_leave, self.lane.ping)
+
+    async def _collect(self, request: Request, turn: Turn, run: Resumed) -> Response:
+        try:
+            with self.attendance.attending(turn.run):
+                pages = self._pages(turn, run)
+                answer = await collected(pages, request.receive, self.place, asks=turn.request.asks)
+        except Left:
+            await self._leave(turn.run)
+            return Response(status_code=204)  # which has no reader
+        finally:
+            self.place.leave()
+        if answer.failure:
+            raise failure_of(answer.failure)
+        return self._whole(answer, turn)
+
+    def _whole(self, answer: Answer, turn: Turn) -> Response:
+        return ASCIIResponse(self.lane.whole(answer, turn), headers=self._headers(turn))
+
+    def _headers(self, turn: Turn) -> dict[str, str]:
+        return {"X-Run-Id": turn.run, "X-Session-Id": turn.session} | dict(self.lane.headers)
+
+    def _pages(self, turn: Turn, run: Resumed) -> Pages:
+        pages = self.services.runs.watch(turn.run, run.after)
+        hands_over = wanted(turn.request.model).agent and turn.request.tools
+        return self._with_calls_remembered(pages, turn.run) if hands_over else pages
+
+    async def _with_calls_remembered(self, pages: Pages, run: str) -> AsyncGenerator[Sequence[EventRow], None]:
+        """The same pages. The session can be found by a call before its client sees that."""
+        async with aclosing(pages):
+            async for rows in pages:
+                for row in rows:
+                    if row.type == ToolHanded.type:
+                        await self._sessions.remember_call(fields_of(row)["call"], run, time())
+                yield rows
+
+    async def _leave(self, run: str) -> None:
+        """The client has left. A run that waits for its decision stays: it is sent with the next request."""
+        if not (self.body.request.asks and self.services.runs.approvals.is_waiting(run)):
+            await self.attendance.leave(self.services.runs, run)
+
+    @property
+    def _sessions(self) -> LaneSessions:
+        return LaneSessions(self.services.store, self.services.files, self.principal, self.lane.name)

@@ -1,0 +1,211 @@
+"""The session that a request of the agent belongs to.
+
+Clients of these formats send their whole conversation, or the id of a run, and no session. It is found by that id, by a
+call that was handed over, by the client's own name for the thread, or by the messages before the last answer; else it
+is a new one, which begins with the client's messages. A session that is found has them, tool calls of the server
+included, and gets only what is new. If the client goes on from an earlier point, it gets a new session with the history
+up to there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.core.attachments import Attachment, File
+from app.core.messages import Message
+from app.storage.changes import StoreFailed
+from app.storage.files.reading import Files
+from app.storage.principals import Principal
+from app.storage.runs import KeyRow, RunRow
+from app.storage.store import Store
+from app.transcript.run_request import UNASKED, CallResult
+from routes.lanes.answer import Answer
+from routes.lanes.lane import LaneRequest
+from routes.lanes.models import conversation_of
+from routes.protocol.errors import Refused
+
+PAGE = 512  # events of a log read at a time
+NEWEST = 16  # runs of a session in which its last one that a client has started is looked for
+# No Idempotency-Key of a request can be one of these: theirs are printable.
+CALL, THREAD, PREFIX = "call\n", "thread\n", "prefix\n"
+
+
+class NewTurn(Struct, frozen=True):
+    """The beginning of a run: a session that exists and the new messages, or a new one and its history."""
+
+    session: str | None = None
+    history: Sequence[Message] = ()
+    imported: Sequence[File] = ()
+    results: Sequence[CallResult] = ()
+    message: str = ""
+    files: Sequence[File] = ()
+    found_by: Sequence[str] = ()
+
+
+class Split(Struct, frozen=True):
+    """A conversation: `before` the last answer, the `answer`, and what is `new` since then."""
+
+    before: Sequence[Message]
+    answer: Sequence[Message]
+    new: Sequence[Message]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Split:
+        end = next((at for at in range(len(messages), 0, -1) if messages[at - 1].role == "assistant"), 0)
+        begin = end
+        while begin and messages[begin - 1].role == "assistant":
+            begin -= 1
+        return cls(messages[:begin], messages[begin:end], messages[end:])
+
+
+class LaneSessions(Struct, frozen=True):
+    """The sessions of one principal, as the requests of a lane find them."""
+
+    store: Store
+    files: Files
+    principal: Principal
+    lane: str
+
+    async def turn(self, request: LaneRequest) -> NewTurn:
+        """Raises Refused if `previous` does not exist, StoreFailed."""
+        messages = conversation_of(request)
+        found_by = self._names(request, messages)
+        run = await self._earlier_run(request, Split.of(messages))
+        if run is None:
+            return replace(_begun(messages, request.files), found_by=found_by)
+        turn = _continued(run.session, Split.of(messages).new, request.files)
+        if not turn.results and not turn.message.strip() and not turn.files:  # a continuation of the answer itself
+            return replace(_begun(messages, request.files), found_by=found_by)
+        if await self._is_last(run):
+            return replace(turn, found_by=found_by)
+        return replace(await self._forked(run, Split.of(messages).new, request.files), found_by=found_by)
+
+    async def history(self, run: str) -> NewTurn:
+        """The conversation up to the end of a run, with its files. Raises Refused."""
+        row = await self.previous(run)
+        messages = await self.store.messages_until(row.session, row.id)
+        return NewTurn(history=messages, imported=await self._files_of(messages))
+
+    async def previous(self, run: str) -> RunRow:
+        row = await self.store.run(run)
+        if row is None or row.principal != self.principal.name:
+            problem = f"There is no response {run[:80]!a} that can be continued. Send the whole conversation instead."
+            raise Refused(400, "previous_response_not_found", problem, param="previous_response_id")
+        return row
+
+    async def named_run(self, request: LaneRequest) -> RunRow | None:
+        """The run that a request names, or the last one of the thread that it names. Raises Refused."""
+        if request.previous:
+            return await self.previous(request.previous)
+        return await self._named(self._thread(request.thread)) if request.thread else None
+
+    async def remember_call(self, call: str, run: str, now: float) -> None:
+        """Let the session be found by a call that is handed over. Raises StoreFailed."""
+        await self.store.write([KeyRow(self.principal.name, f"{CALL}{call}", "", run, now)])
+
+    def _names(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
+        if request.thread:
+            return (self._thread(request.thread),)
+        return () if request.previous else (prefix_name(messages),)
+
+    def _thread(self, thread: str) -> str:
+        return f"{THREAD}{self.lane}\n{thread}"
+
+    async def _earlier_run(self, request: LaneRequest, split: Split) -> RunRow | None:
+        for message in split.new if not request.previous else ():
+            if message.call and (run := await self._named(f"{CALL}{message.call}")):
+                return run
+        if request.previous or request.thread:
+            return await self.named_run(request)
+        if not split.answer:
+            return None
+        run = await self._named(prefix_name(split.before))
+        return run if run and await self._answered(run, split.answer) else None
+
+    async def _named(self, name: str) -> RunRow | None:
+        key = await self.store.key(self.principal.name, name)
+        return await self.store.run(key.run) if key else None  # deleted with its session, perhaps
+
+    async def _answered(self, run: RunRow, answer: Sequence[Message]) -> bool:
+        """Return True if these messages are what the run answered, white space aside."""
+        found, after = Answer(), 0
+        while rows := await self.store.events(run.id, after, PAGE):
+            for row in rows:
+                found.add(row)
+            after = rows[-1].seq
+        return _bare(found.text) == _bare("".join(message.text for message in answer))
+
+    async def _is_last(self, run: RunRow) -> bool:
+        """Return True unless a client has gone on in the session; runs that the server has begun do not count."""
+        newest = await self.store.last_runs(run.session, None, NEWEST)
+        return next((row.id for row in newest if not json.loads(row.policy).get(UNASKED)), run.id) == run.id
+
+    async def _forked(self, run: RunRow, new: Sequence[Message], files: Sequence[File]) -> NewTurn:
+        earlier = await self.history(run.id)
+        turn = _begun(new, files)
+        return replace(turn, history=[*earlier.history, *turn.history], imported=[*earlier.imported, *turn.imported])
+
+    async def _files_of(self, messages: Iterable[Message]) -> list[File]:
+        """The stored files that messages refer to; one that is gone is left out."""
+        found = list[File]()
+        for attachment in _attachments(messages):
+            try:
+                found.append(File(attachment, await self.files.read(attachment.sha256)))
+            except StoreFailed:
+                continue
+        return found
+
+
+def prefix_name(messages: Iterable[Message]) -> str:
+    """A name for a conversation up to a point: what was said, called and shown; no instructions and no thoughts.
+
+    Clients change the former from turn to turn, and leave the latter out.
+    """
+    digest = hashlib.sha256()
+    for one in messages:
+        if one.role != "system":
+            calls = [[call.id, call.name, call.arguments] for call in one.calls]
+            said = [one.role, one.text.strip(), calls, one.call, [file.sha256 for file in one.attachments]]
+            digest.update(json.dumps(said, sort_keys=True).encode())
+    return f"{PREFIX}{digest.hexdigest()}"
+
+
+def _begun(messages: Sequence[Message], files: Sequence[File]) -> NewTurn:
+    """A new session: the messages behind the last answer or result are the new one, the others its history."""
+    end = next((at for at in range(len(messages), 0, -1) if messages[at - 1].role in ("assistant", "tool")), 0)
+    history, new = messages[:end], messages[end:]
+    return NewTurn(
+        history=history,
+        imported=_sent(history, files),
+        message=_joined(new),
+        files=_sent(new, files),
+    )
+
+
+def _continued(session: str, new: Sequence[Message], files: Sequence[File]) -> NewTurn:
+    results = [CallResult(message.call, message.text) for message in new if message.role == "tool" and message.call]
+    words = [message for message in new if message.role != "tool"]
+    return NewTurn(session, results=results, message=_joined(words), files=_sent(new, files))
+
+
+def _joined(messages: Iterable[Message]) -> str:
+    return "\n\n".join(message.text for message in messages if message.text.strip())
+
+
+def _sent(messages: Iterable[Message], files: Sequence[File]) -> list[File]:
+    """The files of a request that messages refer to, each once."""
+    wanted = {attachment.sha256 for attachment in _attachments(messages)}
+    return list({file.attachment.sha256: file for file in files if file.attachment.sha256 in wanted}.values())
+
+
+def _attachments(messages: Iterable[Message]) -> list[Attachment]:
+    return list({one.sha256: one for message in messages for one in message.attachments}.values())
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,99 @@
+"""A run of a lane on its way to the client: streamed as the lane's frames, or collected into one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, suppress
+from functools import partial
+
+from starlette.types import Receive
+
+from app.core.events import TERMINAL, ApprovalRequired
+from app.runs.connections import NotAllowedAnyMore, Place
+from app.storage.runs import EventRow
+from routes.lanes.answer import Answer
+from routes.lanes.lane import Encoder
+from routes.protocol.sse import PIECE, Last, expire
+
+Pages = AsyncGenerator[Sequence[EventRow], None]
+
+
+class Left(Exception):
+    """The client has left."""
+
+
+async def lane_frames(
+    pages: Pages, encoder: Encoder, attended: AbstractContextManager[None]
+) -> AsyncGenerator[bytes, None]:
+    """The frames of a run's events, together where they are small. `attended` is entered meanwhile."""
+    with attended:
+        async with aclosing(pages):
+            async for rows in pages:
+                ends = rows[-1].type in TERMINAL
+                if len(rows) == 1 and not ends:  # a token, most of the time
+                    if text := encoder.frames(rows[0]):
+                        yield text.encode()
+                else:
+                    for piece in _pieces(rows, encoder, ends=ends):
+                        yield piece
+                if ends or encoder.over:
+                    return
+
+
+def _pieces(rows: Sequence[EventRow], encoder: Encoder, *, ends: bool) -> Iterator[bytes]:
+    waiting, size = list[str](), 0
+    for row in rows:
+        text = encoder.frames(row)
+        if waiting and size + len(text) > PIECE:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+        if text:
+            waiting.append(text)
+            size += len(text)
+        if encoder.over:
+            ends = True
+            break
+    if waiting:
+        piece = "".join(waiting).encode()
+        yield Last(piece) if ends else piece
+
+
+async def collected(pages: Pages, receive: Receive, place: Place, *, asks: bool) -> Answer:
+    """The whole answer; that so far, if the run waits for an approval and the client `asks` for those.
+
+    Raises Left, or NotAllowedAnyMore if the place is closed.
+    """
+    answer = Answer()
+    try:
+        async with asyncio.timeout(None) as until, aclosing(pages):
+            place.cut = partial(expire, until)
+            place.check()
+            leaving = asyncio.create_task(_watch(receive, place.cut))
+            try:
+                await _collect(pages, answer, asks=asks)
+            finally:
+                leaving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await leaving
+    except TimeoutError:
+        if not until.expired():
+            raise
+        if place.closed:
+            raise NotAllowedAnyMore from None
+        raise Left from None
+    return answer
+
+
+async def _collect(pages: Pages, answer: Answer, *, asks: bool) -> None:
+    async for rows in pages:
+        for row in rows:
+            answer.add(row)
+            if asks and row.type == ApprovalRequired.type:
+                return
+
+
+async def _watch(receive: Receive, end: Callable[[], None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    end()

@@ -1,0 +1,74 @@
+"""Approvals that a client shows: its stream ends with the question, and its next request brings the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from app.core.events import ApprovalRequired
+from app.policy.approvals import AlreadyDecided
+from app.policy.stored_grants import Review
+from app.storage.approvals import ApprovalRow
+from app.storage.principals import Principal
+from app.storage.runs import RunRow
+from routes.lanes.event_text import fields_of
+from routes.lanes.lane import LaneRequest, Verdict
+from routes.lanes.sessions import LaneSessions
+from routes.protocol.errors import Refused
+from routes.services import Services
+
+PAGE = 512  # events of a log read at a time
+
+
+class Resumed(Struct, frozen=True):
+    """A run that goes on, and the number of the event behind which its client has not seen it."""
+
+    row: RunRow
+    after: int
+
+
+async def resumed_run(
+    services: Services, principal: Principal, sessions: LaneSessions, request: LaneRequest
+) -> Resumed:
+    """Decide what waits for the request's verdicts. Raises Refused, and what `RunManager.decide` raises."""
+    pending = {row.call: row for row in await services.store.approvals(principal.name)}
+    decided = list[ApprovalRow]()
+    for verdict in request.verdicts:
+        if row := pending.get(verdict.call):
+            await _decide(services, principal, row, verdict)
+            decided.append(row)
+        elif row := await _decided_before(services, sessions, request, verdict):
+            decided.append(row)
+    if not decided:
+        calls = ", ".join(verdict.call[:40] for verdict in request.verdicts[:5])
+        raise Refused(400, "no_approval", f"No call waits for a decision under {calls!a}. Send a message instead.")
+    run = await services.runs.run(decided[-1].run, principal)
+    return Resumed(run, await _asked_at(services, run.id, [row.call for row in decided]))
+
+
+async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict) -> None:
+    review = Review("approve" if verdict.approved else "deny", arguments=verdict.arguments)
+    try:
+        await services.runs.decide(row.run, row.call, principal, review)
+    except AlreadyDecided:
+        return  # on the page, in this moment: that decision stands, and the client sees it in the stream
+
+
+async def _decided_before(
+    services: Services, sessions: LaneSessions, request: LaneRequest, verdict: Verdict
+) -> ApprovalRow | None:
+    """A call of the conversation's run on which somebody has decided meanwhile."""
+    run = await sessions.named_run(request)
+    return await services.store.approval(run.id, verdict.call) if run else None
+
+
+async def _asked_at(services: Services, run: str, calls: Sequence[str]) -> int:
+    """The number of the last event that asks for a decision on one of these calls."""
+    asked = after = 0
+    while rows := await services.store.events(run, after, PAGE):
+        for row in rows:
+            if row.type == ApprovalRequired.type and fields_of(row)["call"] in calls:
+                asked = row.seq
+        after = rows[-1].seq
+    return asked
