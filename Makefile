@@ -102,12 +102,14 @@ $(CLIENTS)/node/.ready: fixtures/clients/node.txt
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --require-hashes --target $(@D) -r $<
 	@touch $@
 
-# With the npm of that Node.js. The scripts of some programs fetch or choose what runs them.
+# With the npm of that Node.js. The scripts of some programs fetch or choose what runs them. Ours find a client's modules
+# beside the folder that they are linked into.
 $(CLIENTS)/sdk/.ready $(CLIENTS)/commands/.ready: $(CLIENTS)/%/.ready: fixtures/clients/%/package-lock.json $(CLIENTS)/node/.ready
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
 	@cd $(@D) && PATH="$(abspath $(NODE))/bin:$$PATH" node $(abspath $(NODE))/lib/node_modules/npm/bin/npm-cli.js ci \
 		--loglevel=error --no-audit --no-fund $(if $(findstring sdk,$@),--ignore-scripts)
+	@ln -s $(abspath tests/clients) $(@D)/scripts
 	@touch $@
 
 # All clients with every way in which a model writes its calls, the command lines of agents among them.

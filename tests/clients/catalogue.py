@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.clients.harness import Client
 
 TOOLS_AND_LENGTH = "it raises LengthFinishReasonError where tools are offered"
+PARSED = "it raises an error where what was cut is to be parsed"
+NO_THOUGHTS = "it does not read the reasoning of chat completions"
 
 PYTHON_CLIENTS = (
     Client(
@@ -14,4 +16,62 @@ PYTHON_CLIENTS = (
         ("chat", "chat-stream", "chat-helper", "responses", "responses-stream", "responses-helper"),
         {"chat-helper length": TOOLS_AND_LENGTH, "chat-helper cut-call": TOOLS_AND_LENGTH},
     ),
+    Client("anthropic", "anthropic", "anthropic_client", ("messages", "messages-stream", "messages-helper"), {}),
+    Client(
+        "langchain",
+        "langchain",
+        "langchain_client",
+        ("chat", "chat-stream", "responses", "responses-stream"),
+        {f"{way} {check}": NO_THOUGHTS for way in ("chat", "chat-stream") for check in ("thoughts", "considered")},
+    ),
+    Client(
+        "pydantic-ai",
+        "pydantic-ai",
+        "pydantic_ai_client",
+        ("chat", "chat-stream", "responses", "responses-stream", "messages", "messages-stream"),
+        {},
+    ),
+    Client(
+        "openai-agents",
+        "openai-agents",
+        "agents_client",
+        ("chat", "chat-stream", "responses", "responses-stream"),
+        {},
+    ),
+    Client(
+        "llm",
+        "llm",
+        "llm_client",
+        ("chat", "chat-stream", "responses", "responses-stream"),
+        {"thoughts": NO_THOUGHTS, "considered": NO_THOUGHTS},
+    ),
 )
+
+JAVASCRIPT_CLIENTS = (
+    Client(
+        "openai-js",
+        "sdk",
+        "openai_client.mjs",
+        (
+            *("chat", "chat-stream", "chat-helper", "chat-runner"),
+            *("responses", "responses-stream", "responses-helper"),
+        ),
+        {"chat-runner length": PARSED, "chat-runner cut-call": PARSED},
+    ),
+    Client(
+        "ai",
+        "sdk",
+        "ai_client.mjs",
+        tuple(
+            f"{provider}{manner}"
+            for provider in ("chat-compatible", "chat-openai", "responses-openai", "messages-anthropic")
+            for manner in ("", "-stream")
+        ),
+        {
+            f"chat-openai{manner} {check}": NO_THOUGHTS
+            for manner in ("", "-stream")
+            for check in ("thoughts", "considered")
+        },
+    ),
+)
+CLIENTS = PYTHON_CLIENTS + JAVASCRIPT_CLIENTS

@@ -84,7 +84,7 @@ def jobs(client: Client, target: Target, models: Iterable[str], ways: Iterable[s
 
 async def observed(client: Client, wanted: list[dict[str, Any]], home: Path) -> dict[str, dict[str, Any]]:
     """Run the client's script once with all these jobs; what it saw, by their ids."""
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
     process = await asyncio.create_subprocess_exec(
         *client.command(),
         stdin=asyncio.subprocess.PIPE,

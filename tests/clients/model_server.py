@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import re
+import secrets
 import time
 from asyncio import StreamReader, StreamWriter
 from collections import defaultdict
@@ -160,7 +161,7 @@ def deltas(reply: Reply, model: str) -> Iterator[Delta]:
         yield from ({"reasoning_content": piece} for piece in pieces(reply.thought))
         yield from ({"content": piece} for piece in pieces(text))
         for index, (name, arguments) in enumerate(reply.calls):
-            call = {"index": index, "id": f"call_{index}", "type": "function"}
+            call = {"index": index, "id": f"call_{secrets.token_hex(6)}", "type": "function"}
             yield {"tool_calls": [call | {"function": {"name": name, "arguments": ""}}]}
             written = json.dumps(arguments)
             for piece in pieces(written[: len(written) // 2] if reply.cut_call else written):
