@@ -16,7 +16,10 @@ SAYS = {
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
 }
 THOUGHTS = ("thinking", "redacted_thinking")
-KNOWN = {"model", "max_tokens", "system", "tools", "messages", "stream", "temperature"}
+KNOWN = {
+    *("model", "max_tokens", "system", "tools", "messages", "stream", "temperature", "top_p", "top_k"),
+    *("stop_sequences", "tool_choice", "thinking", "output_config"),
+}
 
 
 def broken_rules(body: dict[str, Any]) -> list[str]:

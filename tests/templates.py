@@ -26,3 +26,16 @@ CALLS = """{%- if tools %}{{- '<|im_start|>system\\nTools:\\n' }}
 {%- else %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endif %}
 {%- endfor %}"""
 WITH_CALLS = CALLS + ASKED
+# As strict as templates are: one system message, first, and the roles in turn.
+STRICT = (
+    """{%- for m in messages %}
+{%- if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be at the beginning.') }}
+{%- endif %}
+{%- if not loop.first and m.role == loop.previtem.role and m.role != 'tool' %}
+{{- raise_exception('Conversation roles must alternate.') }}{%- endif %}
+{%- if m.role == 'tool' and loop.previtem.role not in ('tool', 'assistant') %}
+{{- raise_exception('A result without a call.') }}{%- endif %}
+{%- endfor %}
+"""
+    + WITH_CALLS
+)
