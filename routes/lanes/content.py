@@ -15,6 +15,7 @@ from routes.protocol.message_parts import decoded, sent_file
 SEND_DATA_URL = 'send its bytes as a data URL, "data:<media type>;base64,<base64>"'
 NO_AUDIO = "is audio, which this server does not take; send its text"
 LONGEST_FILE_NAME = 255  # characters
+TEXTS = ("text/", "application/json")
 
 
 class Content(Struct):
@@ -103,11 +104,18 @@ def _named_file(node: Node) -> str | File:
     for name in ("file_id", "file_url"):
         if node.fields.get(name) is not None:
             raise node.refused(name, f"is not fetched: this server keeps no files and opens no URLs; {SEND_DATA_URL}")
-    data = node.fields.get("file_data")
-    if isinstance(data, (str, bytes)) and (_ascii(data[:10]).lower()).startswith(b"data:text/"):
-        with _refusing(node.at("file_data")):
-            return plain_text(decoded(node.at("file_data"), _ascii(data), SEND_DATA_URL))
-    return sent_file_of(node, "file_data", node.text("filename") or "")
+    return text_or_file(node, "file_data", node.text("filename") or "")
+
+
+def text_or_file(node: Node, name: str, file_name: str = "", media_type: str = "") -> str | File:
+    """The text of a field that holds the base64 of one, or else its picture or PDF."""
+    value = node.fields.get(name)
+    data = _ascii(value) if isinstance(value, (str, bytes)) else b""
+    declared = data[5:80].decode("ascii") if data[:5].lower() == b"data:" else media_type
+    if not declared.lower().startswith(TEXTS):
+        return sent_file_of(node, name, file_name)
+    with _refusing(node.at(name)):
+        return plain_text(decoded(node.at(name), data, SEND_DATA_URL))
 
 
 def source_part(part: Node) -> str | File | Content:

@@ -107,6 +107,11 @@ def anthropic_error(refused: Refused) -> tuple[int, dict[str, Any]]:
     return kind.status, {"type": "error", "error": error}
 
 
+def plain_error(refused: Refused) -> tuple[int, str]:
+    """The status and the message alone, for clients that show the body to a person."""
+    return kind_of(refused).status, refused.message
+
+
 def failure_of(failed: Mapping[str, Any]) -> Refused:
     """The fields of `run.failed` as an error, with headers for an answer that has not begun."""
     code = failed["code"]

@@ -94,3 +94,8 @@ class Lane(Struct, frozen=True):
     error: ErrorBody
     headers: Mapping[str, str] = field(default_factory=dict)
     ping: bytes = b": ping\n\n"
+
+
+def stream_only(_: Answer, __: Turn) -> dict[str, Any]:
+    """The `whole` of a lane whose reader makes every request a stream."""
+    raise NotImplementedError

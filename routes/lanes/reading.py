@@ -18,6 +18,24 @@ from app.runs.run_options import LONGEST_NAME, MOST_CLIENT_TOOLS, ClientTool
 from routes.protocol.errors import Refused
 
 REPLACED = "\N{REPLACEMENT CHARACTER}"  # for halves of a character, and for NUL, which no database takes
+# Parameters of chat completions that clients of other formats send under the same names.
+MODEL_PARAMETERS = frozenset(
+    {
+        *(
+            "temperature",
+            "top_p",
+            "top_k",
+            "min_p",
+            "max_tokens",
+            "max_completion_tokens",
+            "stop",
+            "seed",
+            "logit_bias",
+        ),
+        *("presence_penalty", "frequency_penalty", "repetition_penalty", "response_format", "tool_choice"),
+        *("parallel_tool_calls", "reasoning_effort", "chat_template_kwargs"),
+    }
+)
 JSON_KINDS = {
     str: "a string", bool: "true or false", int: "an integer", float: "a number", dict: "an object", list: "a list",
 }  # fmt: skip
@@ -128,6 +146,11 @@ def check_tools(tools: Sequence[ClientTool], paths: Sequence[str]) -> list[Clien
             raise Refused(400, "invalid_request", message, param=path)
         first[tool.name] = path
     return list(tools)
+
+
+def model_parameters(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the fields that are parameters of chat completions."""
+    return {name: value for name, value in fields.items() if name in MODEL_PARAMETERS and value is not None}
 
 
 def call_arguments(written: Any) -> dict[str, Any]:

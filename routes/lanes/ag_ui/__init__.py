@@ -1,0 +1,1 @@
+"""The lane of AG-UI clients: `POST /ag-ui`."""

@@ -1,0 +1,305 @@
+"""The common half of encoders whose texts, thoughts and calls are opened and closed: AG-UI and the AI SDK's UI stream.
+
+A stream ends where a call needs a person's decision, which comes with the next request. That request's stream is of the
+same run and begins where the last one ended, behind the `approval.required` of the call that was decided: what is in
+front of it is encoded once more, so that parts keep their numbers, and dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from app.core.events import (
+    TERMINAL,
+    ApprovalRequired,
+    ApprovalResolved,
+    ContextSummarised,
+    ContextTrimmed,
+    MessageAdded,
+    Notice,
+    ReasoningDelta,
+    RoundStarted,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    TextReclassified,
+    ToolFinished,
+    ToolHanded,
+    ToolProgress,
+    ToolRejected,
+    ToolStarted,
+    Usage,
+)
+from app.storage.runs import EventRow
+from routes.lanes.event_text import fields_of, text_literal
+from routes.lanes.lane import Turn
+
+Fields = dict[str, Any]
+NOTHING = '""'
+ENDED_BEFORE = "This call had not ended when the run did."
+
+
+def data_block(fields: Fields) -> str:
+    return f"data: {json.dumps(fields, separators=(',', ':'))}\n\n"
+
+
+def call_of(approval: str) -> str:
+    """The call that an approval is about: `c1` of `c1~2`, which asks again because the target of `c1` has changed."""
+    return approval.partition("~")[0]
+
+
+class PartEncoder(ABC):
+    """`begin`, `open_part` and the other abstract methods write the blocks of one wire format."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.over = False
+        self.unanswered: dict[str, Fields] = {}  # the server's own calls, as they were shown
+        self._answered: set[str] = set()
+        self._running: set[str] = set()
+        self._awaited = {verdict.call for verdict in turn.request.verdicts}
+        self._live = not self._awaited
+        self._begun = False
+        self._blocks: list[str] = []
+        self._open = ""  # the type of event that goes on with the open part
+        self._part = ""  # its id
+        self._before_text = ""  # in the block of a delta of the open part
+        self._parts = 0
+        self._repeats = False  # reasoning that was sent as text comes again
+        self._continues = False  # the next round goes on in the middle of a part
+
+    def frames(self, row: EventRow) -> str:
+        if row.type == self._open:  # a token, most of the time
+            text = text_literal(row)
+            return f"{self._before_text}{text}}}\n\n" if self._live and text != NOTHING else ""
+        if self.over or (self._repeats and row.type == ReasoningDelta.type):
+            return ""
+        self._repeats = row.type == TextReclassified.type
+        if not self._begun or (row.type in TERMINAL and not self._live):
+            self._begin(live=self._live or row.type in TERMINAL)
+        if row.type in (TextDelta.type, ReasoningDelta.type):
+            self._open_with(row)
+        elif handler := self.handlers.get(row.type):
+            handler(self, fields_of(row))
+        blocks, self._blocks = self._blocks, []
+        return "".join(blocks) if self._live else ""
+
+    def send(self, **fields: Any) -> None:
+        self._blocks.append(data_block(fields))
+
+    def send_text(self, text: str) -> None:
+        self._blocks.append(text)
+
+    def new_id(self) -> str:
+        self._parts += 1
+        return str(self._parts)
+
+    def close_part(self) -> None:
+        if self._open:
+            self.end_part(self._open, self._part)
+            self._open = self._before_text = ""
+
+    def _begin(self, *, live: bool) -> None:
+        self._begun, self._live = True, live
+        if live:
+            self._blocks.clear()
+            self.begin()
+
+    def _open_with(self, row: EventRow) -> None:
+        text = text_literal(row)
+        if text == NOTHING:
+            return
+        self.close_part()
+        self._open, self._part = row.type, self.new_id()
+        self._before_text = self.open_part(row.type, self._part)
+        self._blocks.append(f"{self._before_text}{text}}}\n\n")
+
+    def _start_call(self, fields: Fields) -> None:
+        self._show(fields["call"], fields)
+        self._running.add(fields["call"])
+
+    def _show(self, call: str, fields: Fields) -> None:
+        """Show a call of a tool of the server, once; again only if a person has changed its arguments."""
+        known = self.unanswered.get(call)
+        self.unanswered[call] = fields
+        if known is None:
+            self.close_part()
+            self.show_call(call, fields["name"], fields["arguments"])
+        elif known["arguments"] != fields["arguments"]:
+            self.change_call(call, fields["name"], fields["arguments"])
+
+    def _hand(self, fields: Fields) -> None:
+        self.close_part()
+        self.hand_call(fields["call"], fields["name"], fields["arguments"])
+
+    def _finish_call(self, fields: Fields) -> None:
+        call = fields["call"]
+        if call in self._answered:
+            return
+        if call not in self.unanswered:
+            self._show(call, {"name": fields["name"], "arguments": {}})
+        self._answer(call)
+        self.answer_call(call, fields["text"], ok=fields["ok"])
+
+    def _reject(self, fields: Fields) -> None:
+        call = fields.get("call")
+        name = fields.get("name") or self.unanswered.get(call or "", {}).get("name")
+        if call is None or name is None or call in self._answered:
+            self.note(ToolRejected.type, fields)
+            return
+        shown = call in self.unanswered
+        self._answer(call)
+        self.reject_call(call, name, fields["reason"], shown=shown)
+
+    def _answer(self, call: str) -> None:
+        self.close_part()
+        self.unanswered.pop(call, None)
+        self._running.discard(call)
+        self._answered.add(call)
+
+    def _progress(self, fields: Fields) -> None:
+        if fields["call"] in self.unanswered:
+            self.show_progress(fields)
+
+    def _ask(self, fields: Fields) -> None:
+        """End the stream; or, where an earlier one has ended, begin this one."""
+        self.close_part()
+        if asks_for_input := bool(self._running):  # a question of a call that runs; its id is its own
+            call = fields["call"]
+        else:
+            call = call_of(fields["call"])
+            self._show(call, fields)
+        self.ask(call, fields, asks_for_input=asks_for_input)
+        if self._live:
+            self.over = True
+            return
+        self._awaited.discard(fields["call"])
+        if not self._awaited:
+            self._begin(live=True)
+
+    def _finish(self, fields: Fields) -> None:
+        self._end_calls()
+        self.finish(fields)
+        self.over = True
+
+    def _fail(self, fields: Fields) -> None:
+        self._end_calls()
+        self.fail(fields)
+        self.over = True
+
+    def _end_calls(self) -> None:
+        """Clients take a call without a result for one that they are to run."""
+        self.close_part()
+        for call in list(self.unanswered):
+            self._answer(call)
+            self.answer_call(call, ENDED_BEFORE, ok=False)
+
+    def _start_round(self, _: Fields) -> None:
+        continues, self._continues = self._continues, False
+        if not continues:
+            self.close_part()
+        self.start_round(continues=continues)
+
+    def _notice(self, fields: Fields) -> None:
+        self._continues = self._continues or fields["code"] == "continued"
+        self.note(Notice.type, fields)
+
+    def _note_context(self, fields: Fields) -> None:
+        self.note(fields["type"], fields)
+
+    def _break_text(self, _: Fields) -> None:
+        self.close_part()  # so that the answer begins in a part of its own
+
+    def _add_message(self, fields: Fields) -> None:
+        self.close_part()
+        self.add_message(fields["text"])
+
+    def _start_run(self, fields: Fields) -> None:
+        self.start_run(fields)
+
+    def _resolve(self, fields: Fields) -> None:
+        self.resolve(fields)
+
+    def _add_usage(self, fields: Fields) -> None:
+        self.add_usage(fields)
+
+    handlers: ClassVar[dict[str, Callable[[PartEncoder, Fields], None]]] = {
+        RunStarted.type: _start_run,
+        RoundStarted.type: _start_round,
+        TextReclassified.type: _break_text,
+        MessageAdded.type: _add_message,
+        ToolStarted.type: _start_call,
+        ToolProgress.type: _progress,
+        ToolFinished.type: _finish_call,
+        ToolRejected.type: _reject,
+        ToolHanded.type: _hand,
+        ApprovalRequired.type: _ask,
+        ApprovalResolved.type: _resolve,
+        Notice.type: _notice,
+        ContextTrimmed.type: _note_context,
+        ContextSummarised.type: _note_context,
+        Usage.type: _add_usage,
+        RunFinished.type: _finish,
+        RunFailed.type: _fail,
+    }
+
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def start_run(self, fields: Fields) -> None: ...
+
+    @abstractmethod
+    def start_round(self, *, continues: bool) -> None:
+        """With `continues` the text goes on in the middle, in the part that may be open."""
+
+    @abstractmethod
+    def open_part(self, kind: str, part: str) -> str:
+        """Write the blocks in front of the first delta; return a delta's block up to the text."""
+
+    @abstractmethod
+    def end_part(self, kind: str, part: str) -> None: ...
+
+    @abstractmethod
+    def add_message(self, text: str) -> None: ...
+
+    @abstractmethod
+    def show_call(self, call: str, name: str, arguments: Fields) -> None: ...
+
+    @abstractmethod
+    def change_call(self, call: str, name: str, arguments: Fields) -> None: ...
+
+    @abstractmethod
+    def hand_call(self, call: str, name: str, arguments: Fields) -> None: ...
+
+    @abstractmethod
+    def show_progress(self, fields: Fields) -> None: ...
+
+    @abstractmethod
+    def answer_call(self, call: str, text: str, *, ok: bool) -> None: ...
+
+    @abstractmethod
+    def reject_call(self, call: str, name: str, reason: str, *, shown: bool) -> None: ...
+
+    @abstractmethod
+    def ask(self, call: str, fields: Fields, *, asks_for_input: bool) -> None:
+        """Write the end of a stream that goes on with the decision."""
+
+    @abstractmethod
+    def resolve(self, fields: Fields) -> None: ...
+
+    @abstractmethod
+    def note(self, name: str, fields: Fields) -> None: ...
+
+    @abstractmethod
+    def add_usage(self, fields: Fields) -> None: ...
+
+    @abstractmethod
+    def finish(self, fields: Fields) -> None: ...
+
+    @abstractmethod
+    def fail(self, fields: Fields) -> None: ...

@@ -1,0 +1,1 @@
+"""The lane of the AI SDK's `useChat`: `POST /ui-message-stream`."""
