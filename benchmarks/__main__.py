@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import box, call_forms, context, ingest, log, mcp, page, parser, provenance, relay, stages, startup
+from benchmarks import (
+    box,
+    call_forms,
+    context,
+    ingest,
+    lanes,
+    log,
+    mcp,
+    page,
+    parser,
+    provenance,
+    relay,
+    stages,
+    startup,
+)
 
-ALL = (startup, parser, provenance, context, call_forms, stages, ingest, box, relay, log, mcp, page)
+ALL = (startup, parser, provenance, context, call_forms, stages, ingest, box, relay, lanes, log, mcp, page)
 names = {benchmark.__name__.partition(".")[2]: benchmark for benchmark in ALL}
 wanted, sys.argv[1:] = sys.argv[1:] or list(names), []  # what is left would be taken for a benchmark's own arguments
 if unknown := [name for name in wanted if name not in names]:

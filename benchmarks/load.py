@@ -24,10 +24,14 @@ DIGITS = 6  # at least, of a time in microseconds: other numbers of an answer ar
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The path that a server answers on, and the JSON that it wants around the user's message."""
+    """The path that a server answers on, and the JSON that it wants around the user's message.
+
+    `end` stands behind the last token; what follows may repeat the text.
+    """
 
     path: str
     body: str
+    end: bytes = END
 
     def request(self, port: int, message: str) -> bytes:
         body = self.body.replace("MESSAGE", message).encode()
@@ -76,10 +80,11 @@ class Received:
 class Reader(asyncio.Protocol):
     """One request on a connection of its own, and its answer, read to its end."""
 
-    def __init__(self, request: bytes, received: Received) -> None:
+    def __init__(self, request: bytes, received: Received, end: bytes = END) -> None:
         self.over = asyncio.get_running_loop().create_future()
         self._request = request
         self._received = received
+        self._end = end
         self._rest = self._tail = b""
         self._is_finished = self._has_text = False
         self._requested_us = 0
@@ -107,7 +112,7 @@ class Reader(asyncio.Protocol):
 
     def _count(self, block: bytes, now: int) -> None:
         text, _, self._rest = (self._rest + block).rpartition(b" ")
-        text, finished, _ = text.partition(END)
+        text, finished, _ = text.partition(self._end)
         self._is_finished = bool(finished)
         received, sent = self._received, times(text)
         if not sent:
@@ -138,7 +143,9 @@ async def read_all(port: int, load: Load, endpoint: Endpoint, process: psutil.Pr
     async def one(number: int) -> None:
         await asyncio.sleep(started + load.start_s(number) - loop.time())
         for _ in range(load.turns):
-            _, readers[number] = await loop.create_connection(lambda: Reader(request, received), "127.0.0.1", port)
+            _, readers[number] = await loop.create_connection(
+                lambda: Reader(request, received, endpoint.end), "127.0.0.1", port
+            )
             await readers[number].over
 
     async def look() -> None:

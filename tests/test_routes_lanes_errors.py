@@ -75,7 +75,11 @@ def test_a_refusal_has_the_status_type_and_code_that_clients_know(
 ) -> None:
     body = {"error": {"message": "No.", "type": kind, "param": param, "code": code}}
     assert openai_error(refused) == (status, body)
-    assert anthropic_error(refused) == (status, {"type": "error", "error": {"type": anthropic, "message": "No."}})
+    found = anthropic_error(refused)
+    assert found == (
+        529 if status == 503 else status,
+        {"type": "error", "error": {"type": anthropic, "message": "No."}},
+    )
 
 
 FAILURES = {

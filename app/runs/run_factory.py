@@ -252,7 +252,9 @@ class RunFactory(Struct):
         rounds = min(ROUNDS, self.settings.max_rounds, max(1, room.requests))
         last = (await self.store.runs(job.session))[-1:]  # its options hold on
         options = _stored_options(last[0].policy if last else "{}")
-        agent = self._unattended_agent(principal, options.model_copy(update={"max_rounds": rounds}))
+        agent = self._unattended_agent(
+            principal, options.model_copy(update={"max_rounds": rounds, "client_tools": None})
+        )
         limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
         turn = RunRequest(
             message, job.session, key=key, time_limit_s=limit_s, policy=options.policy(), asked=False, notice=notice

@@ -178,7 +178,7 @@ class RunTask:
             self.inbox.restore(await self.store.inbox(self.row.id))
         else:
             self._begin(conversation, state.orphaned)
-        if not self.begins_session:
+        if not self.begins_session or len(conversation.messages) > 1:
             tainted = any(message.untrusted for message in conversation.messages)
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
         return conversation
@@ -213,8 +213,8 @@ class RunTask:
     def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
         if turn.notice:
             self.log.add(turn.notice)
-        for message in turn.history:
-            conversation.append(message)
+        for message in turn.history:  # results of tools that ran elsewhere are the words of strangers
+            conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
         if turn.history and not turn.has_message:
             conversation.begins = _last_turn(turn.history)
 

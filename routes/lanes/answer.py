@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.core.events import (
+    ApprovalRequired,
     Notice,
     ReasoningDelta,
     RoundStarted,
@@ -21,6 +22,7 @@ from app.core.events import (
     Usage,
 )
 from app.storage.runs import EventRow
+from app.transcript.reply import NEVER_MADE
 from routes.lanes.event_text import fields_of
 
 
@@ -57,14 +59,23 @@ class OwnCall(Struct):
     ok: bool = False
 
 
-Item = Words | HandedCall | OwnCall
+class WaitingCall(Struct):
+    """A call that waits, or has waited, for a person since the event `seq`."""
+
+    call: str
+    name: str
+    arguments: dict[str, Any]
+    seq: int
+
+
+Item = Words | HandedCall | OwnCall | WaitingCall
 
 
 class Answer(Struct):
     """`reason` is that of `run.finished`, `failure` has the fields of `run.failed`; one of them is set at the end.
 
     `cut` says that the model reached its limit in the last round, `declined` that it refused to answer there.
-    `cached_tokens` are those of all rounds.
+    `usage` is the last event of that type; the other tokens are those of all rounds.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -73,6 +84,8 @@ class Answer(Struct):
     failure: dict[str, Any] | None = None
     cut: bool = False
     declined: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
     cached_tokens: int = 0
     round: int = 1
     _continued: bool = False  # the next round goes on in the middle of the text
@@ -108,11 +121,12 @@ class Answer(Struct):
                 self.items.append(OwnCall(fields["call"], fields["name"], fields["arguments"]))
             case ToolFinished.type:
                 self._close_call(fields["call"], fields["text"], ok=fields["ok"])
-            case ToolRejected.type if fields.get("call"):
-                self._close_call(fields["call"], fields["reason"], ok=False)
+            case ToolRejected.type if fields.get("call") and fields["reason"] not in NEVER_MADE:
+                self._reject_call(fields["call"], fields.get("name", ""), fields["reason"])
+            case ApprovalRequired.type:
+                self.items.append(WaitingCall(fields["call"], fields["name"], fields["arguments"], row.seq))
             case Usage.type:
-                self.usage = fields
-                self.cached_tokens += fields.get("cached_tokens") or 0
+                self._add_usage(fields)
             case Notice.type:
                 self._note(fields["code"])
             case RunFinished.type:
@@ -149,7 +163,20 @@ class Answer(Struct):
         self.items = [one for one in self.items if not isinstance(one, Words) or one.text]
         self._fresh = True
 
-    def _close_call(self, call: str, result: str, *, ok: bool) -> None:
+    def _close_call(self, call: str, result: str, *, ok: bool) -> bool:
+        """Return False if there is no such call."""
         for item in reversed(self.items):
             if isinstance(item, OwnCall) and item.call == call:
                 item.result, item.ok = result, ok
+                return True
+        return False
+
+    def _reject_call(self, call: str, name: str, reason: str) -> None:
+        if not self._close_call(call, reason, ok=False) and name:
+            self.items.append(OwnCall(call, name, {}, reason))
+
+    def _add_usage(self, fields: dict[str, Any]) -> None:
+        self.usage = fields
+        self.prompt_tokens += fields["prompt_tokens"]
+        self.completion_tokens += fields["completion_tokens"]
+        self.cached_tokens += fields.get("cached_tokens") or 0

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from routes.lanes.ag_ui.request import read_request as read_ag_ui
 from routes.lanes.ag_ui.stream import AGUIEncoder
-from routes.lanes.errors import openai_error, plain_error
+from routes.lanes.anthropic_messages.answer import whole_message
+from routes.lanes.anthropic_messages.request import read_request as read_messages
+from routes.lanes.anthropic_messages.stream import MessagesEncoder
+from routes.lanes.errors import anthropic_error, openai_error, plain_error
 from routes.lanes.lane import Lane, stream_only
 from routes.lanes.ui_message_stream.request import read_request as read_ui
 from routes.lanes.ui_message_stream.stream import HEADERS, UIStreamEncoder
 
 LANES: tuple[Lane, ...] = (
+    Lane("messages", "/v1/messages", read_messages, MessagesEncoder, whole_message, anthropic_error),
     Lane("ag_ui", "/ag-ui", read_ag_ui, AGUIEncoder, stream_only, openai_error),
     Lane("ui_message_stream", "/ui-message-stream", read_ui, UIStreamEncoder, stream_only, plain_error, HEADERS),
 )  # fmt: skip

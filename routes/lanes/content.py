@@ -55,11 +55,12 @@ def content_of(node: Node, name: str, parts: Mapping[str, PartReader] | None = N
             continue
         if not isinstance(item, dict):
             raise node.refused(f"{name}.{at}", "is no part; send a string, or an object with a type")
-        _add_part(found, Node(item, node.at(f"{name}.{at}")), PARTS if parts is None else parts)
+        add_part(found, Node(item, node.at(f"{name}.{at}")), PARTS if parts is None else parts)
     return found
 
 
-def _add_part(content: Content, part: Node, parts: Mapping[str, PartReader]) -> None:
+def add_part(content: Content, part: Node, parts: Mapping[str, PartReader]) -> None:
+    """Raises Refused for a type without a reader."""
     kind = part.required_text("type")
     if kind not in parts:
         raise part.refused("type", f"is {kind[:80]!a}, which is no part of a message here; send {', '.join(parts)}")

@@ -79,6 +79,8 @@ ANTHROPIC_TYPES = {
     504: "timeout_error",
 }
 
+ANTHROPIC_STATUSES = {503: 529}  # by which Claude Code knows a server that is overloaded
+
 
 def kind_of(refused: Refused) -> ErrorKind:
     """The row of an error, or one that fits its status."""
@@ -104,7 +106,7 @@ def anthropic_error(refused: Refused) -> tuple[int, dict[str, Any]]:
     message = (TOO_LONG_FOR_ANTHROPIC if kind is TOO_LONG else "") + refused.message
     default = "api_error" if kind.status >= 500 else INVALID
     error = {"type": ANTHROPIC_TYPES.get(kind.status, default), "message": message}
-    return kind.status, {"type": "error", "error": error}
+    return ANTHROPIC_STATUSES.get(kind.status, kind.status), {"type": "error", "error": error}
 
 
 def plain_error(refused: Refused) -> tuple[int, str]:
@@ -114,9 +116,9 @@ def plain_error(refused: Refused) -> tuple[int, str]:
 
 def failure_of(failed: Mapping[str, Any]) -> Refused:
     """The fields of `run.failed` as an error, with headers for an answer that has not begun."""
-    code = failed["code"]
+    code, message = failed["code"], failed["message"]
     kind = ERRORS.get(code, BROKEN)
-    refused = Refused(kind.status, code, failed["message"])
+    refused = Refused(kind.status, code, message)
     if failed["retryable"]:
         refused.headers = {"Retry-After": str(BUSY_RETRY_S)} if kind is RATE_LIMITED else None
     else:

@@ -1,0 +1,47 @@
+"""The answer as one JSON object, for clients that do not stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, Words
+from routes.lanes.anthropic_messages.blocks import (
+    DRAGOMAN,
+    Block,
+    message_id,
+    own_tool_result,
+    own_tool_use,
+    signature_of,
+    stop_reason,
+    tool_use,
+    usage_of,
+)
+from routes.lanes.lane import Turn
+
+
+def whole_message(answer: Answer, turn: Turn) -> dict[str, Any]:
+    return {
+        "id": message_id(turn),
+        "type": "message",
+        "role": "assistant",
+        "model": turn.model,
+        "content": [block for item in answer.items for block in _blocks(item, turn)],
+        "stop_reason": stop_reason(answer.reason, cut=answer.cut, declined=answer.declined),
+        "stop_sequence": None,
+        "usage": usage_of(answer.usage, answer.cached_tokens),
+    }
+
+
+def _blocks(item: Item, turn: Turn) -> Iterator[Block]:
+    match item:
+        case Words(thought=True) if item.text.strip():
+            yield {"type": "thinking", "thinking": item.text, "signature": signature_of(turn)}
+        case Words(thought=False) if item.text.strip():
+            yield {"type": "text", "text": item.text}
+        case HandedCall():
+            yield tool_use(item)
+        case OwnCall() if DRAGOMAN in turn.request.echo:
+            yield own_tool_use(item)
+            if item.result is not None:
+                yield own_tool_result(item.call, item.result, ok=item.ok)

@@ -1,0 +1,233 @@
+"""Encoder of streams: https://platform.claude.com/docs/en/build-with-claude/streaming.
+
+A message is a row of blocks, each with a start, deltas and a stop, and one block is open at a time. Text and thoughts
+stay open while deltas of their kind come; a call is a block that is opened, filled and closed by one event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from app.core.events import (
+    Notice,
+    ReasoningDelta,
+    RoundStarted,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    TextReclassified,
+    ToolFinished,
+    ToolHanded,
+    ToolRejected,
+    ToolStarted,
+    Usage,
+)
+from app.storage.runs import EventRow
+from routes.lanes.answer import HandedCall, OwnCall
+from routes.lanes.anthropic_messages.blocks import (
+    DRAGOMAN,
+    Block,
+    estimated_usage,
+    message_id,
+    own_tool_result,
+    own_tool_use,
+    signature_of,
+    stop_reason,
+    tool_use,
+    usage_of,
+)
+from routes.lanes.errors import anthropic_error, failure_of
+from routes.lanes.event_text import arguments_text, fields_of, joined_literals, text_literal
+from routes.lanes.lane import Turn
+
+END = "}}\n\n"  # of a frame with a delta
+
+
+class Kind(Struct, frozen=True):
+    """A kind of block with words in it: how it starts, and how its deltas begin."""
+
+    start: Block
+    delta: str
+
+
+TEXT = Kind({"type": "text", "text": ""}, '"type":"text_delta","text":')
+THOUGHT = Kind({"type": "thinking", "thinking": "", "signature": ""}, '"type":"thinking_delta","thinking":')
+
+
+class MessagesEncoder(Struct):
+    """The frames of one run. `open` is the kind of the open block, whose deltas begin with `head`.
+
+    White space at the beginning of a block waits in `held` for the first word: a block of nothing else is not sent.
+    """
+
+    turn: Turn
+    open: Kind | None = None
+    head: str = ""
+    blocks: int = 0
+    waiting: Kind | None = None
+    held: list[str] = field(default_factory=list)
+    repeated: int = 0  # characters of reasoning to come that were sent as text
+    usage: dict[str, Any] = field(default_factory=dict)
+    cached: int = 0
+    cut: bool = False
+    declined: bool = False
+    continued: bool = False
+    shown_calls: set[str] = field(default_factory=set)
+
+    @property
+    def over(self) -> bool:
+        return False
+
+    @property
+    def shows_own_tools(self) -> bool:
+        return DRAGOMAN in self.turn.request.echo
+
+    def frames(self, row: EventRow) -> str:
+        if row.type == TextDelta.type:
+            return self._add_words(TEXT, text_literal(row))
+        encode = ENCODERS.get(row.type)
+        return encode(self, row) if encode else ""
+
+    def _start(self, _: EventRow) -> str:
+        message: Block = {
+            "id": message_id(self.turn),
+            "type": "message",
+            "role": "assistant",
+            "model": self.turn.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": estimated_usage(self.turn.request),
+        }
+        return frame("message_start", message=message) + frame("ping")
+
+    def _start_round(self, _: EventRow) -> str:
+        """A round is a block of its own, unless it goes on with an answer that had broken off."""
+        goes_on, self.repeated = self.continued, 0
+        self.cut = self.declined = self.continued = False
+        return "" if goes_on else self._close()
+
+    def _add_words(self, kind: Kind, literal: str) -> str:
+        if self.open is kind:
+            return f"{self.head}{literal}{END}"
+        if self.waiting is not kind:
+            self.waiting = kind
+            self.held.clear()
+        self.held.append(literal)
+        if not json.loads(literal).strip():
+            return ""
+        literal = joined_literals(self.held)
+        begun = self._close() + self._begin(kind.start)
+        self.open = kind
+        self.head = f'{_head("content_block_delta")},"index":{self.blocks},"delta":{{{kind.delta}'
+        return f"{begun}{self.head}{literal}{END}"
+
+    def _begin(self, block: Block) -> str:
+        return frame("content_block_start", index=self.blocks, content_block=block)
+
+    def _delta(self, **delta: Any) -> str:
+        return frame("content_block_delta", index=self.blocks, delta=delta)
+
+    def _stop(self) -> str:
+        self.blocks += 1
+        return frame("content_block_stop", index=self.blocks - 1)
+
+    def _close(self) -> str:
+        """Close the open block, if there is one."""
+        kind, self.open, self.waiting = self.open, None, None
+        self.held.clear()
+        if kind is None:
+            return ""
+        signed = self._delta(type="signature_delta", signature=signature_of(self.turn)) if kind is THOUGHT else ""
+        return signed + self._stop()
+
+    def _add_reasoning(self, row: EventRow) -> str:
+        if not self.repeated:
+            return self._add_words(THOUGHT, text_literal(row))
+        text = fields_of(row)["text"]
+        new, self.repeated = text[self.repeated :], max(0, self.repeated - len(text))
+        return self._add_words(THOUGHT, json.dumps(new)) if new else ""
+
+    def _reclassify(self, row: EventRow) -> str:
+        """The text has been sent and cannot be taken back, so its repetition as reasoning is left out."""
+        self.repeated += fields_of(row)["characters"]
+        return ""
+
+    def _hand_over(self, row: EventRow) -> str:
+        fields = fields_of(row)
+        return self._call(tool_use(HandedCall(fields["call"], fields["name"], fields["arguments"])))
+
+    def _call(self, block: Block) -> str:
+        """A call: without its arguments first, because clients read them from the deltas alone."""
+        begun = self._close() + self._begin(block | {"input": {}})
+        return begun + self._delta(type="input_json_delta", partial_json=arguments_text(block["input"])) + self._stop()
+
+    def _own_call(self, row: EventRow) -> str:
+        if not self.shows_own_tools:
+            return ""
+        fields = fields_of(row)
+        self.shown_calls.add(fields["call"])
+        return self._call(own_tool_use(OwnCall(fields["call"], fields["name"], fields["arguments"])))
+
+    def _own_result(self, row: EventRow) -> str:
+        fields = fields_of(row)
+        if fields.get("call") not in self.shown_calls:
+            return ""
+        text, ok = (fields["text"], fields["ok"]) if row.type == ToolFinished.type else (fields["reason"], False)
+        return self._close() + self._begin(own_tool_result(fields["call"], text, ok=ok)) + self._stop()
+
+    def _note(self, row: EventRow) -> str:
+        code = fields_of(row)["code"]
+        self.cut |= code == "cut"
+        self.declined |= code == "refusal"
+        self.continued |= code == "continued"
+        return ""
+
+    def _count(self, row: EventRow) -> str:
+        self.usage = fields_of(row)
+        self.cached += self.usage.get("cached_tokens") or 0
+        return ""
+
+    def _finish(self, row: EventRow) -> str:
+        reason = stop_reason(fields_of(row)["reason"], cut=self.cut, declined=self.declined)
+        delta = {"stop_reason": reason, "stop_sequence": None}
+        ended = frame("message_delta", delta=delta, usage=usage_of(self.usage, self.cached))
+        return self._close() + ended + frame("message_stop")
+
+    def _fail(self, row: EventRow) -> str:
+        _, body = anthropic_error(failure_of(fields_of(row)))
+        return _frame("error", body)
+
+
+ENCODERS: dict[str, Callable[[MessagesEncoder, EventRow], str]] = {
+    RunStarted.type: MessagesEncoder._start,
+    RoundStarted.type: MessagesEncoder._start_round,
+    ReasoningDelta.type: MessagesEncoder._add_reasoning,
+    TextReclassified.type: MessagesEncoder._reclassify,
+    ToolHanded.type: MessagesEncoder._hand_over,
+    ToolStarted.type: MessagesEncoder._own_call,
+    ToolFinished.type: MessagesEncoder._own_result,
+    ToolRejected.type: MessagesEncoder._own_result,
+    Notice.type: MessagesEncoder._note,
+    Usage.type: MessagesEncoder._count,
+    RunFinished.type: MessagesEncoder._finish,
+    RunFailed.type: MessagesEncoder._fail,
+}
+
+
+def frame(type: str, **fields: Any) -> str:
+    return _frame(type, {"type": type, **fields})
+
+
+def _frame(event: str, fields: dict[str, Any]) -> str:
+    return f"event: {event}\ndata: {json.dumps(fields, separators=(',', ':'))}\n\n"
+
+
+def _head(type: str) -> str:
+    """The beginning of a frame, up to its type."""
+    return f'event: {type}\ndata: {{"type":"{type}"'

@@ -1,0 +1,132 @@
+"""Items of a response's output, as JSON objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from routes.lanes.responses import ids
+from routes.lanes.responses.sealed_reasoning import sealed
+
+SERVER_LABEL = "dragoman"  # of our own tools, and of the mcp tool by which a client opts in to approvals
+CUSTOM_INPUT = "input"  # the argument that a custom tool's text stands in
+
+Item = dict[str, Any]
+
+
+class ToolNames(Struct, frozen=True):
+    """Names of the tools that the client declared: `custom` ones, and by flattened name those of `namespaces`."""
+
+    custom: frozenset[str] = frozenset()
+    namespaces: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    all: frozenset[str] = frozenset()
+
+
+def text_part(text: str) -> Item:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def message(item: str, text: str | None = None, status: str = "completed") -> Item:
+    content = [] if text is None else [text_part(text)]
+    return {"id": item, "type": "message", "status": status, "role": "assistant", "content": content}
+
+
+def summary_part(text: str) -> Item:
+    return {"type": "summary_text", "text": text}
+
+
+def reasoning(item: str, text: str | None = None, *, seal: bool = False) -> Item:
+    """Reasoning as a summary: as `reasoning_text` most clients do not show it."""
+    found: Item = {"id": item, "type": "reasoning", "summary": [] if text is None else [summary_part(text)]}
+    return found | {"encrypted_content": sealed(text)} if seal and text is not None else found
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+class ClientCall(Struct, frozen=True):
+    """A call that is handed to the client, in the form of the tool that it declared."""
+
+    call: str
+    name: str
+    arguments: Mapping[str, Any]
+    tools: ToolNames
+
+    @property
+    def is_custom(self) -> bool:
+        return self.name in self.tools.custom
+
+    @property
+    def id_kind(self) -> str:
+        return ids.CUSTOM_CALL if self.is_custom else ids.FUNCTION_CALL
+
+    @property
+    def event(self) -> str:
+        """The type of the events of its text, without the last word."""
+        return "custom_tool_call_input" if self.is_custom else "function_call_arguments"
+
+    @property
+    def text_field(self) -> str:
+        return "input" if self.is_custom else "arguments"
+
+    @property
+    def text(self) -> str:
+        """The arguments as JSON, or the text for a custom tool."""
+        if not self.is_custom:
+            return arguments_text(self.arguments)
+        given = self.arguments.get(CUSTOM_INPUT)
+        return given if isinstance(given, str) else arguments_text(self.arguments)
+
+    def item(self, item: str, text: str | None = None) -> Item:
+        """The item when it is done, or (no `text`) when it is added."""
+        namespace, name = self.tools.namespaces.get(self.name, (None, self.name))
+        status = "in_progress" if text is None else "completed"
+        kind = "custom_tool_call" if self.is_custom else "function_call"
+        found = {"id": item, "type": kind, "status": status, "call_id": self.call, "name": name}
+        found[self.text_field] = text or ""
+        return found | {"namespace": namespace} if namespace else found
+
+
+class ServerCall(Struct):
+    """A call of one of our own tools; `result` is None while it runs. `approval` is the id of a request for it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: str | None = None
+    ok: bool = False
+    approval: str | None = None
+
+    @property
+    def status(self) -> str:
+        return "completed" if self.ok else "failed"
+
+    def item(self, item: str, status: str, *, added: bool = False) -> Item:
+        """Never a function_call: clients would run that themselves, a second time."""
+        error = None
+        if self.result is not None and not self.ok:
+            error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": self.result}]}
+        return {
+            "id": item,
+            "type": "mcp_call",
+            "status": status,
+            "approval_request_id": self.approval,
+            "arguments": "" if added else arguments_text(self.arguments),
+            "error": error,
+            "name": self.name,
+            "output": self.result if self.ok else None,
+            "server_label": SERVER_LABEL,
+        }
+
+
+def approval_request(approval: str, name: str, arguments: Mapping[str, Any]) -> Item:
+    return {
+        "id": approval,
+        "type": "mcp_approval_request",
+        "arguments": arguments_text(arguments),
+        "name": name,
+        "server_label": SERVER_LABEL,
+    }

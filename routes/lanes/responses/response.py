@@ -1,0 +1,203 @@
+"""The response object: what it repeats of the request, its status, and the response as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, WaitingCall, Words
+from routes.lanes.errors import failure_of, openai_error
+from routes.lanes.lane import Turn
+from routes.lanes.responses import ids, items
+from routes.lanes.responses.ids import item_id, response_id, stem_of
+
+IN_PROGRESS = "in_progress"
+COMPLETE = frozenset({"answered", "client_tools"})
+# Codex gives up at these codes and repeats a request that failed with any other.
+AT_ONCE = frozenset({"context_length_exceeded", "insufficient_quota", "invalid_prompt", "server_is_overloaded"})
+# Reasons of `run.finished` that are no answer of the model, and not the request's fault.
+STOPPED = {
+    "server_stopped": (
+        "server_error",
+        "The server was stopped before the answer was complete. Send the request again.",
+    ),
+    "paused": ("server_is_overloaded", "An admin has paused the server. Send the request again once it has resumed."),
+    "revoked": ("invalid_prompt", "The token of this request was revoked. Send the request with another one."),
+}
+
+
+class Outcome(Struct, frozen=True):
+    """The end of a response: its status, and why it is not whole."""
+
+    status: str = IN_PROGRESS
+    incomplete: str | None = None
+    error: Mapping[str, str] | None = None
+
+    @property
+    def event(self) -> str:
+        """The type of its last event: openai-js throws at `response.cancelled`, which it does not know."""
+        return "incomplete" if self.status == "cancelled" else self.status
+
+
+def finished(reason: str, *, cut: bool, declined: bool) -> Outcome:
+    """The outcome of `run.finished`; in its last round the model was `cut`, or `declined` to answer."""
+    if reason == "cancelled":
+        return Outcome("cancelled")
+    if reason in STOPPED:
+        code, message = STOPPED[reason]
+        return Outcome("failed", error={"code": code, "message": message})
+    if reason == "answered" and declined:
+        return Outcome("incomplete", "content_filter")
+    if reason in COMPLETE and not (cut and reason == "answered"):
+        return Outcome("completed")
+    return Outcome("incomplete", "max_output_tokens")
+
+
+def failed(fields: Mapping[str, Any]) -> Outcome:
+    """The outcome of `run.failed`."""
+    _, body = openai_error(failure_of(fields))
+    code, message = body["error"]["code"], body["error"]["message"]
+    if not fields["retryable"] and code not in AT_ONCE:
+        code = "invalid_prompt"
+    return Outcome("failed", error={"code": code, "message": message})
+
+
+class Used(Struct):
+    """Tokens of all rounds of a response."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+    def add(self, fields: Mapping[str, Any]) -> None:
+        """Take in a `usage` event."""
+        self.prompt += fields["prompt_tokens"]
+        self.completion += fields["completion_tokens"]
+        self.cached += fields.get("cached_tokens") or 0
+
+    def fields(self) -> dict[str, Any]:
+        """Reasoning tokens are not counted apart from others, and no cache is written: SDKs require the fields."""
+        return {
+            "input_tokens": self.prompt,
+            "input_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": 0},
+            "output_tokens": self.completion,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": self.prompt + self.completion,
+        }
+
+
+class ResponseHead(Struct):
+    """The part of a response that stays the same from its beginning to its end."""
+
+    id: str
+    stem: str
+    names: items.ToolNames
+    seal: bool  # give reasoning back as opaque text, too
+    fields: Mapping[str, Any]
+    approvals: Mapping[str, str]  # by call: the id of the request for approval that was answered
+    after: int = 0
+
+    @classmethod
+    def of(cls, turn: Turn) -> ResponseHead:
+        echo = turn.request.echo
+        after = echo.get("after", 0)
+        response = response_id(turn.run, after)
+        head = {"id": response, "object": "response", "created_at": turn.created, "model": turn.model}
+        return cls(
+            response,
+            stem_of(turn.run, after),
+            tool_names(echo),
+            bool(echo.get("seal")),
+            head | echo.get("response", {}),
+            echo.get("approvals", {}),
+            after,
+        )
+
+    def item(self, kind: str, index: int) -> str:
+        return item_id(kind, self.stem, index)
+
+
+def tool_names(echo: Mapping[str, Any]) -> items.ToolNames:
+    names = echo.get("names", {})
+    namespaces = {flat: (pair[0], pair[1]) for flat, pair in names.get("namespaces", {}).items()}
+    return items.ToolNames(frozenset(names.get("custom", ())), namespaces, frozenset(names.get("all", ())))
+
+
+def ending(outcome: Outcome) -> dict[str, Any]:
+    """The fields of a response that its end decides."""
+    incomplete = {"reason": outcome.incomplete} if outcome.incomplete else None
+    return {"status": outcome.status, "error": outcome.error, "incomplete_details": incomplete}
+
+
+def response_json(
+    head: str, outcome: Outcome, output: Sequence[str] = (), usage: Mapping[str, Any] | None = None
+) -> str:
+    """The response; `head` is the JSON of its first fields, `output` that of its items."""
+    end = f'"output": [{", ".join(output)}], "usage": {json.dumps(usage)}}}'
+    return f"{head[:-1]}, {json.dumps(ending(outcome))[1:-1]}, {end}"
+
+
+def outcome_of(answer: Answer, *, asks: bool) -> Outcome:
+    """The outcome as far as the log has it: in progress while it has no end."""
+    if answer.failure:
+        return failed(answer.failure)
+    if answer.reason:
+        return finished(answer.reason, cut=answer.cut, declined=answer.declined)
+    return Outcome("completed") if asks and _waits(answer) else Outcome()
+
+
+def _waits(answer: Answer) -> bool:
+    """True if the last that happened is that a call waits for a person."""
+    return bool(answer.items) and isinstance(answer.items[-1], WaitingCall)
+
+
+def whole(answer: Answer, turn: Turn) -> dict[str, Any]:
+    """The response as it stands, for clients that do not stream."""
+    head, outcome = ResponseHead.of(turn), outcome_of(answer, asks=turn.request.asks)
+    output = Output(turn, head, unfinished=IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete").of(answer)
+    used = Used(answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)
+    usage = used.fields() if outcome.status != IN_PROGRESS else None
+    return {**head.fields, **ending(outcome), "output": output, "usage": usage}
+
+
+def started(turn: Turn) -> dict[str, Any]:
+    """The response of a run that has just begun."""
+    return whole(Answer(), turn)
+
+
+class Output(Struct, frozen=True):
+    """The items of a whole answer. `unfinished` is the status of calls of ours that have no result."""
+
+    turn: Turn
+    head: ResponseHead
+    unfinished: str
+
+    def of(self, answer: Answer) -> list[items.Item]:
+        output = list[items.Item]()
+        for one in answer.items:
+            if item := self._item(one, len(output)):
+                output.append(item)
+        return output
+
+    def _item(self, one: Item, at: int) -> items.Item | None:
+        head = self.head
+        match one:
+            case Words(thought=True) if one.text.strip():
+                return items.reasoning(head.item(ids.REASONING, at), one.text, seal=head.seal)
+            case Words(thought=False) if one.text.strip():
+                return items.message(head.item(ids.MESSAGE, at), one.text)
+            case HandedCall():
+                call = items.ClientCall(one.call, one.name, one.arguments, head.names)
+                return call.item(head.item(call.id_kind, at), call.text)
+            case OwnCall() if one.name not in head.names.all:
+                own = items.ServerCall(one.name, one.arguments, one.result, one.ok, head.approvals.get(one.call))
+                status = self.unfinished if one.result is None else own.status
+                return own.item(head.item(ids.OWN_CALL, at), status)
+            case WaitingCall() if self.turn.request.asks:
+                return items.approval_request(
+                    ids.approval_id(self.turn.run, one.seq, one.call), one.name, one.arguments
+                )
+        return None
