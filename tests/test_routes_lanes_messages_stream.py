@@ -110,8 +110,8 @@ def assembled(events: Sequence[Fields]) -> Fields:
     ends, last = events[-2:]
     assert last == {"type": "message_stop"}
     assert ends["type"] == "message_delta"
-    delta: Fields = ends["delta"]
-    return message | delta | {"content": blocks, "usage": ends["usage"]}
+    ended: Fields = ends["delta"]
+    return message | ended | {"content": blocks, "usage": ends["usage"]}
 
 
 def extend(block: Fields, delta: Fields) -> None:

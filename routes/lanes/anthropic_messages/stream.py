@@ -28,6 +28,7 @@ from app.core.events import (
     Usage,
 )
 from app.storage.runs import EventRow
+from app.transcript.reply import NEVER_MADE
 from routes.lanes.answer import HandedCall, OwnCall
 from routes.lanes.anthropic_messages.blocks import (
     DRAGOMAN,
@@ -77,7 +78,7 @@ class MessagesEncoder(Struct):
     cut: bool = False
     declined: bool = False
     continued: bool = False
-    shown_calls: set[str] = field(default_factory=set)
+    own_calls: set[str] = field(default_factory=set)
 
     @property
     def over(self) -> bool:
@@ -168,18 +169,35 @@ class MessagesEncoder(Struct):
         return begun + self._delta(type="input_json_delta", partial_json=arguments_text(block["input"])) + self._stop()
 
     def _own_call(self, row: EventRow) -> str:
-        if not self.shows_own_tools:
-            return ""
+        """A call of the server's own; text behind it is a block of its own, also where the call is hidden."""
         fields = fields_of(row)
-        self.shown_calls.add(fields["call"])
-        return self._call(own_tool_use(OwnCall(fields["call"], fields["name"], fields["arguments"])))
+        self.own_calls.add(fields["call"])
+        call = OwnCall(fields["call"], fields["name"], fields["arguments"])
+        return self._call(own_tool_use(call)) if self.shows_own_tools else self._close()
 
     def _own_result(self, row: EventRow) -> str:
         fields = fields_of(row)
-        if fields.get("call") not in self.shown_calls:
+        return self._show_result(fields["call"], fields["text"], ok=fields["ok"])
+
+    def _reject(self, row: EventRow) -> str:
+        """A call that was refused may not have been started; one that was only thought of is none."""
+        fields = fields_of(row)
+        call, name, reason = fields.get("call"), fields.get("name"), fields["reason"]
+        if call is None or reason in NEVER_MADE:
             return ""
-        text, ok = (fields["text"], fields["ok"]) if row.type == ToolFinished.type else (fields["reason"], False)
-        return self._close() + self._begin(own_tool_result(fields["call"], text, ok=ok)) + self._stop()
+        shown = ""
+        if call not in self.own_calls:
+            if not name:
+                return ""
+            shown = self._close()
+            self.own_calls.add(call)
+            shown += self._call(own_tool_use(OwnCall(call, name, {}))) if self.shows_own_tools else ""
+        return shown + self._show_result(call, reason, ok=False)
+
+    def _show_result(self, call: str, text: str, *, ok: bool) -> str:
+        if not self.shows_own_tools or call not in self.own_calls:
+            return ""
+        return self._close() + self._begin(own_tool_result(call, text, ok=ok)) + self._stop()
 
     def _note(self, row: EventRow) -> str:
         code = fields_of(row)["code"]
@@ -212,7 +230,7 @@ ENCODERS: dict[str, Callable[[MessagesEncoder, EventRow], str]] = {
     ToolHanded.type: MessagesEncoder._hand_over,
     ToolStarted.type: MessagesEncoder._own_call,
     ToolFinished.type: MessagesEncoder._own_result,
-    ToolRejected.type: MessagesEncoder._own_result,
+    ToolRejected.type: MessagesEncoder._reject,
     Notice.type: MessagesEncoder._note,
     Usage.type: MessagesEncoder._count,
     RunFinished.type: MessagesEncoder._finish,
