@@ -58,9 +58,12 @@ class PlainEncoder:
 
     def __init__(self, turn: Turn) -> None:
         self.asks = turn.request.asks
+        self.after = turn.after
         self.over = False
 
     def frames(self, row: EventRow) -> str:
+        if row.seq <= self.after:
+            return ""
         self.over = self.asks and row.type == "approval.required"
         return f"data: {row.data}\n\n"
 

@@ -55,13 +55,17 @@ class LaneRequest(Struct, kw_only=True):
 
 
 class Turn(Struct, frozen=True):
-    """A run of a lane. `created` is Unix time in seconds, `model` the name that the client used."""
+    """A run of a lane. `created` is Unix time in seconds, `model` the name that the client used.
+
+    `after` is the number of the event that ended an earlier stream of the run: this one begins behind it.
+    """
 
     run: str
     session: str
     created: int
     model: str
     request: LaneRequest
+    after: int = 0
 
 
 class Encoder(Protocol):

@@ -1,8 +1,8 @@
 """The common half of encoders whose texts, thoughts and calls are opened and closed: AG-UI and the AI SDK's UI stream.
 
 A stream ends where a call needs a person's decision, which comes with the next request. That request's stream is of the
-same run and begins where the last one ended, behind the `approval.required` of the call that was decided: what is in
-front of it is encoded once more, so that parts keep their numbers, and dropped.
+same run and begins where the last one ended: what is in front of that is encoded once more, so that parts keep their
+numbers and no call is shown twice, and dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from app.core.events import (
-    TERMINAL,
     ApprovalRequired,
     ApprovalResolved,
     ContextSummarised,
@@ -61,8 +60,6 @@ class PartEncoder(ABC):
         self.unanswered: dict[str, Fields] = {}  # the server's own calls, as they were shown
         self._answered: set[str] = set()
         self._running: set[str] = set()
-        self._awaited = {verdict.call for verdict in turn.request.verdicts}
-        self._live = not self._awaited
         self._begun = False
         self._blocks: list[str] = []
         self._open = ""  # the type of event that goes on with the open part
@@ -73,20 +70,22 @@ class PartEncoder(ABC):
         self._continues = False  # the next round goes on in the middle of a part
 
     def frames(self, row: EventRow) -> str:
+        if not self._begun and row.seq > self.turn.after:
+            self._begin()
         if row.type == self._open:  # a token, most of the time
             text = text_literal(row)
-            return f"{self._before_text}{text}}}\n\n" if self._live and text != NOTHING else ""
+            return f"{self._before_text}{text}}}\n\n" if self._begun and text != NOTHING else ""
         if self.over or (self._repeats and row.type == ReasoningDelta.type):
             return ""
         self._repeats = row.type == TextReclassified.type
-        if not self._begun or (row.type in TERMINAL and not self._live):
-            self._begin(live=self._live or row.type in TERMINAL)
         if row.type in (TextDelta.type, ReasoningDelta.type):
             self._open_with(row)
         elif handler := self.handlers.get(row.type):
             handler(self, fields_of(row))
+        if not self._begun:
+            return ""
         blocks, self._blocks = self._blocks, []
-        return "".join(blocks) if self._live else ""
+        return "".join(blocks)
 
     def send(self, **fields: Any) -> None:
         self._blocks.append(data_block(fields))
@@ -103,11 +102,11 @@ class PartEncoder(ABC):
             self.end_part(self._open, self._part)
             self._open = self._before_text = ""
 
-    def _begin(self, *, live: bool) -> None:
-        self._begun, self._live = True, live
-        if live:
-            self._blocks.clear()
-            self.begin()
+    def _begin(self) -> None:
+        self._begun = True
+        self._open = ""
+        self._blocks.clear()
+        self.begin()
 
     def _open_with(self, row: EventRow) -> None:
         text = text_literal(row)
@@ -166,7 +165,7 @@ class PartEncoder(ABC):
             self.show_progress(fields)
 
     def _ask(self, fields: Fields) -> None:
-        """End the stream; or, where an earlier one has ended, begin this one."""
+        """End the stream, if it is not an earlier one that ended here."""
         self.close_part()
         if asks_for_input := bool(self._running):  # a question of a call that runs; its id is its own
             call = fields["call"]
@@ -174,12 +173,7 @@ class PartEncoder(ABC):
             call = call_of(fields["call"])
             self._show(call, fields)
         self.ask(call, fields, asks_for_input=asks_for_input)
-        if self._live:
-            self.over = True
-            return
-        self._awaited.discard(fields["call"])
-        if not self._awaited:
-            self._begin(live=True)
+        self.over = self._begun
 
     def _finish(self, fields: Fields) -> None:
         self._end_calls()

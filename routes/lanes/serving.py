@@ -72,13 +72,13 @@ class Serving(Struct, frozen=True):
     async def answer(self, request: Request) -> Response:
         wish = self.body.request
         run = await self._run(retries=request.headers.get(RETRIES, "0") not in ("", "0"))
-        turn = Turn(run.row.id, run.row.session, int(run.row.created), wish.model or AGENT, wish)
+        turn = Turn(run.row.id, run.row.session, int(run.row.created), wish.model or AGENT, wish, run.after)
         if wish.stream:
-            return self._stream(turn, run)
+            return self._stream(turn)
         if wish.background:
             self.place.leave()
             return self._whole(Answer(), turn)
-        return await self._collect(request, turn, run)
+        return await self._collect(request, turn)
 
     async def _run(self, *, retries: bool) -> Resumed:
         """The run of this request: one under way, or a new one."""
@@ -129,15 +129,15 @@ class Serving(Struct, frozen=True):
         )
         return await self.services.runs.start(relay, self.principal, turn)
 
-    def _stream(self, turn: Turn, run: Resumed) -> Response:
-        on_leave = None if turn.request.background else partial(self._leave, run.row.id)
-        frames = lane_frames(self._pages(turn, run), self.lane.encoder(turn), self.attendance.attending(turn.run))
+    def _stream(self, turn: Turn) -> Response:
+        on_leave = None if turn.request.background else partial(self._leave, turn.run)
+        frames = lane_frames(self._pages(turn, after=0), self.lane.encoder(turn), self.attendance.attending(turn.run))
         return EventStreamResponse(self.place, frames, self._headers(turn), on_leave, self.lane.ping)
 
-    async def _collect(self, request: Request, turn: Turn, run: Resumed) -> Response:
+    async def _collect(self, request: Request, turn: Turn) -> Response:
         try:
             with self.attendance.attending(turn.run):
-                pages = self._pages(turn, run)
+                pages = self._pages(turn, turn.after)
                 answer = await collected(pages, request.receive, self.place, asks=turn.request.asks)
         except Left:
             await self._leave(turn.run)
@@ -154,8 +154,8 @@ class Serving(Struct, frozen=True):
     def _headers(self, turn: Turn) -> dict[str, str]:
         return {"X-Run-Id": turn.run, "X-Session-Id": turn.session} | dict(self.lane.headers)
 
-    def _pages(self, turn: Turn, run: Resumed) -> Pages:
-        pages = self.services.runs.watch(turn.run, run.after)
+    def _pages(self, turn: Turn, after: int) -> Pages:
+        pages = self.services.runs.watch(turn.run, after)
         hands_over = wanted(turn.request.model).agent and turn.request.tools
         return self._with_calls_remembered(pages, turn.run) if hands_over else pages
 
