@@ -1,0 +1,1 @@
+"""The lane of OpenAI's Chat Completions."""
