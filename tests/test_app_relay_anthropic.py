@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest
+from app.core.provider import Finished, ModelRequest, TextChunk
 from app.models.wire.anthropic.parameters import message_fields
 from app.models.wire.client_history import settled
 from app.models.wire.openai.history import INTERRUPTED
 from app.models.wire.structured_output import instruction
 from tests.chatting import BASH, HELLO, failure_of, pieces_of
 from tests.messages_rules import broken_rules
-from tests.messages_streams import HI, WHOLE, claude_at
+from tests.messages_streams import HI, WHOLE, claude_at, end, says, start
 from tests.messages_wire import LS, READ, SYSTEM, USER, answer, body_of, said, turn, use, written
 from tests.test_app_provider_anthropic import error
 from tests.test_app_relay_messages import MESSAGES, TAUGHT
-from tests.upstream import upstream
+from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -144,6 +144,14 @@ async def test_a_format_is_asked_for_in_the_prompt() -> None:
         await pieces_of(chat, request(response_format=OBJECT))
     body = server.asked[0].json
     assert [one["text"] for one in body["system"]] == [instruction(OBJECT)] and "response_format" not in body
+
+
+async def test_the_json_of_an_answer_is_what_remains() -> None:
+    wrote = stream(start(), says("Here it is: {'a': "), says("1}"), end("end_turn"))
+    async with upstream(wrote) as server, claude_at(server) as chat:
+        pieces = await pieces_of(chat, request(response_format=OBJECT))
+    assert [piece for piece in pieces if isinstance(piece, TextChunk)] == [TextChunk('{"a": 1}')]
+    assert isinstance(pieces[-1], Finished)
 
 
 async def test_thinking_that_is_refused_is_left_out_of_this_request() -> None:

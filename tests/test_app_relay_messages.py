@@ -148,6 +148,20 @@ def test_a_server_that_takes_no_tools_gets_text() -> None:
     ]
 
 
+def test_calls_that_the_model_wrote_in_its_text_stay_there() -> None:
+    """A relay that asks once more sends the model its own words."""
+    hermes = replace(LS, id="c2", dialect="hermes")
+    history = [USER, Message("assistant", WRITTEN, (hermes,)), Message("tool", "It fits.", call="c2", name="bash")]
+    words = [ASKED, said("assistant", WRITTEN), said("user", "Result of bash:\nIt fits.")]
+    assert verbatim_messages([], history, native=True) == verbatim_messages([], history, native=False) == words
+    both = [USER, Message("assistant", WRITTEN, (hermes, LS)), history[2], RESULT]
+    assert verbatim_messages([], both, native=True)[1:] == [
+        called(LS, text=WRITTEN),
+        answered("call_1", "a.txt"),
+        said("user", "Result of bash:\nIt fits."),
+    ]
+
+
 def test_openai_gets_all_messages_as_they_are() -> None:
     history = [SYSTEM, LATE, USER, USER, LATE, Message("assistant", ""), Message("assistant", "Yes.")]
     assert verbatim_messages([], history, native=True, as_sent=True) == [

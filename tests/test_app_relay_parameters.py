@@ -14,8 +14,8 @@ from app.models.capabilities.server_profiles import OTHERS
 from app.models.wire.openai.provider import RequestDefaults
 from app.models.wire.parameters import ENFORCED, FORMAT, MOST_KEPT, REFUSED_S, Parameters, key_of
 from app.models.wire.structured_output import instruction
-from tests.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of
-from tests.upstream import Act, answer, upstream
+from tests.chatting import BASH, DONE, HELLO, WHOLE, chat_with, chunk, failure_of, pieces_of, says
+from tests.upstream import Act, answer, stream, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +161,16 @@ async def test_a_refused_format_is_asked_for_in_the_prompt(words: str, param: st
     assert [asked.json.get(FORMAT) for asked in server.asked] == [PERSON, OBJECT, None, None]
     systems = [asked.json["messages"][0]["content"] for asked in server.asked]
     assert systems == ["Be kind."] + [f"Be kind.\n\n{instruction(PERSON)}"] * 3
+
+
+async def test_a_server_that_ignores_the_format_is_asked_in_the_prompt_from_then_on() -> None:
+    wrote = stream(says("Here: "), says('{"a": 1}.'), chunk(finish="stop"), DONE)
+    async with upstream(wrote, wrote) as server, chat_with(server) as chat:
+        for _ in range(2):
+            pieces = await pieces_of(chat, relayed(**{FORMAT: PERSON}))
+            assert pieces == [TextChunk('{"a": 1}'), Finished("stop")]
+    assert [asked.json[FORMAT] for asked in server.asked] == [PERSON, OBJECT]
+    assert [asked.json["messages"][0]["role"] for asked in server.asked] == ["user", "system"]
 
 
 async def test_any_json_is_requested_where_only_schemas_are_refused() -> None:

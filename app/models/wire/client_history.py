@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from app.core.attachments import Attachment
 from app.core.messages import AskedCall, Message
+from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.history import INTERRUPTED
 from tools.base.patterns import lazy_pattern
 
@@ -50,7 +51,7 @@ def with_opening(opening: Sequence[Message], history: Sequence[Message]) -> list
 
 
 def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids) -> list[Message]:
-    """Return the history with each call followed by exactly one result, in order.
+    """Return the history with each call followed by exactly one result, in order, native calls first.
 
     Neighbouring replies are one. Calls have ids that differ and that the server takes. Files of results follow these as
     the user's. A result without a call stays where it is, without an id.
@@ -120,7 +121,7 @@ def _new_id(id: str, taken: set[str], takes_id: TakesId) -> str:
 
 def _results(pairs: Sequence[PairedCall]) -> Iterator[Message]:
     files: tuple[Attachment, ...] = ()
-    for pair in pairs:
+    for pair in sorted(pairs, key=lambda pair: pair.call.dialect != NATIVE):
         yield pair.answer()
         files += pair.result.attachments if pair.result else ()
     if files:

@@ -20,7 +20,9 @@ from app.models.http.client import ModelClient, authorization
 from app.models.http.exchange import Reader, RequestRefused, read_pieces
 from app.models.http.prompt_too_long import is_too_long
 from app.models.http.served_model import ServedModel
-from app.models.wire.parameters import Parameters, is_about_others, limit_in, temperature_in
+from app.models.wire.kept_format import TextFormat, in_format
+from app.models.wire.parameters import FORMAT, Parameters, is_about_others, limit_in, temperature_in
+from app.models.wire.structured_output import is_structured
 from parsing import CallOpened, Thought
 
 ANY_MODEL = "auto"
@@ -118,7 +120,7 @@ class HostedProvider(BaseProvider, ABC):
             try:
                 for notice in self._parameters.take_notices():
                     yield notice
-                async with aclosing(read_pieces(response, reader, self.url, request.take_text)) as pieces:
+                async with aclosing(self._read(response, reader, request)) as pieces:
                     async for piece in pieces:
                         if type(piece) not in noticed:  # each kind once: most tokens are a piece
                             noticed += (type(piece),)
@@ -130,6 +132,20 @@ class HostedProvider(BaseProvider, ABC):
             if failure.code in SERVER_LOST:
                 self._abilities.doubt(self._about)
             raise
+
+    def _read(self, response: httpx2.Response, reader: Reader, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        wanted = request.parameters.get(FORMAT)
+        if wanted is None or not (request.verbatim and is_structured(wanted)):
+            return read_pieces(response, reader, self.url, request.take_text)
+        text_format = TextFormat(
+            wanted,
+            {tool.name: tool.parameters for tool in request.tools},
+            self.prompt_suffix(),
+            fences=self.call_form is CallForm.FENCED,
+            prompted=self._prompts_format(request),
+            ignored=lambda: self._parameters.ignore_format(wanted),
+        )
+        return in_format(read_pieces(response, reader, self.url), text_format)
 
     async def name_model(self) -> None:
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
@@ -190,6 +206,15 @@ class HostedProvider(BaseProvider, ABC):
                 if known.source == "answer" and known.value:
                     self.show("tools", True, known.detail)
         return response
+
+    def _prompts_format(self, request: ModelRequest) -> bool:
+        """Return whether the prompt has to ask for the client's `response_format`, because the server does not."""
+        wanted = request.parameters.get(FORMAT)
+        return (
+            request.verbatim
+            and is_structured(wanted)
+            and self._parameters.accepted_format(request.parameters) != wanted
+        )
 
     def _limit(self, request: ModelRequest) -> int | None:
         """Return the smallest of the token limits of the request, of its client, and of the configuration."""

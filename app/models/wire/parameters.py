@@ -81,6 +81,10 @@ class Parameters:
         kinds: tuple[Any, ...] = (wanted, {"type": "json_object"})
         return next((one for one in kinds if not refused & {key_of(FORMAT, one), key_of_kind(one)}), None)
 
+    def ignore_format(self, wanted: Mapping[str, Any]) -> None:
+        """Request no such format for a while: the server has taken it, and has not kept to it."""
+        self._refused_at[key_of_kind(wanted)] = self._clock()
+
     def learn(self, status: int, text: str, sent: Mapping[str, Any]) -> frozenset[str]:
         """Return the sent fields that this refusal is about, and leave them out from now on."""
         if status not in REFUSALS or is_too_long(text):

@@ -24,7 +24,7 @@ from app.models.wire.client_history import settled, with_opening
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
 from app.models.wire.parameters import FORMAT, limit_in
 from app.models.wire.request_extras import added
-from app.models.wire.structured_output import instruction
+from app.models.wire.structured_output import instruction, is_structured
 from tools.base.patterns import lazy_pattern
 
 VERSION = "2023-06-01"  # the newest version accepts no temperature
@@ -97,12 +97,16 @@ class AnthropicMessages(HostedProvider):
                 else:
                     raise self._refusal(refusal, native=native and not CLAUDE.search(self.model)) from refusal
 
+    def _prompts_format(self, request: ModelRequest) -> bool:
+        return is_structured(request.parameters.get(FORMAT))
+
     def _written(self, request: ModelRequest, files: Encoded, *, native: bool, with_reasoning: bool) -> Written:
         tools, origin = wire_tools(request.tools) if native else [], self._origin if with_reasoning else ""
         if not request.verbatim:
             return Wire(native, tools, origin, self._clock, files).write(request.whole())
-        asked = instruction(request.parameters.get(FORMAT))
-        opening = [*([] if native else request.opening()), *([Message("system", asked)] if asked else [])]
+        opening = [] if native else [*request.opening()]
+        if self._prompts_format(request):
+            opening.append(Message("system", instruction(request.parameters[FORMAT])))
         history = settled(with_opening(opening, request.messages))
         return Wire(native, tools, origin, files=files, verbatim=True).write(history)
 

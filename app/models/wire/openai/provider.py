@@ -107,9 +107,8 @@ class OpenAIChat(HostedProvider):
     def _relayed(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
         """Return the client's messages, with what its model cannot do without: tools to teach, a format to keep to."""
         opening = [] if native else [*request.opening()]
-        wanted = request.parameters.get(FORMAT)
-        if self._parameters.accepted_format(request.parameters) != wanted:
-            opening.append(Message("system", instruction(wanted)))
+        if self._prompts_format(request):
+            opening.append(Message("system", instruction(request.parameters[FORMAT])))
         messages = verbatim_messages(
             opening,
             request.messages,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.core.messages import Message
+from app.core.messages import AskedCall, Message
 from app.models.http.json_body import encodable, encodable_fields
 from app.models.wire.attachment_parts import Encoded, with_files
 from app.models.wire.client_history import settled, takes_nine, takes_short_ids, with_opening
-from app.models.wire.openai.history import WireMessage, add, arguments_text, as_text, plain_name, result
+from app.models.wire.openai.history import WireMessage, add, arguments_text, as_text, native_calls, plain_name, result
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
 
 
@@ -25,17 +25,18 @@ def verbatim_messages(
 ) -> list[WireMessage]:
     """Encode the opening and the history without delimiters, times and reminders.
 
-    `native` keeps calls and results as such, else they are text. With `as_sent` the messages stay separate and system
-    messages where they are, as OpenAI takes them. Other servers get what the strictest template takes: one system
-    message, later ones as the user's, and alternating roles; `mistral` is for models that refuse a user message
+    `native` keeps native calls and their results as such, else they are text. With `as_sent` the messages stay separate
+    and system messages where they are, as OpenAI takes them. Other servers get what the strictest template takes: one
+    system message, later ones as the user's, and alternating roles; `mistral` is for models that refuse a user message
     directly behind a result, and ids of other lengths than theirs.
     """
     messages = settled(with_opening(opening, history), takes_nine if mistral else takes_short_ids)
     replay = replay if replay and native else ReplayPolicy()
     extras = replay.fields_for(messages)
+    in_pairs = {call.id for message in messages if native for call in native_calls(message)}
     sent: list[WireMessage] = []
     for message, extra in zip(messages, extras, strict=True):
-        wired = _wired(message, native=native, replay=replay, files=files or {})
+        wired = _wired(message, in_pairs, replay=replay, files=files or {})
         if message.role == "assistant":
             wired |= encodable_fields(extra)
         if not as_sent:
@@ -45,24 +46,24 @@ def verbatim_messages(
     return sent
 
 
-def _wired(message: Message, *, native: bool, replay: ReplayPolicy, files: Encoded) -> WireMessage:
+def _wired(message: Message, in_pairs: set[str], *, replay: ReplayPolicy, files: Encoded) -> WireMessage:
     text = encodable(message.text)
     match message.role:
-        case "tool" if native and message.call:
+        case "tool" if message.call in in_pairs:
             return {"role": "tool", "tool_call_id": message.call, "content": text}
         case "tool":
             return {"role": "user", "content": result(message, bare=True)}
-        case "assistant" if message.calls and not native:
-            return as_text(text, message.calls)
-        case "assistant" if message.calls:
-            return {"role": "assistant", "content": text, "tool_calls": _wired_calls(message, replay)}
+        case "assistant" if calls := native_calls(message):
+            if calls[0].id not in in_pairs:
+                return as_text(text, calls)
+            return {"role": "assistant", "content": text, "tool_calls": _wired_calls(calls, replay)}
         case "user":
             return {"role": "user", "content": with_files(text, message.attachments, files)}
         case role:
             return {"role": role, "content": text}
 
 
-def _wired_calls(message: Message, replay: ReplayPolicy) -> list[dict[str, Any]]:
+def _wired_calls(calls: Sequence[AskedCall], replay: ReplayPolicy) -> list[dict[str, Any]]:
     return [
         {
             "id": call.id,
@@ -70,5 +71,5 @@ def _wired_calls(message: Message, replay: ReplayPolicy) -> list[dict[str, Any]]
             "function": {"name": plain_name(call.name), "arguments": arguments_text(call)},
         }
         | replay.call_fields(call)
-        for call in message.calls
+        for call in calls
     ]
