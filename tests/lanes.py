@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from app.core.provider import Provider
 from app.runs.run_options import ClientTool
 from app.storage.runs import EventRow
 from routes.lanes.answer import Answer
+from routes.lanes.attendance import Attendance
 from routes.lanes.content import content_of
 from routes.lanes.lane import Lane, LaneRequest, Turn, Verdict
 from routes.lanes.reading import Node
 from routes.protocol.errors import Refused
 from routes.server import create_server
-from routes.services import Services, open_services
+from routes.services import open_services
 from tests.serving import HURRIED, NO_TLS, Served, chosen, listening, settings_in
 
 PATH = "/plain"
@@ -82,27 +84,27 @@ PLAIN = Lane(
 )
 
 
+@dataclass(slots=True)
+class Plain(Served):
+    attendance: Attendance
+
+
 @asynccontextmanager
 async def serving_plain(
     folder: Path, provider: Provider | None, lane: Lane = PLAIN, **flags: object
-) -> AsyncGenerator[Served, None]:
+) -> AsyncGenerator[Plain, None]:
     """A server that has the lane, too."""
     choose = partial(chosen, provider) if provider else None
     async with asyncio.timeout(60), open_services(settings_in(folder, **flags), choose) as services:
         services.models.backoff = HURRIED
-        async with served_lane(services, lane) as client:
-            yield Served(client, services)
-
-
-@asynccontextmanager
-async def served_lane(services: Services, lane: Lane) -> AsyncGenerator[httpx2.AsyncClient, None]:
-    async with listening(create_server(services, [lane])) as port:
-        url = f"http://localhost:{port}"
-        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=NO_TLS) as client:
-            try:
-                yield client
-            finally:
-                await services.runs.close()
+        server = create_server(services, [lane])
+        async with listening(server) as port:
+            url = f"http://localhost:{port}"
+            async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=NO_TLS) as client:
+                try:
+                    yield Plain(client, services, server.state.attendance)
+                finally:
+                    await services.runs.close()
 
 
 def user(text: str) -> dict[str, Any]:
@@ -131,3 +133,8 @@ async def streamed(served: Served, *messages: dict[str, Any], **more: Any) -> li
 async def data_of(response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
     async for message in httpx2.EventSource(response):
         yield json.loads(message.data)
+
+
+async def holds(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+        await asyncio.sleep(0)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Protocol
 
 from msgspec import Struct
 
+from app.core.events import RunFinished
 from app.storage.principals import Principal
-from app.storage.runs import RunRow
+from app.storage.runs import EventRow, RunRow
 from app.transcript.run_request import NotFound
+from routes.lanes.event_text import fields_of
 
 LEAVING_S = 1.0  # in which a retry may come
 JOINED_S = 5.0  # after its end, in which a run's answer may have been lost
@@ -41,6 +43,8 @@ class RunsOfClients(Protocol):
 
     def is_active(self, run: str) -> bool: ...
 
+    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]: ...
+
     async def cancel(self, run: str, why: str = "cancelled") -> None: ...
 
 
@@ -51,7 +55,7 @@ class Attendance:
 
     def __init__(self) -> None:
         self._clients: Counter[str] = Counter()  # by run
-        self._leaving: dict[str, object] = {}  # by run: its last client has left, and it will be cancelled
+        self._joined: dict[str, asyncio.Event] = {}  # by run that its last client has left: set if another comes
         self._started: OrderedDict[RequestKey, RunRow] = OrderedDict()
 
     def remember(self, key: RequestKey, row: RunRow) -> None:
@@ -67,21 +71,21 @@ class Attendance:
             return None
         if not runs.is_active(known.id) and not await self._has_just_ended(runs, known, principal):
             return None
-        self._leaving.pop(known.id, None)
+        self._note_client(known.id)
         return known
 
     async def _has_just_ended(self, runs: RunsOfClients, known: RunRow, principal: Principal) -> bool:
         try:
             row = await runs.run(known.id, principal)
-        except NotFound:
-            return False
+        except NotFound:  # unlisted: its log can be read for some seconds
+            return await _is_answered(runs, known.id)
         return row.ended is not None and row.ended > time.time() - JOINED_S and row.state in ANSWERED
 
     @contextmanager
     def attending(self, run: str) -> Iterator[None]:
         """A client waits for the run."""
         self._clients[run] += 1
-        self._leaving.pop(run, None)
+        self._note_client(run)
         try:
             yield
         finally:
@@ -93,8 +97,22 @@ class Attendance:
         """Cancel the run after a second, unless another client waits for it by then."""
         if self._clients[run]:
             return
-        leaving = self._leaving[run] = object()
-        await asyncio.sleep(self.leaving_s)
-        if self._leaving.get(run) is leaving:
-            del self._leaving[run]
+        joined = self._joined.setdefault(run, asyncio.Event())
+        try:
+            async with asyncio.timeout(self.leaving_s):
+                await joined.wait()
+        except TimeoutError:
+            self._joined.pop(run, None)
             await runs.cancel(run)
+
+    def _note_client(self, run: str) -> None:
+        if joined := self._joined.pop(run, None):
+            joined.set()
+
+
+async def _is_answered(runs: RunsOfClients, run: str) -> bool:
+    last = None
+    async with aclosing(runs.watch(run, 0)) as pages:
+        async for rows in pages:
+            last = rows[-1]
+    return last is not None and last.type == RunFinished.type and fields_of(last)["reason"] in ANSWERED

@@ -140,6 +140,7 @@ class Serving(Struct, frozen=True):
                 pages = self._pages(turn, turn.after)
                 answer = await collected(pages, request.receive, self.place, asks=turn.request.asks)
         except Left:
+            self.place.leave()
             await self._leave(turn.run)
             return Response(status_code=204)  # which has no reader
         finally:
