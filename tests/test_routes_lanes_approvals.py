@@ -1,4 +1,4 @@
-"""Calls that need approval on a lane: asked about where a person can answer, else refused; decided by a later request."""
+"""Calls that need approval on a lane: asked where a person can answer, else refused; decided by a later request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
-from tests.lanes import PATH, holds, serving_plain, streamed, user, whole
+from tests.lanes import PATH, Plain, holds, serving_plain, streamed, user, whole
 from tests.people import bearer
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +21,10 @@ ASKS: dict[str, Any] = {"model": "dragoman/agent", "asks": True, "thread": "t"}
 
 def hook(folder: Path) -> Path:
     return folder / "work" / ".git" / "hooks" / "pre-commit"
+
+
+def runs_of(served: Plain) -> list[str]:
+    return [row.id for row in served.services.runs.of("local")]
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
@@ -40,9 +44,9 @@ async def test_with_an_open_page_the_stream_stays_and_the_page_decides(tmp_path:
         async with served.client.stream("GET", "/events") as page:
             assert page.status_code == 200
             task = asyncio.create_task(streamed(served, user("Do it"), model="dragoman/agent"))
-            while not (waiting := (await served.client.get("/approvals")).json()["approvals"]):
-                await asyncio.sleep(0)
-            path = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
+            await holds(lambda: any(map(served.services.runs.approvals.is_waiting, runs_of(served))))
+            [waiting] = (await served.client.get("/approvals")).json()["approvals"]
+            path = f"/runs/{waiting['run']}/approvals/{waiting['call']}"
             assert (await served.client.post(path, json={"decision": "approve"})).status_code == 200
             events = await task
         await holds(lambda: not served.services.presence.has_page("local"))
