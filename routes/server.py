@@ -22,7 +22,7 @@ from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
 from routes import page
-from routes.access.authentication import Access, is_loopback
+from routes.access.authentication import HELLO, Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
 from routes.access.peers import kernel_says
@@ -49,6 +49,7 @@ from routes.http import (
     usage,
 )
 from routes.http.dashboard_state import Seen
+from routes.lanes.anthropic_messages.counting import count_tokens
 from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
 from routes.lanes.error_shapes import lane_errors
@@ -115,7 +116,9 @@ ROUTES = (
     Route(PROOF, proofs.prove),
     Route("/livez", health.livez),
     Route("/readyz", health.readyz),
+    Route(HELLO, health.hello),
     *lane_routes(LANES),
+    Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
 )
 
 # The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.

@@ -31,7 +31,9 @@ from routes.access.token_text import fingerprint
 from routes.page import wants_page
 from routes.protocol.errors import Refused, TooSoon
 
-OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK})  # for probes, clients in doubt, browsers that come back
+HELLO = "/api/hello"  # Claude Code looks here, without its token, if the server can be reached
+# For probes, clients in doubt, browsers that come back.
+OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK, HELLO})
 KEY_HEADER = "x-api-key"
 PAGE = "/page/"
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed

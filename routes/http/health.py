@@ -44,6 +44,11 @@ async def livez(_: Request) -> Response:
     return ASCIIResponse({"live": True})
 
 
+async def hello(_: Request) -> Response:
+    """An empty answer to clients that look if the server can be reached."""
+    return Response(status_code=204)
+
+
 async def readyz(request: Request) -> Response:
     """503 with the reason while no run could begin."""
     services = services_of(request)

@@ -1,0 +1,32 @@
+"""The count of a request's tokens: https://platform.claude.com/docs/en/api/messages-count-tokens."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.context.relay_prompt import relay_opening
+from routes.lanes.anthropic_messages.request import read_request
+from routes.lanes.body import read_lane_request
+from routes.lanes.models import wanted
+from routes.protocol.errors import ASCIIResponse
+from routes.services import current_principal, services_of
+from tools.tool import NO_TOOLS
+
+
+async def count_tokens(request: Request) -> Response:
+    """The tokens of a request as it is relayed; what an agent adds for itself is not included.
+
+    The model's server or tokenizer counts, as far as it can; the rest is estimated.
+    """
+    services, principal = services_of(request), current_principal(request)
+    wish = (await read_lane_request(request, read_request)).request
+    route = services.models.route(wanted(wish.model).model, principal.name)
+    counter = route.counter
+    await counter.window()  # finds out the model's abilities, on which it depends how tools are offered
+    tools = services.factory.client_tools.joined(NO_TOOLS, wish.tools)
+    messages = [*relay_opening(route.call_form, tools, wish.parameters), *wish.messages]
+    native = tools if route.native_tools else NO_TOOLS
+    await counter.prepare(messages, native)
+    tokens = sum(map(counter.measure, messages)) + counter.described(native)
+    return ASCIIResponse({"input_tokens": tokens})
