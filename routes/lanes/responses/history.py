@@ -1,0 +1,129 @@
+"""The items of a request's `input` as messages.
+
+An answer is several items there: reasoning, messages, a call each. Neighbours are one message of the assistant here.
+Items of types that have no counterpart, such as calls of tools that other servers run, are left out, never refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct, field
+
+from app.core.attachments import File
+from app.core.messages import AskedCall, Message
+from routes.lanes.content import Content, content_of
+from routes.lanes.lane import Verdict
+from routes.lanes.reading import Node, call_arguments, with_names
+from routes.lanes.responses.ids import ApprovalPlace, approval_place
+from routes.lanes.responses.items import CUSTOM_INPUT
+from routes.lanes.responses.sealed_reasoning import unsealed
+from routes.lanes.responses.tools import flat_name
+
+BETWEEN = "\n\n"  # texts of one answer
+
+
+class Draft(Struct):
+    """An answer of the assistant whose items may go on."""
+
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[AskedCall] = field(default_factory=list)
+
+    def message(self) -> Message | None:
+        if not (self.texts or self.thoughts or self.calls):
+            return None
+        text, reasoning = BETWEEN.join(self.texts), BETWEEN.join(self.thoughts)
+        return Message("assistant", text, calls=tuple(self.calls), reasoning=reasoning)
+
+
+class History(Struct):
+    """The conversation of a request; `approvals` are the requests that its `verdicts` answer."""
+
+    messages: list[Message] = field(default_factory=list)
+    files: list[File] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    approvals: list[ApprovalPlace] = field(default_factory=list)
+    _draft: Draft = field(default_factory=Draft)
+
+    @classmethod
+    def of(cls, body: Node) -> History:
+        """Raises Refused."""
+        history = cls()
+        given = body.fields.get("input")
+        if isinstance(given, (str, bytes)):
+            history.add(Message("user", body.text("input") or ""))
+            return history
+        for node in body.children("input"):
+            read = READERS.get(node.text("type") or "message")
+            if read:
+                read(history, node)
+        history._end_answer()
+        history.messages = with_names(history.messages)
+        return history
+
+    def add(self, message: Message, content: Content | None = None) -> None:
+        self._end_answer()
+        self.messages.append(message)
+        self.files += content.files if content else []
+
+    def _end_answer(self) -> None:
+        if message := self._draft.message():
+            self.messages.append(message)
+        self._draft = Draft()
+
+    def _message(self, node: Node) -> None:
+        role = node.required_text("role")
+        content = content_of(node, "content")
+        if role == "assistant":
+            self._draft.texts += [content.text] if content.text else []
+        elif role in ("system", "developer"):
+            self.add(Message("system", content.text))
+        elif role == "user":
+            self.add(Message("user", content.text, attachments=content.attachments), content)
+        else:
+            raise node.refused("role", f"is {role[:40]!a}; send user, assistant, system or developer")
+
+    def _reasoning(self, node: Node) -> None:
+        sealed = unsealed(node.text("encrypted_content") or "")
+        parts = [*node.children("summary"), *node.children("content")]
+        text = sealed or BETWEEN.join(filter(None, (part.text("text") for part in parts)))
+        self._draft.thoughts += [text] if text.strip() else []
+
+    def _function_call(self, node: Node) -> None:
+        self._add_call(node, node.fields.get("arguments"))
+
+    def _custom_call(self, node: Node) -> None:
+        self._add_call(node, {CUSTOM_INPUT: node.text("input") or ""})
+
+    def _add_call(self, node: Node, arguments: object) -> None:
+        name = flat_name(node.text("namespace"), node.required_text("name"))
+        call = node.text("call_id") or node.required_text("id")
+        self._draft.calls.append(AskedCall(call, name, call_arguments(arguments), "native"))
+
+    def _output(self, node: Node) -> None:
+        call, given = node.required_text("call_id"), node.fields.get("output")
+        if isinstance(given, dict):  # of earlier versions of Codex
+            content = Content([json.dumps(given, ensure_ascii=False)])
+        else:
+            content = content_of(node, "output")
+        self.add(Message("tool", content.text, call=call, attachments=content.attachments), content)
+
+    def _verdict(self, node: Node) -> None:
+        place = approval_place(node.required_text("approval_request_id"))
+        if place is None:
+            raise node.refused("approval_request_id", "is none of this server's; send the id of the request")
+        self.verdicts.append(Verdict(place.call, node.flag("approve")))
+        self.approvals.append(place)
+
+
+READERS: Mapping[str, Callable[[History, Node], None]] = {
+    "message": History._message,
+    "reasoning": History._reasoning,
+    "function_call": History._function_call,
+    "custom_tool_call": History._custom_call,
+    "function_call_output": History._output,
+    "custom_tool_call_output": History._output,
+    "mcp_approval_response": History._verdict,
+}
