@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from app.core.events import AgentEvent, RunFinished, RunStarted, Usage, encode
+from app.core.events import AgentEvent, ApprovalRequired, RunFinished, RunStarted, Usage, encode
 from app.storage.runs import EventRow
-from routes.lanes.lane import LaneRequest, Turn
+from routes.lanes.lane import Encoder, LaneRequest, Turn
 from tests.golden import RUNS
 
 RUN = "run_00000000000000000001"
@@ -55,3 +55,29 @@ def texts(rows: Iterable[EventRow], kind: str) -> str:
 
 def types(events: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
     return [name for name, _ in events]
+
+
+def data_of(frames: str) -> list[dict[str, Any]]:
+    """The events of a stream without `event:` lines."""
+    found = []
+    for block in frames.split("\n\n")[:-1]:
+        assert block.startswith("data: ") and "\n" not in block, block
+        found.append(json.loads(block.removeprefix("data: ")))
+    return found
+
+
+def streams_of(
+    encoder_of: Callable[[Turn], Encoder], turn: Callable[[int], Turn], rows: Sequence[EventRow]
+) -> list[str]:
+    """The streams of a run for a client that shows approvals: each ends with one, and the next begins behind it."""
+    streams, after = list[str](), -1
+    while after:
+        encoder, frames = encoder_of(turn(max(after, 0))), list[str]()
+        after = 0
+        for row in rows:
+            frames.append(encoder.frames(row))
+            if encoder.over:
+                after = row.seq if row.type == ApprovalRequired.type else 0
+                break
+        streams.append("".join(frames))
+    return streams
