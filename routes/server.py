@@ -54,6 +54,7 @@ from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
+from routes.lanes.model_list import list_models, show_model
 from routes.lanes.serving import lane_routes
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.redaction_middleware import RedactionMiddleware
@@ -117,6 +118,8 @@ ROUTES = (
     Route("/livez", health.livez),
     Route("/readyz", health.readyz),
     Route(HELLO, health.hello),
+    Route("/v1/models", list_models),
+    Route("/v1/models/{model:path}", show_model),
     *lane_routes(LANES),
     Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
 )

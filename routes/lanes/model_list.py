@@ -1,0 +1,86 @@
+"""GET /v1/models, in OpenAI's form, and in Anthropic's for its clients: first models that are relayed, then agents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.models.endpoints.model_names import Endpoints, find_model, unknown_model_message
+from routes.lanes.error_shapes import ANTHROPIC_VERSION
+from routes.lanes.models import AGENT, AGENTS
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.services import services_of
+
+OWNER = "dragoman"
+CREATED = int(time.time())  # no server says since when it has a model, but clients require a time
+
+
+class ListedModel(Struct, frozen=True):
+    """`owner` is the endpoint that serves the model."""
+
+    id: str
+    owner: str = OWNER
+
+    def openai(self, created: int) -> dict[str, Any]:
+        return {"id": self.id, "object": "model", "created": created, "owned_by": self.owner}
+
+    def anthropic(self, created: int) -> dict[str, Any]:
+        at = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"type": "model", "id": self.id, "display_name": self.id, "created_at": at}
+
+
+def listed_models(aliases: Mapping[str, str], endpoints: Endpoints) -> list[ListedModel]:
+    """Aliases, models by their own names and by their endpoints', and the agent with each."""
+    owners = dict.fromkeys(aliases, OWNER)
+    for endpoint in endpoints.values():
+        for model in endpoint.models() or (endpoint.name,):
+            owners.setdefault(model, endpoint.name)
+    short = list(owners)
+    for endpoint in endpoints.values():
+        owners |= {f"{endpoint.name}/{model}": endpoint.name for model in endpoint.models()}
+    relayed = [ListedModel(name, owner) for name, owner in owners.items()]
+    return [*relayed, ListedModel(AGENT), *(ListedModel(f"{AGENTS}{name}") for name in short)]
+
+
+def found_model(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> ListedModel:
+    """The model of that name, listed or not. Raises Refused."""
+    found = find_model(name.removeprefix(AGENTS), aliases, endpoints)
+    if name == AGENT or (found and name.startswith(AGENTS)):
+        return ListedModel(name)
+    if not found:
+        message = unknown_model_message(name.removeprefix(AGENTS), aliases, endpoints)
+        raise Refused(404, "unknown_model", f"model: {message}")
+    return ListedModel(name, OWNER if name in aliases else found[0].name)
+
+
+def openai_list(models: Sequence[ListedModel], created: int) -> dict[str, Any]:
+    return {"object": "list", "data": [one.openai(created) for one in models]}
+
+
+def anthropic_list(models: Sequence[ListedModel], created: int) -> dict[str, Any]:
+    return {
+        "data": [one.anthropic(created) for one in models],
+        "has_more": False,
+        "first_id": models[0].id if models else None,
+        "last_id": models[-1].id if models else None,
+    }
+
+
+async def list_models(request: Request) -> Response:
+    models = services_of(request).models
+    listed = listed_models(models.aliases, models.endpoints)
+    body = anthropic_list if ANTHROPIC_VERSION in request.headers else openai_list
+    return ASCIIResponse(body(listed, CREATED))
+
+
+async def show_model(request: Request) -> Response:
+    models = services_of(request).models
+    found = found_model(request.path_params["model"], models.aliases, models.endpoints)
+    body = found.anthropic if ANTHROPIC_VERSION in request.headers else found.openai
+    return ASCIIResponse(body(CREATED))
