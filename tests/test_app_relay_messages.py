@@ -19,7 +19,7 @@ from app.models.http.json_body import encode
 from app.models.wire.client_history import joined_replies, settled, takes_nine
 from app.models.wire.openai.history import BRIDGE, INTERRUPTED
 from app.models.wire.openai.verbatim import verbatim_messages
-from tests.chatting import BASH, WHOLE, chat_with, pieces_of
+from tests.chatting import BASH, WHOLE, chat_with, failure_of, pieces_of
 from tests.test_app_provider_tools import REFUSED_TOOLS
 from tests.upstream import answer, upstream
 
@@ -261,3 +261,48 @@ async def test_deepseek_gets_back_the_reasoning_that_the_client_kept() -> None:
     async with upstream(WHOLE) as server, chat_with(server, model="deepseek-chat") as chat:
         await pieces_of(chat, replace(RELAYED, messages=history))
     assert server.asked[0].json["messages"][1]["reasoning_content"] == "I muse."
+
+
+LOST = {
+    "DeepSeek": (
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "deepseek-chat",
+        {"reasoning_content": ""},
+        {},
+    ),
+    "another host of such a model": (
+        "Missing `reasoning_content` field in the assistant message at message index 1.",
+        "m",
+        {"reasoning_content": " "},
+        {},
+    ),
+    "Gemini": (
+        "Function call is missing a thought_signature in functionCall parts.",
+        "gemini-3-pro",
+        {},
+        {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+async def test_what_a_client_does_not_send_back_is_made_up_for_once_the_server_misses_it(case: str) -> None:
+    words, model, of_message, of_call = LOST[case]
+    refused = answer(json.dumps({"error": {"message": words, "param": None}}), 400)
+    history = [USER, Message("assistant", "", (LS, READ)), RESULT]
+    async with upstream(refused, WHOLE, WHOLE) as server, chat_with(server, model=model) as chat:
+        for _ in range(2):
+            await pieces_of(chat, replace(RELAYED, messages=history))
+        assert chat.native_tools
+    first, second, third = (asked.json["messages"] for asked in server.asked)
+    assert first[1] == called(LS, READ) and second == third
+    calls = called(LS, READ)["tool_calls"]
+    assert second[1] == said("assistant", "", tool_calls=[calls[0] | of_call, calls[1]], **of_message)
+
+
+async def test_a_server_that_goes_on_missing_something_fails() -> None:
+    refused = answer("reasoning_content is missing", 400)
+    async with upstream(*[refused] * 3) as server, chat_with(server) as chat:
+        _, failure = await failure_of(chat, RELAYED)
+    assert "reasoning_content" in failure.message
+    assert len(server.asked) == 3  # with a blank, and without tools

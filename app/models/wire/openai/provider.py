@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
+from msgspec.structs import replace
 
 from app.core.clock import Clock
 from app.core.messages import Message
@@ -21,7 +22,7 @@ from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import BRIDGED, encoded_tools, wire_messages
 from app.models.wire.openai.openings import OpeningCache
-from app.models.wire.openai.reasoning_replay import ReplayPolicy, replay_rule
+from app.models.wire.openai.reasoning_replay import Missing, ReplayPolicy, missing_in, replay_rule
 from app.models.wire.openai.verbatim import verbatim_messages
 from app.models.wire.parameters import FORMAT
 from app.models.wire.request_extras import added
@@ -56,6 +57,7 @@ class OpenAIChat(HostedProvider):
         )
         self._bare = bare_results
         self._openings = OpeningCache(bare=bare_results)
+        self._missing: frozenset[Missing] = frozenset()  # what clients do not send back
 
     @property
     def url(self) -> str:
@@ -72,15 +74,19 @@ class OpenAIChat(HostedProvider):
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key = await encoded_files(request), request.key or self.key
-        while True:  # terminates: each round drops one more parameter
+        while True:  # terminates: each round drops one more parameter, or adds what was missing
             body = self._body(request, files.marks, native=native)
             content = files.put_into(encode(body))
             completion = CompletionRequest(self.url, content, self.headers(key), key, request.inactivity_s)
             try:
                 return await post(self._client, completion), ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
-                if not self._parameters.learn(refusal.status, refusal.text, body):
+                if self._parameters.learn(refusal.status, refusal.text, body):
+                    continue
+                missing = missing_in(refusal.status, refusal.text) if request.verbatim else frozenset[Missing]()
+                if missing <= self._missing:
                     raise self._refusal(refusal, native=native) from refusal
+                self._missing |= missing
 
     def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
         messages = self._relayed if request.verbatim else self._messages
@@ -115,7 +121,7 @@ class OpenAIChat(HostedProvider):
             native=native or (not request.tools and self.native_tools),
             as_sent=profile_of(self.base_url).any_order,
             mistral=bool(BRIDGED.search(self.model)),
-            replay=self._replay,
+            replay=replace(self._replay, missing=self._missing),
             files=files,
         )
         return encoded(messages)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from app.core.messages import AskedCall, Message
 from app.models.wire.native_calls import NATIVE
-from app.models.wire.opaque_metadata import DETAILS
+from app.models.wire.opaque_metadata import DETAILS, SIGNED
 from tools.base.patterns import lazy_pattern
 
 
@@ -55,11 +55,30 @@ def replay_rule(model: str) -> ReplayRule | None:
     return next((rule for rule in REPLAY_RULES if rule.model.search(model)), None)
 
 
+class Missing(StrEnum):
+    """What a server has refused a history for the lack of, by the word that its refusals name it with."""
+
+    REASONING = "reasoning_content"  # DeepSeek, Kimi, and servers of their models under other names
+    SIGNATURE = "thought_signature"  # Gemini
+
+
+UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}  # for calls that it did not make
+
+
+def missing_in(status: int, text: str) -> frozenset[Missing]:
+    """Return what a refusal says is missing; clients lose what is not part of chat completions."""
+    return frozenset(one for one in Missing if one in text) if status in (400, 422) else frozenset()
+
+
 class ReplayPolicy(Struct, frozen=True):
-    """Replay policy of one model of one server. `origin` identifies the metadata that it can read."""
+    """Replay policy of one model of one server. `origin` identifies the metadata that it can read.
+
+    `missing` is replaced by something without content.
+    """
 
     origin: str = ""
     rule: ReplayRule | None = None
+    missing: frozenset[Missing] = frozenset()
 
     def fields_for(self, history: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the extra fields of each message; only for requests with native tools."""
@@ -73,6 +92,11 @@ class ReplayPolicy(Struct, frozen=True):
     def call_fields(self, call: AskedCall) -> dict[str, Any]:
         return call.sealed.fields if call.sealed and call.sealed.origin == self.origin else {}
 
+    def signature(self, calls: Sequence[AskedCall]) -> dict[str, Any]:
+        """Return the fields that the first of these calls needs, if none of them is signed."""
+        wanted = Missing.SIGNATURE in self.missing and not any(map(self.call_fields, calls))
+        return {SIGNED: UNSIGNED} if wanted else {}
+
     def replayed_reasoning(self, message: Message) -> str:
         """Return the reasoning that is sent with a message, for token counting."""
         carried = message.role == "assistant" and self._fields(message, latest=True, thinks=True)
@@ -81,6 +105,9 @@ class ReplayPolicy(Struct, frozen=True):
     def _fields(self, message: Message, *, latest: bool, thinks: bool) -> dict[str, Any]:
         calls = any(call.dialect == NATIVE for call in message.calls)
         sealed = message.sealed.fields if calls and message.sealed and message.sealed.origin == self.origin else {}
+        if Missing.REASONING in self.missing:
+            field, blank = (self.rule.field, self.rule.blank) if self.rule else (Missing.REASONING.value, " ")
+            return sealed | {field: message.reasoning or blank}
         if self.rule is None or not thinks or DETAILS in sealed:  # the details contain the same reasoning
             return sealed
         wanted = {ReplayedTurns.LATEST: latest, ReplayedTurns.CALLS: calls, ReplayedTurns.ALL: True}[self.rule.turns]

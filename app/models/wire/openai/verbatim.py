@@ -64,7 +64,7 @@ def _wired(message: Message, in_pairs: set[str], *, replay: ReplayPolicy, files:
 
 
 def _wired_calls(calls: Sequence[AskedCall], replay: ReplayPolicy) -> list[dict[str, Any]]:
-    return [
+    wired = [
         {
             "id": call.id,
             "type": "function",
@@ -73,3 +73,4 @@ def _wired_calls(calls: Sequence[AskedCall], replay: ReplayPolicy) -> list[dict[
         | replay.call_fields(call)
         for call in calls
     ]
+    return [wired[0] | replay.signature(calls), *wired[1:]]
