@@ -80,6 +80,21 @@ async def test_a_client_s_limit_gets_the_name_that_its_server_takes() -> None:
     assert body["max_completion_tokens"] == 9 and "max_tokens" not in body
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"thinking": {"type": "adaptive"}}, False),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, False),
+        ({"output_config": {"effort": "high"}}, False),
+        ({"thinking": {"type": "disabled"}}, True),
+        ({"thinking": {"type": "enabled"}}, True),
+    ],
+)
+async def test_forms_that_are_anthropic_s_alone_stay_away_from_other_hosts(given: Any, kept: bool) -> None:
+    (body,) = await bodies_of(WHOLE, request=relayed(**given))
+    assert (given.items() <= body.items()) is kept
+
+
 @pytest.mark.parametrize("status", [400, 422])
 async def test_a_refusal_reaches_the_client_in_the_server_s_words(status: int) -> None:
     words = "top_p must be at most 1"
@@ -96,7 +111,9 @@ async def test_a_refused_parameter_is_not_blamed_on_the_tools() -> None:
         assert "top_p" in failure.message and chat.native_tools
 
 
-@pytest.mark.parametrize("name", ["parallel_tool_calls", "reasoning_effort", "prompt_cache_key", "store", "metadata"])
+@pytest.mark.parametrize(
+    "name", ["parallel_tool_calls", "reasoning_effort", "prompt_cache_key", "store", "metadata", "top_k", "thinking"]
+)
 async def test_hints_that_a_server_refuses_are_left_out(name: str) -> None:
     """Clients send them on their own account."""
     async with (

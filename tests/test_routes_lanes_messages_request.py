@@ -190,8 +190,13 @@ PARAMETERS: dict[str, tuple[Fields, Fields]] = {
         {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
         {"tool_choice": "auto", "parallel_tool_calls": False},
     ),
+    "effort": ({"output_config": {"effort": "high"}}, {"reasoning_effort": "high"}),
     "structured output": (
-        {"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": {"type": "object"}}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}},
+    ),
+    "structured output of older clients": (
+        {"output_format": {"type": "json_schema", "schema": {"type": "object"}}},
         {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}},
     ),
     "what is for Anthropic's servers": (
@@ -199,7 +204,7 @@ PARAMETERS: dict[str, tuple[Fields, Fields]] = {
             "metadata": {"user_id": "u"},
             "service_tier": "auto",
             "context_management": {"edits": []},
-            "output_config": {"effort": "high"},
+            "output_config": {},
             "betas": ["context-management-2025-06-27"],
             "container": None,
             "mcp_servers": [{"type": "url", "name": "other", "url": "https://mcp.example"}],

@@ -24,12 +24,17 @@ FORMAT = "response_format"
 # Parameters that say how the host should work: without them the answer is still the one that was wanted.
 HINTS = (
     "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier",
-    "service_tier", "verbosity",
+    "service_tier", "top_k", "verbosity",
 )  # fmt: skip
-HINTS_BY_FIELD = ("metadata", "store", "user")  # the same, with names that are also words of other complaints
+HINTS_BY_FIELD = (
+    "metadata",
+    "store",
+    "thinking",
+    "user",
+)  # the same, with names that are also words of other complaints
 OPTIONAL = lazy_pattern(rf"\b({'|'.join((*OTHER_LIMIT, *HINTS))}|temperature|stream_options)\b")
 LEARNED = frozenset({*OTHER_LIMIT, *HINTS, *HINTS_BY_FIELD, "temperature", "stream_options"})
-BY_VALUE = frozenset({"reasoning_effort", "service_tier", "verbosity"})  # another value may be accepted
+BY_VALUE = frozenset({"reasoning_effort", "service_tier", "top_k", "verbosity"})  # another value may be accepted
 # Refusals of a format that do not name its parameter (Groq, vLLM, llama.cpp), and those of one schema only.
 ABOUT_FORMAT = lazy_pattern(r"response[_ ]format|json[_ ]schema|json_object|structured output|grammar", re.IGNORECASE)
 ABOUT_SCHEMA = lazy_pattern(r"invalid schema|schema conversion|not supported by|grammar|compile", re.IGNORECASE)
@@ -59,7 +64,7 @@ class Parameters:
         """Return the parameters as fields of a request body; those of a client, which are `given`, as they are."""
         given = given or {}
         wanted = {
-            **{name: value for name, value in given.items() if name not in OWN and name not in OTHER_LIMIT},
+            **{name: value for name, value in given.items() if is_known(name, value)},
             FORMAT: self.accepted_format(given),
             "stream_options": {"include_usage": True} if self._profile.usage_option else None,
             self._limit(model): max_tokens,
@@ -153,6 +158,16 @@ def is_about_format(text: str) -> bool:
     body = body_of(text)
     named = set(fields_in(body))
     return FORMAT in named if named else bool(ABOUT_FORMAT.search(message_of(body)[:READ]))
+
+
+def is_known(name: str, value: Any) -> bool:
+    """Return whether a client's parameter goes into the body as it is.
+
+    Some hosts of chat completions have a parameter `thinking`, but none those forms that are Anthropic's alone.
+    """
+    if name == "thinking" and isinstance(value, dict):
+        return value.get("type") != "adaptive" and "budget_tokens" not in value
+    return name not in OWN and name not in OTHER_LIMIT and name != "output_config"
 
 
 def named_in(text: str) -> set[str]:

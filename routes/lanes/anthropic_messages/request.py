@@ -173,7 +173,10 @@ def _parameters(node: Node, *, with_tools: bool) -> dict[str, Any]:
     found["stop"] = _texts(node, "stop_sequences") or None
     if thinking := node.child("thinking"):
         found["thinking"] = dict(thinking.fields)
-    if schema := _answer_schema(node):
+    config = node.child("output_config") or Node({})
+    if effort := config.text("effort"):
+        found["reasoning_effort"] = effort
+    if schema := _answer_schema(config.child("format") or node.child("output_format")):
         found["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     if with_tools and (choice := node.child("tool_choice")):
         found["tool_choice"] = _choice(choice)
@@ -205,10 +208,8 @@ def _texts(node: Node, name: str) -> list[str]:
     return [plain_text(item) for item in items]
 
 
-def _answer_schema(node: Node) -> Mapping[str, Any] | None:
+def _answer_schema(wanted: Node | None) -> Mapping[str, Any] | None:
     """The JSON Schema of the answer: `output_config.format`, or `output_format` of older clients."""
-    config = node.child("output_config")
-    wanted = (config.child("format") if config else None) or node.child("output_format")
     if wanted is None or wanted.text("type") != "json_schema":
         return None
     return wanted.required_child("schema").fields
