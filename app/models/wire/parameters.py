@@ -26,14 +26,12 @@ HINTS = (
     "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier",
     "service_tier", "top_k", "verbosity",
 )  # fmt: skip
-HINTS_BY_FIELD = (
-    "metadata",
-    "store",
-    "thinking",
-    "user",
-)  # the same, with names that are also words of other complaints
+WORDS = ("metadata", "store", "thinking", "user")  # the same, with names that are also words of other complaints
 OPTIONAL = lazy_pattern(rf"\b({'|'.join((*OTHER_LIMIT, *HINTS))}|temperature|stream_options)\b")
-LEARNED = frozenset({*OTHER_LIMIT, *HINTS, *HINTS_BY_FIELD, "temperature", "stream_options"})
+NAMED_WORD = lazy_pattern(
+    rf"(?:argument|field|input|parameter|propert)\w*\b.{{0,40}}?\b({'|'.join(WORDS)})\b", re.IGNORECASE
+)
+LEARNED = frozenset({*OTHER_LIMIT, *HINTS, *WORDS, "temperature", "stream_options"})
 BY_VALUE = frozenset({"reasoning_effort", "service_tier", "top_k", "verbosity"})  # another value may be accepted
 # Refusals of a format that do not name its parameter (Groq, vLLM, llama.cpp), and those of one schema only.
 ABOUT_FORMAT = lazy_pattern(r"response[_ ]format|json[_ ]schema|json_object|structured output|grammar", re.IGNORECASE)
@@ -173,7 +171,8 @@ def is_known(name: str, value: Any) -> bool:
 def named_in(text: str) -> set[str]:
     """Return the parameters that a refusal names in its fields, or else at the start of its text."""
     body = body_of(text)
-    return set(fields_in(body)) or set(OPTIONAL.findall(message_of(body)[:READ]))
+    message = message_of(body)[:READ]
+    return set(fields_in(body)) or {*OPTIONAL.findall(message), *NAMED_WORD.findall(message)}
 
 
 def is_about_others(text: str, name: str) -> bool:

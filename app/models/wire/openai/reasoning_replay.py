@@ -56,7 +56,7 @@ def replay_rule(model: str) -> ReplayRule | None:
 
 
 class Missing(StrEnum):
-    """What a server has refused a history for the lack of, by the word that its refusals name it with."""
+    """A part of a history that its server misses, by the word that refusals name it with."""
 
     REASONING = "reasoning_content"  # DeepSeek, Kimi, and servers of their models under other names
     SIGNATURE = "thought_signature"  # Gemini
