@@ -46,6 +46,14 @@ WHITE: dict[str, tuple[list[AgentEvent], str]] = {
         [TextDelta("Half an "), Notice("continued", ""), NEXT, TextDelta("answer."), FINISHED],
         "Half an answer.",
     ),
+    "behind thoughts": ([ReasoningDelta("hm"), TextDelta("\n"), TextDelta("\n a"), FINISHED], "a"),
+    "around thoughts": ([TextDelta("\n"), ReasoningDelta("hm"), TextDelta("\na"), FINISHED], "a"),
+    "alone behind thoughts": ([ReasoningDelta("hm"), TextDelta("\n"), FINISHED], ""),
+    "thoughts of a further round": (
+        [TextDelta("a\n"), NEXT, ReasoningDelta("hm"), TextDelta("\nb"), FINISHED],
+        "a\n\nb",
+    ),
+    "thoughts of a further round alone": ([*OWN, NEXT, ReasoningDelta("hm"), TextDelta("\nb"), FINISHED], "b"),
     "thoughts between": ([TextDelta("a "), ReasoningDelta("hm"), TextDelta("b"), FINISHED], "a b"),
 }
 

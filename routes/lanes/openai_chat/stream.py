@@ -123,6 +123,7 @@ class ChatEncoder:
         if self._thought and not self._thinks:
             literal = f'"\\n\\n{literal[1:]}'
         self._thought = self._thinks = True
+        self._text.think()
         # Clients read one of the two names.
         return self._chunk(f'{{"reasoning_content":{literal},"reasoning":{literal}}}')
 

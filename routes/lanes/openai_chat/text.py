@@ -1,8 +1,8 @@
 """The text of an answer as clients of chat receive it: one text for all rounds, and no white space around calls.
 
 The rules depend on the text alone, so that a log gives the same answer streamed, joined or whole:
-white space is held until text follows it; before a call, or a further round, it is dropped; a further round begins with
-an empty line, if there was text before.
+white space is held until text follows it; before a call or a further round, and around thoughts in front of all text,
+it is dropped; a further round begins with an empty line, if there was text before.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ class RunningText(Struct):
         self._held = EMPTY_LINE if self._begun else ""
         self._strips = self._begun
         self.plain = False
+
+    def think(self) -> None:
+        """A thought stands here."""
+        if not self._begun:
+            self._held, self._strips = "", True
 
     def add(self, text: str) -> str:
         """Take more text. Return what is sent of it now."""

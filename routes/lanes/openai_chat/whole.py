@@ -35,11 +35,13 @@ def _content(answer: Answer) -> str | None:
     """The text, as a stream sends it; None beside calls, if there is none."""
     text, pieces, last = RunningText(), list[str](), 1
     for item in answer.items:
+        if isinstance(item, Words) and item.round != last:
+            text.part()
+            last = item.round
         match item:
-            case Words(thought=False):
-                if item.round != last:
-                    text.part()
-                    last = item.round
+            case Words(thought=True):
+                text.think()
+            case Words():
                 pieces.append(text.add(item.text))
             case HandedCall():
                 text.part()
