@@ -95,6 +95,26 @@ async def test_forms_that_are_anthropic_s_alone_stay_away_from_other_hosts(given
     assert (given.items() <= body.items()) is kept
 
 
+TOO_LARGE = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 32768 tokens "
+    "and your request has 1000 input tokens (32000 > 32768 - 1000)."
+)
+
+
+async def test_a_limit_that_the_window_has_no_room_for_is_left_out() -> None:
+    """Claude Code sends 32,000 whatever the model."""
+    asked = relayed(max_tokens=32_000)
+    first, second = await bodies_of(refusal(TOO_LARGE), WHOLE, request=asked)
+    assert first["max_tokens"] == 32_000 and "max_tokens" not in second
+
+
+async def test_a_prompt_that_is_too_long_by_itself_is_refused() -> None:
+    refused = [refusal("This model's maximum context length is 32768 tokens.")] * 2
+    async with upstream(*refused) as server, chat_with(server) as chat:
+        _, failure = await failure_of(chat, relayed(max_tokens=32_000))
+        assert (failure.code, failure.window, len(server.asked)) == ("model_context", 32_768, 2)
+
+
 @pytest.mark.parametrize("status", [400, 422])
 async def test_a_refusal_reaches_the_client_in_the_server_s_words(status: int) -> None:
     words = "top_p must be at most 1"

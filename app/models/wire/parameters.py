@@ -130,6 +130,15 @@ def limit_in(given: Mapping[str, Any]) -> int | None:
     return next((limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool)), None)
 
 
+def without_limit(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a client's parameters without its limit.
+
+    Servers with a small window refuse prompts that leave less room than the limit, which clients choose for other
+    models. Without one, the answer may have the room that is left.
+    """
+    return {name: value for name, value in given.items() if name not in OTHER_LIMIT}
+
+
 def temperature_in(given: Mapping[str, Any]) -> float | None:
     temperature = given.get("temperature")
     return temperature if isinstance(temperature, int | float) and not isinstance(temperature, bool) else None

@@ -16,6 +16,7 @@ from app.models.capabilities.server_profiles import profile_of
 from app.models.http.client import ModelClient
 from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
 from app.models.http.json_body import EncodedJSON, encode, encoded
+from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
 from app.models.wire.opaque_metadata import origin_of
@@ -24,7 +25,7 @@ from app.models.wire.openai.history import BRIDGED, encoded_tools, wire_messages
 from app.models.wire.openai.openings import OpeningCache
 from app.models.wire.openai.reasoning_replay import Missing, ReplayPolicy, missing_in, replay_rule
 from app.models.wire.openai.verbatim import verbatim_messages
-from app.models.wire.parameters import FORMAT
+from app.models.wire.parameters import FORMAT, limit_in, without_limit
 from app.models.wire.request_extras import added
 from app.models.wire.structured_output import instruction
 from app.models.wire.tool_choice import ABOUT_TOOLS, tool_choice
@@ -82,6 +83,9 @@ class OpenAIChat(HostedProvider):
                 return await post(self._client, completion), ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
                 if self._parameters.learn(refusal.status, refusal.text, body):
+                    continue
+                if request.verbatim and is_too_long(refusal.text) and limit_in(request.parameters) is not None:
+                    request = replace(request, parameters=without_limit(request.parameters))
                     continue
                 missing = missing_in(refusal.status, refusal.text) if request.verbatim else frozenset[Missing]()
                 if missing <= self._missing:
