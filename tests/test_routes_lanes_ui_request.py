@@ -172,6 +172,22 @@ def test_decisions_are_those_of_the_message_that_goes_on() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "fields, branches",
+    [
+        ({}, False),
+        ({"trigger": "submit-message", "messageId": "u1"}, True),
+        ({"trigger": "submit-message", "messageId": "a1"}, False),
+        ({"trigger": "regenerate-message"}, True),
+        ({"trigger": "regenerate-message", "messageId": "a1"}, True),
+    ],
+    ids=["new message", "changed message", "result or decision", "last answer again", "named answer again"],
+)
+def test_a_changed_message_and_an_answer_that_is_wanted_again_branch(fields: dict[str, Any], branches: bool) -> None:
+    messages = [HELLO, answer(text("Hi."))]
+    assert read_request(BODY | {"messages": messages} | fields).branches is branches
+
+
 def test_pictures_are_attached_and_texts_are_read() -> None:
     notes = f"data:text/plain;base64,{b64encode('Bröt'.encode()).decode()}"
     parts = [

@@ -47,6 +47,7 @@ class LaneRequest(Struct, kw_only=True):
     stream: bool = False
     previous: str | None = None
     thread: str | None = None
+    branches: bool = False  # from an earlier point of the thread, where `messages` end
     verdicts: Sequence[Verdict] = ()
     asks: bool = False  # the client can show approvals and send verdicts
     store: bool = False  # keep the run, to be read again under its id

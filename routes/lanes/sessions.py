@@ -75,7 +75,7 @@ class LaneSessions(Struct, frozen=True):
         """Raises Refused if `previous` does not exist, StoreFailed."""
         messages = conversation_of(request)
         found_by = self._names(request, messages)
-        run = await self._earlier_run(request, Split.of(messages))
+        run = None if request.branches else await self._earlier_run(request, Split.of(messages))
         if run is None:
             return replace(_begun(messages, request.files), found_by=found_by)
         turn = _continued(run.session, Split.of(messages).new, request.files)

@@ -64,6 +64,7 @@ def read_request(body: Mapping[str, Any]) -> LaneRequest:
         parameters=_parameters(node),
         stream=True,
         thread=node.text("id"),
+        branches=_branches(node, sent),
         verdicts=list(_verdicts(answer)) if answer else [],
         asks=True,
         echo={"message": known} if answer and (known := answer.text("id")) else {},
@@ -77,6 +78,13 @@ def _continued(node: Node, sent: Sequence[Node]) -> Node | None:
         if message and message.fields["role"] == "assistant":
             return message
     return None
+
+
+def _branches(node: Node, sent: Sequence[Node]) -> bool:
+    """True if the last answer is wanted again, or a message was changed, which is named then."""
+    named = node.fields.get("messageId")
+    changed = any(message.fields["role"] == "user" and message.fields.get("id") == named for message in sent if named)
+    return changed or node.fields.get("trigger") == "regenerate-message"
 
 
 def _messages_of(message: Node, files: list[File]) -> Iterator[Message]:
