@@ -23,7 +23,7 @@ from app.models.wire.openai.provider import OpenAIChat
 from app.runs.run_options import RunOptions
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
-from benchmarks.unlogged import ForgetfulStore
+from benchmarks.floors.unlogged import ForgetfulStore
 from benchmarks.upstream import CHUNK, END, HEAD, chunked
 from routes.services import Services, open_services
 

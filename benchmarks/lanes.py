@@ -36,7 +36,7 @@ class Row(Struct, frozen=True):
 
 
 def row(name: str, path: str, end: str, goal: float, **body: Any) -> Row:
-    return Row(name, Endpoint(path, json.dumps(body), end.encode()), goal)
+    return Row(name, Endpoint(path, json.dumps(body), end.encode(), holds_space=True), goal)
 
 
 def chat(model: str, name: str, goal: float) -> Row:

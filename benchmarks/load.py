@@ -7,6 +7,7 @@ spread over a second so that their tokens come evenly: all at once, the first to
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -19,6 +20,7 @@ GRACE_S = 3.0  # after the last token was due: a server that is later than that 
 LOOK_S = 0.2
 END = b"run.finished"  # the terminal event repeats the whole text
 LAST_CHUNK = b"\r\n0\r\n\r\n"
+IN_FRAMES = re.compile(rb'[" ](\d{6,})(?=[" ])')
 DIGITS = 6  # at least, of a time in microseconds: other numbers of an answer are shorter, or end with no space
 
 
@@ -32,6 +34,7 @@ class Endpoint:
     path: str
     body: str
     end: bytes = END
+    holds_space: bool = False  # white space at the end of a text is sent in front of the next one
 
     def request(self, port: int, message: str) -> bytes:
         body = self.body.replace("MESSAGE", message).encode()
@@ -80,11 +83,12 @@ class Received:
 class Reader(asyncio.Protocol):
     """One request on a connection of its own, and its answer, read to its end."""
 
-    def __init__(self, request: bytes, received: Received, end: bytes = END) -> None:
+    def __init__(self, request: bytes, received: Received, end: bytes = END, *, holds_space: bool = False) -> None:
         self.over = asyncio.get_running_loop().create_future()
         self._request = request
         self._received = received
         self._end = end
+        self._times, self._between = (times_in_frames, b"\n") if holds_space else (times, b" ")
         self._rest = self._tail = b""
         self._is_finished = self._has_text = False
         self._requested_us = 0
@@ -111,10 +115,10 @@ class Reader(asyncio.Protocol):
         self._transport.abort()
 
     def _count(self, block: bytes, now: int) -> None:
-        text, _, self._rest = (self._rest + block).rpartition(b" ")
+        text, _, self._rest = (self._rest + block).rpartition(self._between)
         text, finished, _ = text.partition(self._end)
         self._is_finished = bool(finished)
-        received, sent = self._received, times(text)
+        received, sent = self._received, self._times(text)
         if not sent:
             return
         received.tokens += len(sent)
@@ -132,6 +136,11 @@ def times(text: bytes) -> list[int]:
     return [int(last) for last in lasts if len(last) >= DIGITS and last.isdigit()]
 
 
+def times_in_frames(text: bytes) -> list[int]:
+    """The same where spaces do not end the texts of tokens."""
+    return [int(one) for one in IN_FRAMES.findall(text)]
+
+
 async def read_all(port: int, load: Load, endpoint: Endpoint, process: psutil.Process) -> Received:
     """Read all streams of the load, until they have ended or are too late."""
     request = endpoint.request(port, order(load.tokens, load.rate))
@@ -140,12 +149,13 @@ async def read_all(port: int, load: Load, endpoint: Endpoint, process: psutil.Pr
     loop = asyncio.get_running_loop()
     started = loop.time()
 
+    def new_reader() -> Reader:
+        return Reader(request, received, endpoint.end, holds_space=endpoint.holds_space)
+
     async def one(number: int) -> None:
         await asyncio.sleep(started + load.start_s(number) - loop.time())
         for _ in range(load.turns):
-            _, readers[number] = await loop.create_connection(
-                lambda: Reader(request, received, endpoint.end), "127.0.0.1", port
-            )
+            _, readers[number] = await loop.create_connection(new_reader, "127.0.0.1", port)
             await readers[number].over
 
     async def look() -> None:

@@ -57,11 +57,11 @@ def ours(name: str = OURS, *flags: str, checkout: Path | None = None) -> Subject
 
 
 def bare_relay() -> Subject:
-    return Subject(FLOOR, partial(child, "-m", "benchmarks.bare_relay"))
+    return Subject(FLOOR, partial(child, "-m", "benchmarks.floors.bare_relay"))
 
 
 def unlogged() -> Subject:
-    return Subject(UNLOGGED, partial(child, "-m", "benchmarks.unlogged"))
+    return Subject(UNLOGGED, partial(child, "-m", "benchmarks.floors.unlogged"))
 
 
 def rivals(pythons: Sequence[Path]) -> list[Subject]:

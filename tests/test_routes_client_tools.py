@@ -281,3 +281,21 @@ async def test_a_run_can_be_found_by_names_of_its_principal(tmp_path: Path) -> N
             found = await served.services.store.key(LOCAL_USER.name, name)
             assert found is not None and found.run == row.id
             assert await served.services.store.key("eve", name) is None
+
+
+JSON_FORMAT = {"type": "json_schema", "json_schema": {"name": "w", "schema": {"type": "object", "required": ["sky"]}}}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ['Here: ```json\n{"sky": "grey"}\n```'],
+        ['{"sky": ', '"grey"}', " Anything else?"],
+        ["I think of {}.</think>", '\n\n{"sky": "grey"}'],
+    ],
+)
+async def test_an_answer_that_is_to_be_json_is_nothing_else(tmp_path: Path, reply: list[Line]) -> None:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([reply])) as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], response_format=JSON_FORMAT)
+        assert "".join(one["text"] for one in of(events, "text.delta")) == '{"sky": "grey"}'
+        assert not of(events, "text.reclassified")

@@ -31,6 +31,7 @@ from app.core.rules import ApprovalMode, WhenAbsent, classified
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
+from app.models.wire.structured_output import is_structured
 from app.policy.current_rights import principal_named
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
@@ -43,7 +44,8 @@ from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.live_outputs import Outputs
-from app.runs.relay import RelayAgent, RelayView
+from app.runs.relay.json_answer import JSONAnswer
+from app.runs.relay.relay_agent import RelayAgent, RelayView
 from app.runs.run_manager import RunManager
 from app.runs.run_options import ClientTool, RunOptions
 from app.runs.tool_executor import ToolExecutor
@@ -225,6 +227,7 @@ class RunFactory(Struct):
             self.switch.check,
             parameters=parameters,
             repairs=self.settings.relay_repair,
+            json_answer=JSONAnswer(wanted) if is_structured(wanted := parameters.get("response_format", {})) else None,
         )
 
     def limits(self, options: RunOptions) -> Limits:

@@ -1,7 +1,7 @@
 """The floor that the relay is measured against: bytes through uvicorn from a raw protocol, and nothing else.
 
-python -m benchmarks.bare_relay UPSTREAM_URL: prints its port. No timeouts, no errors, no framework: what it costs,
-nobody can save.
+python -m benchmarks.floors.bare_relay UPSTREAM_URL: prints its port. No timeouts, no errors, no framework: its cost
+cannot be saved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The same server with a log that lives in memory only: what the durable log costs is the difference.
 
-python -m benchmarks.unlogged MODEL_URL: prints its port.
+python -m benchmarks.floors.unlogged MODEL_URL: prints its port.
 """
 
 from __future__ import annotations

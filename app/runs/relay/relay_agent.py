@@ -6,7 +6,7 @@ mended: every call, in whatever dialect, is handed over as one call of the clien
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app.context.relay_prompt import relay_opening
 from app.context.view import Fitted
-from app.core.events import Notice, RoundStarted, ToolHanded
+from app.core.events import AgentEvent, Notice, RoundStarted, TextDelta, TextReclassified, ToolHanded
 from app.core.messages import AskedCall
 from app.core.provider import ModelRequest, ProviderFailed
 from app.models.endpoints.failover import ModelRoute
@@ -23,8 +23,9 @@ from app.models.wire.tool_choice import may_call
 from app.policy.gate import CLIENT_TOOLS
 from app.provenance.native_text import text_may_call
 from app.runs.agent import Agent
-from app.runs.call_repair import ask_again, problems
 from app.runs.discipline.limit_enforcer import ANSWERED
+from app.runs.relay.call_repair import ask_again, problems
+from app.runs.relay.json_answer import JSONAnswer
 from app.runs.run_context import RunContext
 from app.runs.tool_executor import Unanswered
 from app.transcript.client_calls import fitted_for_client
@@ -100,6 +101,7 @@ class RelayAgent(Agent):
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
     repairs: bool = False
+    json_answer: JSONAnswer | None = None
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
         context.guards.enter(context.run, ())
@@ -114,6 +116,27 @@ class RelayAgent(Agent):
             handed = await self._hand_over(context, call) or handed
         inbox.close()
         await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
+
+    def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
+        """Return a reply's events; of an answer that is to be JSON only that."""
+        return self._only_json(events, self.json_answer) if self.json_answer else events
+
+    def _only_json(self, events: Iterable[AgentEvent], answer: JSONAnswer) -> Iterator[AgentEvent]:
+        for event in events:
+            match event:
+                case TextDelta(text):
+                    if text := answer.feed(text):
+                        yield TextDelta(text)
+                case TextReclassified():
+                    if shown := answer.restart():
+                        yield TextReclassified(shown)
+                case _:
+                    yield event
+
+    async def _end_reply(self, context: RunContext, reply: Reply) -> None:
+        await super()._end_reply(context, reply)
+        if self.json_answer and (rest := self.json_answer.close()):
+            await context.emit(TextDelta(rest))
 
     async def _calls(self, context: RunContext, reply: Reply) -> list[RelayedCall]:
         """Return the calls of the reply, none if it was cut: corrected by one more question where `repairs` says so."""
