@@ -55,6 +55,7 @@ from routes.lanes.catalogue import LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
 from routes.lanes.model_list import list_models, show_model
+from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.redaction_middleware import RedactionMiddleware
@@ -121,6 +122,10 @@ ROUTES = (
     Route("/v1/models", list_models),
     Route("/v1/models/{model:path}", show_model),
     *lane_routes(LANES),
+    Route("/v1/responses/{response}", responses.show_response),
+    Route("/v1/responses/{response}", responses.delete_response, methods=["DELETE"]),
+    Route("/v1/responses/{response}/cancel", responses.cancel_response, methods=["POST"]),
+    Route("/v1/responses/{response}/input_items", responses.list_input_items),
     Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
 )
 

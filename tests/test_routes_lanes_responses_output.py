@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from app.core.events import (
     ApprovalRequired,
@@ -193,9 +194,10 @@ def test_an_approval_ends_the_response_of_a_client_that_shows_them() -> None:
 
 def test_the_response_behind_an_approval_has_an_id_of_its_own_and_the_rest() -> None:
     asked = request(asks=True)
-    asked.echo = ECHO | {"after": 4, "approvals": {"c1": "mcpr_00000000000000000001_4_c1"}}
-    events = of(*APPROVAL, asked=asked)
-    response = events[-1][1]["response"]
+    asked.echo = ECHO | {"approvals": {"c1": "mcpr_00000000000000000001_4_c1"}}
+    encoder = ResponseEncoder(replace(turn_of(asked), after=4))
+    rows = rows_of(STARTED, RoundStarted(1), *APPROVAL)
+    response = blocks("".join(map(encoder.frames, rows)))[-1][1]["response"]
     assert response["id"] == "resp_00000000000000000001s4"
     assert [item["type"] for item in response["output"]] == ["mcp_call", "message"]
     assert response["output"][0]["approval_request_id"] == "mcpr_00000000000000000001_4_c1"

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
 from starlette.requests import Request
 
 from app.context.system_text import UNSTORABLE
 from app.redaction.redactor import Redactor
-from routes.lanes.lane import LaneRequest, ReadRequest
+from routes.lanes.lane import LaneRequest, Prepare, ReadRequest
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FileLimits, file_limits
 from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
-from routes.services import services_of
+from routes.services import current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
+P = ParamSpec("P")
+Result = TypeVar("Result")
 MOST_BYTES = 32 << 20
 USUAL_BYTES = 2 << 20  # above it the body takes an upload slot
 BESIDE_LOOP_BYTES = 256 << 10
@@ -53,21 +55,31 @@ class ReadBody(Struct, frozen=True):
     digest: bytes
 
 
-async def read_lane_request(request: Request, read: ReadRequest, time_limit_s: float = BODY_TIME_S) -> ReadBody:
-    """Raises Refused with 400, 408, 413, or what `read` raises."""
+async def read_lane_request(
+    request: Request, read: ReadRequest, prepare: Prepare | None = None, time_limit_s: float = BODY_TIME_S
+) -> ReadBody:
+    """Raises Refused with 400, 408, 413, or what `prepare` and `read` raise."""
     services = services_of(request)
     limits = file_limits(services.settings)
     async with AsyncExitStack() as held:
         body = await read_body(request, LIMITS, held, time_limit_s)
-        if len(body) > BESIDE_LOOP_BYTES:
-            return await asyncio.to_thread(_read, body, read, services.redactor, limits)
-        return _read(body, read, services.redactor, limits)
+        is_long = len(body) > BESIDE_LOOP_BYTES
+        fields = await _called(is_long, fields_of_body, body, services.redactor)
+        if prepare:
+            fields = await prepare(services, current_principal(request), fields)
+        found = await _called(is_long, _read, read, fields, limits)
+        return ReadBody(found, hashlib.sha256(body).digest())
 
 
-def _read(body: bytes, read: ReadRequest, redactor: Redactor, limits: FileLimits) -> ReadBody:
-    found = read(fields_of_body(body, redactor))
+async def _called(beside_loop: bool, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Call it, in a thread if it may take long."""
+    return await asyncio.to_thread(function, *args, **kwargs) if beside_loop else function(*args, **kwargs)
+
+
+def _read(read: ReadRequest, fields: Mapping[str, Any], limits: FileLimits) -> LaneRequest:
+    found = read(fields)
     check_files(found, limits)
-    return ReadBody(found, hashlib.sha256(body).digest())
+    return found
 
 
 def fields_of_body(body: bytes, redactor: Redactor) -> Mapping[str, Any]:

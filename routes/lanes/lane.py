@@ -9,7 +9,7 @@ An encoder gets every event of a run from the first one on, so that its frames d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -17,9 +17,11 @@ from msgspec import Struct, field
 from app.core.attachments import File
 from app.core.messages import Message
 from app.runs.run_options import ClientTool
+from app.storage.principals import Principal
 from app.storage.runs import EventRow
 from routes.lanes.answer import Answer
 from routes.protocol.errors import Refused
+from routes.services import Services
 
 
 class Verdict(Struct, frozen=True):
@@ -87,6 +89,9 @@ Whole = Callable[[Answer, Turn], dict[str, Any]]
 ErrorBody = Callable[[Refused], tuple[int, dict[str, Any] | str]]
 """The status and the JSON of an error, or its plain text where the client shows the body to a person as it is."""
 
+Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Completes a body with what the server keeps, before it is read. Raises Refused."""
+
 
 class Lane(Struct, frozen=True):
     """`ping` is the comment that keeps its streams awake."""
@@ -99,6 +104,7 @@ class Lane(Struct, frozen=True):
     error: ErrorBody
     headers: Mapping[str, str] = field(default_factory=dict)
     ping: bytes = b": ping\n\n"
+    prepare: Prepare | None = None
 
 
 def stream_only(_: Answer, __: Turn) -> dict[str, Any]:

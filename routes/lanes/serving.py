@@ -27,6 +27,7 @@ from routes.lanes.attendance import Attendance, RequestKey
 from routes.lanes.body import ReadBody, read_lane_request
 from routes.lanes.errors import failure_of
 from routes.lanes.event_text import fields_of
+from routes.lanes.kept_turns import keeping
 from routes.lanes.lane import Lane, LaneRequest, Turn
 from routes.lanes.models import AGENT, agent_options, wanted
 from routes.lanes.sessions import LaneSessions
@@ -47,7 +48,7 @@ def lane_routes(lanes: Sequence[Lane]) -> list[Route]:
 async def serve(lane: Lane, request: Request) -> Response:
     """One turn, streamed or whole."""
     services, principal = services_of(request), current_principal(request)
-    body = await read_lane_request(request, lane.read)
+    body = await read_lane_request(request, lane.read, lane.prepare)
     with services.presence.place(principal) as place:
         serving = Serving(lane, services, principal, attendance_of(request), body, place)
         return await serving.answer(request)
@@ -101,7 +102,7 @@ class Serving(Struct, frozen=True):
         options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY)
         agent = self.services.factory.agent(self.principal, options)
         new = await self._sessions.turn(wish)
-        limit_s, policy = self.services.factory.limits(options).seconds, options.policy()
+        limit_s, policy = self.services.factory.limits(options).seconds, self._policy(options)
         turn = RunRequest(
             *(new.message, new.session, "queue", None, limit_s, policy),
             files=new.files,
@@ -122,12 +123,15 @@ class Serving(Struct, frozen=True):
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,
-            policy=options.policy(),
+            policy=self._policy(options),
             history=messages,
             imported=files if wish.store else (),
             unlisted=not wish.store,
         )
         return await self.services.runs.start(relay, self.principal, turn)
+
+    def _policy(self, options: RunOptions) -> str:
+        return keeping(options.policy(), self.lane.name, self.body.request)
 
     def _stream(self, turn: Turn) -> Response:
         on_leave = None if turn.request.background else partial(self._leave, turn.run)

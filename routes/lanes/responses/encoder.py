@@ -93,6 +93,11 @@ class ResponseEncoder:
         self._used = Used()
         self._notices = set[str]()  # their codes, of this round
 
+    @property
+    def output(self) -> list[items.Item]:
+        """The items as far as they have come."""
+        return [json.loads(item) for item in self._output]
+
     def frames(self, row: EventRow) -> str:
         if row.type == self._open and row.parts is None and not self._repeated:  # a token, most of the time
             literal = text_literal(row)
@@ -101,7 +106,7 @@ class ResponseEncoder:
             return f'{self._template}{number}, "delta": {literal}}}\n\n' if number > self._cursor else ""
         if self.over:
             return ""
-        if row.seq <= self._head.after:  # an event of the response before this one
+        if row.seq <= self._turn.after:  # an event of the response before this one
             return ""
         self._frames.clear()
         for one in taken_apart(row):

@@ -118,7 +118,6 @@ def _echo(node: Node, declared: DeclaredTools, history: History) -> dict[str, An
     if SEALED in (node.fields.get("include") or ()):
         echo["seal"] = True
     if history.approvals:
-        echo["after"] = max(one.seq for one in history.approvals)
         echo["approvals"] = {one.call: approval_id(one.run, one.seq, one.call) for one in history.approvals}
     if node.flag("store", default=True):
         echo["input"] = kept_items(node.fields.get("input"))

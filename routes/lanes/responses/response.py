@@ -14,6 +14,7 @@ from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
 from routes.lanes.responses.ids import item_id, response_id, stem_of
 
+NAME = "responses"  # of the lane
 IN_PROGRESS = "in_progress"
 COMPLETE = frozenset({"answered", "client_tools"})
 # Codex gives up at these codes and repeats a request that failed with any other.
@@ -98,22 +99,19 @@ class ResponseHead(Struct):
     seal: bool  # give reasoning back as opaque text, too
     fields: Mapping[str, Any]
     approvals: Mapping[str, str]  # by call: the id of the request for approval that was answered
-    after: int = 0
 
     @classmethod
     def of(cls, turn: Turn) -> ResponseHead:
         echo = turn.request.echo
-        after = echo.get("after", 0)
-        response = response_id(turn.run, after)
+        response = response_id(turn.run, turn.after)
         head = {"id": response, "object": "response", "created_at": turn.created, "model": turn.model}
         return cls(
             response,
-            stem_of(turn.run, after),
+            stem_of(turn.run, turn.after),
             tool_names(echo),
             bool(echo.get("seal")),
             head | echo.get("response", {}),
             echo.get("approvals", {}),
-            after,
         )
 
     def item(self, kind: str, index: int) -> str:

@@ -1,0 +1,77 @@
+"""Responses again: GET, cancel, DELETE and the items of their input."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from routes.lanes.responses.encoder import ResponseEncoder
+from routes.lanes.responses.ids import response_id, stem_of
+from routes.lanes.responses.input_items import listed
+from routes.lanes.responses.kept import KeptResponse, KeptResponses
+from routes.lanes.streams import lane_frames
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.numbers import query_number
+from routes.protocol.sse import EventStreamResponse
+from routes.services import current_principal, services_of
+
+MOST_LISTED, LISTED = 100, 20
+
+
+async def show_response(request: Request) -> Response:
+    """The response as far as it has come, or (`stream=true`) its events, those behind `starting_after` if it is set."""
+    kept, response = await _found(request)
+    if request.query_params.get("stream", "false").lower() != "true":
+        return ASCIIResponse(await kept.whole(response))
+    services = services_of(request)
+    cursor = query_number(request, "starting_after", -1)
+    with services.presence.place(current_principal(request)) as place:
+        pages = services.runs.watch(response.row.id, 0)
+        frames = lane_frames(pages, ResponseEncoder(response.turn, cursor), nullcontext())
+        return EventStreamResponse(place, frames)
+
+
+async def cancel_response(request: Request) -> Response:
+    """Answers when the run has stopped; harmless on a response that has ended."""
+    kept, response = await _found(request)
+    await services_of(request).runs.cancel(response.row.id)
+    return ASCIIResponse(await kept.whole(response))
+
+
+async def delete_response(request: Request) -> Response:
+    """Deletes the log of the run; with its session, if that has no other run."""
+    _, response = await _found(request)
+    services, row = services_of(request), response.row
+    await services.runs.cancel(row.id)
+    if len(await services.store.runs(row.session)) > 1:
+        await services.store.replace_events(row.id, [])
+    else:
+        await services.runs.delete_session(row.session, current_principal(request))
+    deleted = response_id(row.id, response.turn.after)
+    return ASCIIResponse({"id": deleted, "object": "response", "deleted": True})
+
+
+async def list_input_items(request: Request) -> Response:
+    _, response = await _found(request)
+    turn, query = response.turn, request.query_params
+    items = listed(turn.request.echo.get("input", ()), stem_of(turn.run, turn.after))
+    if query.get("order", "desc") != "asc":
+        items.reverse()
+    if after := query.get("after"):
+        ids = [item["id"] for item in items]
+        if after not in ids:
+            problem = f"after is {after[:80]!a}, which is no item of this response's input; send the id of one"
+            raise Refused(400, "invalid_query", problem, param="after")
+        items = items[ids.index(after) + 1 :]
+    limit = query_number(request, "limit", LISTED, least=1, most=MOST_LISTED)
+    shown = items[:limit]
+    ends = {"first_id": shown[0]["id"], "last_id": shown[-1]["id"]} if shown else {"first_id": None, "last_id": None}
+    return ASCIIResponse({"object": "list", "data": shown, **ends, "has_more": len(items) > limit})
+
+
+async def _found(request: Request) -> tuple[KeptResponses, KeptResponse]:
+    """Raises Refused."""
+    kept = KeptResponses(services_of(request), current_principal(request))
+    return kept, await kept.find(request.path_params["response"])
