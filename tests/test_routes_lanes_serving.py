@@ -44,6 +44,14 @@ async def test_the_agent_has_its_own_tools_and_the_clients_instructions(tmp_path
     assert [one["role"] for one in session["messages"]] == ["user", "assistant", "tool", "assistant"]
 
 
+async def test_the_agent_passes_on_what_is_about_each_answer(tmp_path: Path) -> None:
+    model = Scripted(["Hi."])
+    given = {"max_tokens": 5, "temperature": 0.5, "tool_choice": "required", "stop": ["x"], "unknown": 1}
+    async with serving_plain(tmp_path, model) as served:
+        await whole(served, user("Hello"), model="dragoman/agent", parameters=given)
+    assert model.requests[0].parameters == {"max_tokens": 5, "temperature": 0.5}
+
+
 async def test_a_stream_has_the_lanes_frames_and_headers(tmp_path: Path) -> None:
     async with serving_plain(tmp_path, Scripted([["Hel", "lo"]])) as served:
         body = {"messages": [user("Hi")], "model": "scripted", "stream": True}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -102,6 +102,7 @@ class View(Struct):
     histories: HistoryCache = field(default_factory=HistoryCache)
     read: ReadFile | None = None
     describe_files: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of each request, as a client gave them
     run: str = ""
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
     _compacted: CompactedHistory | None = None
@@ -249,6 +250,7 @@ class View(Struct):
             inactivity_s=self.inactivity_s,
             read=self.read,
             describe_files=describes,
+            parameters=self.parameters,
         )
 
 
@@ -271,6 +273,7 @@ def view_of(
     read: ReadFile,
     *,
     describe_files: bool,
+    parameters: Mapping[str, Any],
 ) -> View:
     """Return the view of a run on the models of `route`; `utility` writes summaries, `read` loads attachments."""
     return View(
@@ -283,4 +286,5 @@ def view_of(
         histories=histories,
         read=read,
         describe_files=describe_files,
+        parameters=parameters,
     )

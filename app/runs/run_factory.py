@@ -154,8 +154,11 @@ class RunFactory(Struct):
         tools = self.client_tools.joined(tools, declared)
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer)
 
-    def agent(self, principal: Principal, options: RunOptions) -> Agent:
-        """A new agent for one run. Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, FolderUnusable."""
+    def agent(self, principal: Principal, options: RunOptions, parameters: Mapping[str, Any] = NO_PARAMETERS) -> Agent:
+        """A new agent for one run, each of whose requests to the model has `parameters` of chat completions.
+
+        Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, FolderUnusable.
+        """
         route = self.models.route(options.model, principal.name)
         utility = self.models.utility(route)
         workspace = workspace_of(self.settings.workspace, principal)
@@ -191,6 +194,7 @@ class RunFactory(Struct):
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
                 self.files.read,
                 describe_files=options.without_vision == "describe",
+                parameters=parameters,
             ),
             discipline,
             self.switch.check,

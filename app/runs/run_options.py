@@ -13,6 +13,7 @@ from app.core.rules import ApprovalMode, WhenAbsent
 from app.core.settings_fields import DAY_S
 from app.core.strict_model import StrictModel
 
+LONGEST_MODEL = 256
 LONGEST_NAME = 128  # characters of a client's tool, namespace included
 MOST_CLIENT_TOOLS = 512
 
@@ -28,7 +29,7 @@ class ClientTool(StrictModel):
 class RunOptions(StrictModel):
     """All are optional; the settings hold where one is left out. A new option of a run is one field here."""
 
-    model: str | None = Field(default=None, max_length=256)
+    model: str | None = Field(default=None, max_length=LONGEST_MODEL)
     tools: list[str] | None = Field(default=None, max_length=1024)
     max_rounds: int | None = Field(default=None, ge=1, le=200)
     max_calls: int | None = Field(default=None, ge=1, le=100_000)

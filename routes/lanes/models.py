@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -10,12 +11,19 @@ from app.context.prompt import MOST_OVERRIDE
 from app.context.system_text import SystemText
 from app.core.messages import Message
 from app.core.rules import WhenAbsent
-from app.runs.run_options import RunOptions
+from app.models.endpoints.model_registry import UnknownModel
+from app.runs.run_options import LONGEST_MODEL, RunOptions
 from routes.lanes.lane import LaneRequest
 from routes.protocol.errors import Refused
 
 AGENTS = "dragoman/"
 DEFAULT = "agent"
+# Of a client's parameters those that the agent passes on. The others are about one round, of which it makes several: a
+# call that must be made would be made without an end.
+FOR_AGENT = frozenset(
+    {"max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "reasoning_effort"}
+    | {"frequency_penalty", "presence_penalty"}
+)
 AGENT = f"{AGENTS}{DEFAULT}"
 
 
@@ -27,7 +35,9 @@ class Wanted(Struct, frozen=True):
 
 
 def wanted(name: str | None) -> Wanted:
-    """Without a name it is the agent with the default model."""
+    """Without a name it is the agent with the default model. Raises UnknownModel."""
+    if name and len(name) > LONGEST_MODEL:
+        raise UnknownModel(f"{name[:40]!a}... has {len(name):,} characters, and no model has such a name.")
     if name is None or name == AGENT:
         return Wanted(agent=True, model=None)
     if name.startswith(AGENTS):
@@ -47,6 +57,10 @@ def agent_options(request: LaneRequest, absent: WhenAbsent) -> RunOptions:
         client_tools=request.tools or None,
         when_absent=absent,
     )
+
+
+def agent_parameters(request: LaneRequest) -> dict[str, Any]:
+    return {name: value for name, value in request.parameters.items() if name in FOR_AGENT}
 
 
 def conversation_of(request: LaneRequest) -> list[Message]:
