@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.core.events import AgentEvent, Notice, ReasoningDelta, RoundStarted, TextDelta, TextReclassified
 from app.log.log_compaction import joined_rows
@@ -106,3 +108,23 @@ class TestReasoning:
             assert (message["content"], message["reasoning"]) == ("Hm. So.Yes.", " New.")
         answer = whole(rows)["choices"][0]["message"]
         assert (answer["content"], answer["reasoning"]) == ("Yes.", "Hm. So. New.")
+
+
+PIECES = st.text(alphabet=' \n\t\\"nra\u2028\u00e9', min_size=1, max_size=4)
+EVENTS = st.one_of(
+    st.builds(TextDelta, PIECES),
+    st.builds(ReasoningDelta, PIECES),
+    st.sampled_from([NEXT, CALL, OTHER, Notice("continued", ""), Notice("cut", ""), *OWN]),
+)
+
+
+@given(st.lists(EVENTS, max_size=12), st.sampled_from([FINISHED, CLIENT_TOOLS]))
+def test_any_log_gives_one_answer(events: list[AgentEvent], end: AgentEvent) -> None:
+    rows = rows_of(STARTED, ROUND, *events, end)
+    streamed, answer = message_of(chunks(rows)), whole(rows)
+    for same in (joined_rows(rows), by_character(rows)):
+        assert message_of(chunks(same)) == streamed
+        assert whole(same) == answer
+    message = answer["choices"][0]["message"]
+    assert (message["content"] or "", message.get("reasoning", "")) == (streamed["content"], streamed["reasoning"])
+    assert (message["content"] is None) is (bool(streamed["calls"]) and not streamed["content"])

@@ -135,6 +135,7 @@ class ChatEncoder:
         """A first fragment with the name, and one with all arguments."""
         fields = fields_of(row)
         self._text.part()
+        self._thinks = False
         index, name = self._calls, json.dumps(fields["name"])
         arguments = json.dumps(arguments_text(fields["arguments"]))
         self._calls += 1

@@ -8,7 +8,7 @@ from routes.lanes.answer import Answer, HandedCall, OwnCall, Words
 from routes.lanes.event_text import arguments_text
 from routes.lanes.lane import Turn
 from routes.lanes.openai_chat.ending import completion_id, finish_reason, usage_body
-from routes.lanes.openai_chat.text import RunningText
+from routes.lanes.openai_chat.text import EMPTY_LINE, RunningText
 
 
 def whole_chat(answer: Answer, turn: Turn) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def whole_chat(answer: Answer, turn: Turn) -> dict[str, Any]:
     legacy = echo.get("legacy", False)
     reason = finish_reason(answer.reason, calls=len(handed), cut=answer.cut, declined=answer.declined, legacy=legacy)
     message: dict[str, Any] = {"role": "assistant", "content": _content(answer)}
-    if reasoning := answer.reasoning:
+    if reasoning := _reasoning(answer):
         message |= {"reasoning_content": reasoning, "reasoning": reasoning}
     if handed:
         message |= {"function_call": _function(handed[0])} if legacy else {"tool_calls": [*map(_call, handed)]}
@@ -50,6 +50,20 @@ def _content(answer: Answer) -> str | None:
     calls = bool(answer.handed)
     pieces.append(text.end(calls=calls))
     return "".join(pieces) or (None if calls else "")
+
+
+def _reasoning(answer: Answer) -> str:
+    """The thoughts, as a stream sends them: an empty line where a round, text or a call stands between."""
+    pieces, last = list[str](), None
+    for item in answer.items:
+        match item:
+            case Words(thought=True, round=number):
+                pieces += [EMPTY_LINE] if pieces and last != number else []
+                pieces.append(item.text)
+                last = number
+            case Words() | HandedCall():
+                last = None
+    return "".join(pieces)
 
 
 def _call(call: HandedCall) -> dict[str, Any]:
