@@ -196,6 +196,21 @@ async def test_ui_decides_on_a_call(tmp_path: Path, approved: bool, chunk: str) 
     assert (tmp_path / "work" / "note.txt").exists() is approved
 
 
+@pytest.mark.parametrize("kind", [AGUI, UI])
+async def test_a_message_instead_of_a_decision_ends_the_run_that_waits(
+    kind: Callable[[Served], AGUI | UI], tmp_path: Path
+) -> None:
+    model = Scripted([WRITE, "As you like."])
+    async with page(kind, tmp_path, model, approval_admin="ask") as client, asyncio.timeout(30):
+        await client.send("Write it.")
+        if isinstance(client, UI):
+            client.keep("a1", {"type": "text", "text": "I write."})
+        events = await client.send("Leave it.")
+    assert "As you like." in [one.get("delta") for one in events]
+    assert conversation(model)[-1] == ("user", "Leave it.")
+    assert not (tmp_path / "work" / "note.txt").exists()
+
+
 PATHS: dict[str, dict[str, Any]] = {
     "/ag-ui": {"messages": [{"id": "1", "role": "user", "content": "Hello"}]},
     "/ui-message-stream": {"messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]},

@@ -102,6 +102,8 @@ class Serving(Struct, frozen=True):
         options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY)
         agent = self.services.factory.agent(self.principal, options, agent_parameters(wish))
         new = await self._sessions.turn(wish)
+        if wish.asks and new.session:
+            await self._end_undecided(new.session)
         limit_s, policy = self.services.factory.limits(options).seconds, self._policy(options)
         turn = RunRequest(
             *(new.message, new.session, "queue", None, limit_s, policy),
@@ -112,6 +114,12 @@ class Serving(Struct, frozen=True):
             found_by=new.found_by,
         )
         return await self.services.runs.start(agent, self.principal, turn)
+
+    async def _end_undecided(self, session: str) -> None:
+        """End a run whose question the client has seen and passed over: its turn would not come otherwise."""
+        for row in await self.services.store.approvals(self.principal.name):
+            if row.session == session:
+                await self.services.runs.cancel(row.run)
 
     async def _start_relay(self, wish: LaneRequest) -> RunRow:
         options = RunOptions(model=wish.model, client_tools=wish.tools or None)
