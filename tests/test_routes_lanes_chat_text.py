@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,6 +122,8 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=12), st.sampled_from([FINISHED, CLIENT_TOOLS]))
 def test_any_log_gives_one_answer(events: list[AgentEvent], end: AgentEvent) -> None:
+    number = count(2)
+    events = [RoundStarted(next(number)) if isinstance(event, RoundStarted) else event for event in events]
     rows = rows_of(STARTED, ROUND, *events, end)
     streamed, answer = message_of(chunks(rows)), whole(rows)
     for same in (joined_rows(rows), by_character(rows)):
