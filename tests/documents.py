@@ -23,6 +23,7 @@ from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.models.capabilities.server_profiles import PROFILES, Profile
 from tests.documented_dialects import dialect_examples, dialect_table
+from tests.documented_lanes import lane_examples
 from tests.rooms import floor_plan
 
 ROOT = Path(__file__).parent.parent
@@ -116,6 +117,7 @@ PARTS = (
     Part("events.md", "run events", lambda: event_sections(AgentEvent)),
     Part("events.md", "job events", lambda: event_sections(JobEvent)),
     Part("models.md", "servers", quirk_table),
+    Part("clients.md", "lane examples", lane_examples),
     Part("dialects.md", "dialects", dialect_table),
     Part("dialects.md", "examples of dialects", dialect_examples),
     *(Part("architecture.md", f"rooms of {floor}", partial(floor_plan, floor)) for floor in ("routes", "app", "tools")),
