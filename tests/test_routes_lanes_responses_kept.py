@@ -154,6 +154,14 @@ async def test_a_response_goes_on_from_any_other(tmp_path: Path, model: str) -> 
     assert seen[2] == ["a", "One.", "c"]
 
 
+async def test_the_instructions_are_those_of_the_last_request(tmp_path: Path) -> None:
+    scripted = Scripted(["One.", "Two."])
+    async with serving(tmp_path, scripted) as served:
+        first = await create_response(served, "a", instructions="Old.")
+        await create_response(served, "b", instructions="New.", previous_response_id=first["id"])
+    assert [one.text for one in scripted.requests[1].messages] == ["New.", "a", "One.", "b"]
+
+
 @pytest.mark.parametrize("given", ["resp_x", "resp_00ff"])
 async def test_an_unknown_previous_response_is_named(tmp_path: Path, given: str) -> None:
     async with serving(tmp_path, Scripted([])) as served:

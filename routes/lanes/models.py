@@ -68,6 +68,13 @@ def conversation_of(request: LaneRequest) -> list[Message]:
     return request.messages[len(_head(request.messages)) :]
 
 
+def continued(earlier: Sequence[Message], new: Sequence[Message]) -> list[Message]:
+    """An earlier conversation and the messages that go on from it; its instructions are those of the new request."""
+    head = _head(new)
+    kept = earlier[len(_head(earlier)) :] if head else earlier
+    return [*head, *kept, *new[len(head) :]]
+
+
 def _head(messages: Sequence[Message]) -> Sequence[Message]:
     length = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
     return messages[:length]

@@ -29,7 +29,7 @@ from routes.lanes.errors import failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping
 from routes.lanes.lane import Lane, LaneRequest, Turn
-from routes.lanes.models import AGENT, agent_options, agent_parameters, wanted
+from routes.lanes.models import AGENT, agent_options, agent_parameters, continued, wanted
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
@@ -126,7 +126,7 @@ class Serving(Struct, frozen=True):
         messages, files = wish.messages, wish.files
         if wish.previous:
             earlier = await self._sessions.history(wish.previous)
-            messages, files = [*earlier.history, *messages], [*earlier.imported, *files]
+            messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         relay = self.services.factory.relay(self.principal, options, wish.parameters, files)
         turn = RunRequest(
             "",

@@ -94,7 +94,7 @@ class LaneSessions(Struct, frozen=True):
     async def previous(self, run: str) -> RunRow:
         row = await self.store.run(run)
         if row is None or row.principal != self.principal.name:
-            problem = f"There is no response {run[:80]!a} that can be continued. Send the whole conversation instead."
+            problem = "There is no such previous response, or it is not kept. Send the whole conversation instead."
             raise Refused(400, "previous_response_not_found", problem, param="previous_response_id")
         return row
 
