@@ -88,8 +88,12 @@ def fields_of_body(body: bytes, redactor: Redactor) -> Mapping[str, Any]:
     if _ODD_ESCAPE.search(body):
         fields = _storable(fields)
     set_bytes_apart(fields)
-    redacted: dict[str, Any] = redactor.redact_value(fields)
-    return redacted
+    return {redactor.redact(name): _redacted(value, redactor) for name, value in fields.items()}
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:
+    """Item by item: a search holds the interpreter, and other threads wait for its end."""
+    return [redactor.redact_value(one) for one in value] if isinstance(value, list) else redactor.redact_value(value)
 
 
 def set_bytes_apart(fields: dict[str, Any]) -> None:
