@@ -123,6 +123,8 @@ class PartEncoder(ABC):
 
     def _show(self, call: str, fields: Fields) -> None:
         """Show a call of a tool of the server, once; again only if a person has changed its arguments."""
+        if call in self._answered:
+            return
         known = self.unanswered.get(call)
         self.unanswered[call] = fields
         if known is None:
