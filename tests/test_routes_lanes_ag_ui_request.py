@@ -151,6 +151,10 @@ def test_a_document_of_text_is_its_text() -> None:
 DECISIONS: dict[str, tuple[dict[str, Any], Verdict]] = {
     "yes": ({"interruptId": "c1", "status": "resolved", "payload": {"approved": True}}, Verdict("c1", True)),
     "no": ({"interruptId": "c1", "status": "resolved", "payload": {"approved": False}}, Verdict("c1", False)),
+    "no, because": (
+        {"interruptId": "c1", "status": "resolved", "payload": {"approved": False, "reason": "Not now."}},
+        Verdict("c1", False, note="Not now."),
+    ),
     "a bare yes": ({"interruptId": "c1", "status": "resolved", "payload": True}, Verdict("c1", True)),
     "abandoned": ({"interruptId": "c1", "status": "cancelled"}, Verdict("c1", False)),
     "edited": (

@@ -180,7 +180,8 @@ async def test_ui_runs_its_own_tools(tmp_path: Path) -> None:
     "approved, chunk", [(True, "tool-output-available"), (False, "tool-output-denied")], ids=["approved", "denied"]
 )
 async def test_ui_decides_on_a_call(tmp_path: Path, approved: bool, chunk: str) -> None:
-    async with page(UI, tmp_path, Scripted([WRITE, "Done."]), approval_admin="ask") as client:
+    model = Scripted([WRITE, "Done."])
+    async with page(UI, tmp_path, model, approval_admin="ask") as client:
         chunks = await client.send("Write it.")
         (asked,) = (one for one in chunks if one["type"] == "tool-approval-request")
         part: dict[str, Any] = {
@@ -189,10 +190,11 @@ async def test_ui_decides_on_a_call(tmp_path: Path, approved: bool, chunk: str) 
             "toolCallId": asked["toolCallId"],
             "input": {},
         }
-        approval = {"id": asked["approvalId"], "approved": approved}
+        approval = {"id": asked["approvalId"], "approved": approved, "reason": "It is my note."}
         client.keep(chunks[0]["messageId"], part | {"state": "approval-responded", "approval": approval})
         chunks = await client.send(messageId=chunks[0]["messageId"])
     assert kinds(chunks)[1:3] == [chunk, "start-step"]
+    assert approved or "It is my note." in conversation(model)[-1][1]
     assert (tmp_path / "work" / "note.txt").exists() is approved
 
 

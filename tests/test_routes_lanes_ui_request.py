@@ -150,9 +150,12 @@ def test_results_of_the_clients_tools_go_on_in_the_same_message() -> None:
 
 DECISIONS: dict[str, tuple[dict[str, Any], Verdict]] = {
     "yes": ({"id": "c1", "approved": True}, Verdict("c1", True)),
-    "no": ({"id": "c1~2", "approved": False, "reason": "Not now."}, Verdict("c1~2", False)),
+    "no": ({"id": "c1~2", "approved": False, "reason": "Not now."}, Verdict("c1~2", False, note="Not now.")),
     "changed": ({"id": "c1", "approved": True, "reason": '{"city": "Köln"}'}, Verdict("c1", True, {"city": "Köln"})),
-    "a reason that looks like JSON": ({"id": "c1", "approved": True, "reason": "{yes}"}, Verdict("c1", True)),
+    "a reason that looks like JSON": (
+        {"id": "c1", "approved": True, "reason": "{yes}"},
+        Verdict("c1", True, note="{yes}"),
+    ),
 }
 
 

@@ -25,11 +25,12 @@ from routes.services import Services
 
 
 class Verdict(Struct, frozen=True):
-    """A person's decision, through the client, on a call that waits for approval."""
+    """A person's decision, through the client, on a call that waits for approval. `note` is for the model."""
 
     call: str
     approved: bool
     arguments: dict[str, Any] | None = None
+    note: str | None = None
 
 
 class LaneRequest(Struct, kw_only=True):

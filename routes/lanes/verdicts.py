@@ -19,6 +19,7 @@ from routes.protocol.errors import Refused
 from routes.services import Services
 
 PAGE = 512  # events of a log read at a time
+LONGEST_NOTE = 2000  # characters
 
 
 class Resumed(Struct, frozen=True):
@@ -48,7 +49,8 @@ async def resumed_run(
 
 
 async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict) -> None:
-    review = Review("approve" if verdict.approved else "deny", arguments=verdict.arguments)
+    note = verdict.note[:LONGEST_NOTE] if verdict.note else None
+    review = Review("approve" if verdict.approved else "deny", arguments=verdict.arguments, note=note)
     try:
         await services.runs.decide(row.run, row.call, principal, review)
     except AlreadyDecided:

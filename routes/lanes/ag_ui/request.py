@@ -86,7 +86,8 @@ def verdict_of(entry: Node) -> Verdict:
     if given.fields.get("approved") is None:
         raise given.refused("approved", f"is missing; {DECISION}")
     edited = given.child("editedArgs") or given.child("arguments")
-    return Verdict(call, approved=given.flag("approved"), arguments=dict(edited.fields) if edited else None)
+    arguments = dict(edited.fields) if edited else None
+    return Verdict(call, approved=given.flag("approved"), arguments=arguments, note=given.text("reason"))
 
 
 class History(Struct):

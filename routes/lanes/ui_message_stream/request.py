@@ -189,8 +189,10 @@ def _verdicts(message: Node) -> Iterator[Verdict]:
     for part in message.children("parts"):
         if part.fields.get("state") == "approval-responded":
             approval = part.required_child("approval")
-            arguments = _arguments_in(approval.text("reason") or "")
-            yield Verdict(approval.required_text("id"), approval.flag("approved"), arguments)
+            reason = approval.text("reason")
+            arguments = _arguments_in(reason or "")
+            note = None if arguments is not None else reason
+            yield Verdict(approval.required_text("id"), approval.flag("approved"), arguments, note)
 
 
 def _arguments_in(reason: str) -> dict[str, Any] | None:
