@@ -53,7 +53,7 @@ async def test_a_call_in_text_arrives_as_tool_use_and_its_result_goes_back(tmp_p
     async with serving(tmp_path, model) as served:
         first = (await sent(served, tools=[WEATHER])).json()
         thought, text, call = first["content"]
-        assert (text["text"], call["name"], call["input"]) == ("I look.\n", "get_weather", {"city": "Rome"})
+        assert (text["text"], call["name"], call["input"]) == ("I look.", "get_weather", {"city": "Rome"})
         assert (first["stop_reason"], first["usage"]["input_tokens"]) == ("tool_use", 40)
         result = {"type": "tool_result", "tool_use_id": call["id"], "content": "Sunny"}
         history = [

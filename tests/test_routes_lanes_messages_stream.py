@@ -224,6 +224,18 @@ def test_white_space_alone_is_no_block_but_in_front_of_text_it_stays() -> None:
     assert text["text"] == "\n    x = 1"
 
 
+def test_no_white_space_stands_around_thoughts_and_calls() -> None:
+    thought = ReasoningDelta("\nHm."), ReasoningDelta("\n"), TextDelta("\n\n"), TextDelta("I look.")
+    blocks = content(*thought, TextDelta(" \n"), TextDelta("\n"), CALL, HANDED)
+    assert [block.get("text") or block.get("thinking") for block in blocks] == ["\nHm.", "I look.", None]
+
+
+def test_white_space_between_words_stays() -> None:
+    words = "a", " ", "b\n", "", "\t", "\\n", "c", "\u00a0", "d"
+    [text] = content(*map(TextDelta, words), FINISHED)
+    assert text["text"] == "".join(words)
+
+
 def test_deltas_of_arguments_are_never_shown() -> None:
     [text] = content(TextDelta("Hi"), ToolDelta("c1", "<parameter=x>", "bash"), FINISHED)
     assert text["text"] == "Hi"

@@ -8,6 +8,7 @@ from typing import Any
 from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, Words
 from routes.lanes.anthropic_messages.blocks import (
     DRAGOMAN,
+    WHITE,
     Block,
     message_id,
     own_tool_result,
@@ -21,24 +22,30 @@ from routes.lanes.lane import Turn
 
 
 def whole_message(answer: Answer, turn: Turn) -> dict[str, Any]:
+    content = list[Block]()
+    for item in answer.items:
+        content += _blocks(item, turn, first=not content)
     return {
         "id": message_id(turn),
         "type": "message",
         "role": "assistant",
         "model": turn.model,
-        "content": [block for item in answer.items for block in _blocks(item, turn)],
+        "content": content,
         "stop_reason": stop_reason(answer.reason, cut=answer.cut, declined=answer.declined),
         "stop_sequence": None,
         "usage": usage_of(answer.usage, answer.cached_tokens),
     }
 
 
-def _blocks(item: Item, turn: Turn) -> Iterator[Block]:
+def _blocks(item: Item, turn: Turn, *, first: bool) -> Iterator[Block]:
+    """The blocks of an item, with white space as a stream has it: in front of the first block only."""
     match item:
-        case Words(thought=True) if item.text.strip():
-            yield {"type": "thinking", "thinking": item.text, "signature": signature_of(turn)}
-        case Words(thought=False) if item.text.strip():
-            yield {"type": "text", "text": item.text}
+        case Words() if item.text.strip(WHITE):
+            text = item.text.rstrip(WHITE) if first else item.text.strip(WHITE)
+            if item.thought:
+                yield {"type": "thinking", "thinking": text, "signature": signature_of(turn)}
+            else:
+                yield {"type": "text", "text": text}
         case HandedCall():
             yield tool_use(item)
         case OwnCall() if DRAGOMAN in turn.request.echo:

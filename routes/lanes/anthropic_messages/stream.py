@@ -32,6 +32,7 @@ from app.transcript.reply import NEVER_MADE
 from routes.lanes.answer import HandedCall, OwnCall
 from routes.lanes.anthropic_messages.blocks import (
     DRAGOMAN,
+    WHITE,
     Block,
     estimated_usage,
     message_id,
@@ -43,10 +44,11 @@ from routes.lanes.anthropic_messages.blocks import (
     usage_of,
 )
 from routes.lanes.errors import anthropic_error, failure_of
-from routes.lanes.event_text import arguments_text, fields_of, joined_literals, text_literal
+from routes.lanes.event_text import arguments_text, fields_of, text_literal
 from routes.lanes.lane import Turn
 
 END = "}}\n\n"  # of a frame with a delta
+SPACES = (' "', '\\n"', '\\r"', '\\t"')  # ends of a JSON string that may end with white space
 
 
 class Kind(Struct, frozen=True):
@@ -63,15 +65,17 @@ THOUGHT = Kind({"type": "thinking", "thinking": "", "signature": ""}, '"type":"t
 class MessagesEncoder(Struct):
     """The frames of one run. `open` is the kind of the open block, whose deltas begin with `head`.
 
-    White space at the beginning of a block waits in `held` for the first word: a block of nothing else is not sent.
+    White space is sent with the word behind it, not around calls or between thoughts and text: `tail` is that at the
+    end of the open block, `lead` that of a block of the kind `waiting`, which begins with its first word.
     """
 
     turn: Turn
     open: Kind | None = None
     head: str = ""
     blocks: int = 0
+    tail: str = ""
     waiting: Kind | None = None
-    held: list[str] = field(default_factory=list)
+    lead: str = ""
     repeated: int = 0  # characters of reasoning to come that were sent as text
     usage: dict[str, Any] = field(default_factory=dict)
     cached: int = 0
@@ -114,19 +118,26 @@ class MessagesEncoder(Struct):
         return "" if goes_on else self._close()
 
     def _add_words(self, kind: Kind, literal: str) -> str:
-        if self.open is kind:
+        if self.open is kind and not self.tail and not literal.endswith(SPACES):  # nearly always
             return f"{self.head}{literal}{END}"
+        text = json.loads(literal)
+        if self.open is kind:
+            return self._extend(self.tail + text)
         if self.waiting is not kind:
-            self.waiting = kind
-            self.held.clear()
-        self.held.append(literal)
-        if not json.loads(literal).strip():
+            self.waiting, self.lead = kind, ""
+        self.lead += text
+        if not self.lead.strip(WHITE):
             return ""
-        literal = joined_literals(self.held)
+        text = self.lead.lstrip(WHITE) if self.blocks or self.open else self.lead
         begun = self._close() + self._begin(kind.start)
         self.open = kind
         self.head = f'{_head("content_block_delta")},"index":{self.blocks},"delta":{{{kind.delta}'
-        return f"{begun}{self.head}{literal}{END}"
+        return begun + self._extend(text)
+
+    def _extend(self, text: str) -> str:
+        words = text.rstrip(WHITE)
+        self.tail = text[len(words) :]
+        return f"{self.head}{json.dumps(words)}{END}" if words else ""
 
     def _begin(self, block: Block) -> str:
         return frame("content_block_start", index=self.blocks, content_block=block)
@@ -140,8 +151,7 @@ class MessagesEncoder(Struct):
 
     def _close(self) -> str:
         """Close the open block, if there is one."""
-        kind, self.open, self.waiting = self.open, None, None
-        self.held.clear()
+        kind, self.open, self.waiting, self.tail, self.lead = self.open, None, None, "", ""
         if kind is None:
             return ""
         signed = self._delta(type="signature_delta", signature=signature_of(self.turn)) if kind is THOUGHT else ""
