@@ -15,6 +15,7 @@ from app.core.provider import Finished, ProviderFailed
 from app.models.scripted import Line, Pause, Raise, Reply, Scripted
 from parsing import Call
 from tests.lane_logs import data_of
+from tests.mcp_served import READS, helper, serving_mcp
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -134,6 +135,47 @@ async def test_ag_ui_changes_a_call(tmp_path: Path) -> None:
         payload = {"approved": True, "editedArgs": {"path": "other.txt", "content": "second"}}
         await client.send(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}])
     assert (tmp_path / "work" / "other.txt").read_text() == "second"
+
+
+ASK = "```mcp__helper__ask\n```"
+
+
+async def test_ag_ui_answers_the_form_of_an_mcp_server(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK, "Blue."]), {"helper": helper()}, tools=READS) as served:
+        client = AGUI(served)
+        (interrupt,) = (await client.send("Ask."))[-1]["outcome"]["interrupts"]
+        assert (interrupt["reason"], interrupt["metadata"]["message"]) == ("input_required", "Which colour?")
+        assert "colour" in interrupt["responseSchema"]["properties"]
+        answered = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"colour": "blue"}}
+        events = await client.send(resume=[answered])
+    (result,) = (one["content"] for one in events if one["type"] == "TOOL_CALL_RESULT")
+    assert '"blue"' in result
+    assert events[-1]["outcome"] == {"type": "success"}
+
+
+async def test_an_answer_that_does_not_fit_the_form_is_refused_and_can_be_sent_again(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK, "Blue."]), {"helper": helper()}, tools=READS) as served:
+        client = AGUI(served)
+        (interrupt,) = (await client.send("Ask."))[-1]["outcome"]["interrupts"]
+        answered = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"colour": "green"}}
+        body = {"threadId": "t1", "runId": "r2", "messages": client.messages, "resume": [answered]}
+        refused = await served.client.post("/ag-ui", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unfit_arguments")
+        events = await client.send(resume=[answered | {"payload": {"colour": "blue"}}])
+    assert events[-1]["outcome"] == {"type": "success"}
+
+
+async def test_ui_answers_the_form_of_an_mcp_server(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([ASK, "Blue."]), {"helper": helper()}, tools=READS) as served:
+        client = UI(served)
+        chunks = await client.send("Ask.")
+        (asked,) = (one for one in chunks if one["type"] == "tool-approval-request")
+        approval = {"id": asked["approvalId"], "approved": True, "reason": '{"colour": "blue"}'}
+        part = {"type": "dynamic-tool", "toolName": "question", "toolCallId": asked["toolCallId"], "input": {}}
+        client.keep(chunks[0]["messageId"], part | {"state": "approval-responded", "approval": approval})
+        chunks = await client.send(messageId=chunks[0]["messageId"])
+    outputs = [one["output"] for one in chunks if one["type"] == "tool-output-available"]
+    assert outputs[0] == "answered" and '"blue"' in outputs[-1]
 
 
 async def test_a_decision_on_nothing_is_refused(tmp_path: Path) -> None:
