@@ -64,6 +64,12 @@ def test_white_space_before_a_call_is_no_message() -> None:
     }
 
 
+def test_white_space_between_a_thought_and_text_is_left_out() -> None:
+    events = of(ReasoningDelta("Hm."), TextDelta("\n"), TextDelta("\n  Yes. "), TextDelta("No."), USAGE, finished())
+    assert [data["delta"] for data in only(events, "output_text.delta")] == ["Yes. ", "No."]
+    assert events[-1][1]["response"]["output"][1]["content"][0]["text"] == "Yes. No."
+
+
 def test_white_space_before_text_stays() -> None:
     events = blocks(stream(ROWS["white space first"]))
     assert events[-1][1]["response"]["output"][0]["content"][0]["text"] == "  \n text "

@@ -153,8 +153,11 @@ class ResponseEncoder:
                 self._held, self._held_type = [], kind
             self._held.append(literal)
             literal = joined_literals(self._held)
-            if not json.loads(literal).strip():
+            text = json.loads(literal)
+            if not text.strip():
                 return  # models write empty lines before calls, and thoughts that are empty
+            if kind == TextDelta.type:
+                literal = json.dumps(items.without_gap(text, len(self._output)))
             self._open_words(kind)
         self._literals.append(literal)
         if self._number > self._cursor:

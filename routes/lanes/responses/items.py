@@ -29,6 +29,11 @@ def text_part(text: str) -> Item:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
+def without_gap(text: str, index: int) -> str:
+    """The text of a message without the white space that separates it from an item before it."""
+    return text.lstrip() if index else text
+
+
 def message(item: str, text: str | None = None, status: str = "completed") -> Item:
     content = [] if text is None else [text_part(text)]
     return {"id": item, "type": "message", "status": status, "role": "assistant", "content": content}

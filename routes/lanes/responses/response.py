@@ -186,7 +186,7 @@ class Output(Struct, frozen=True):
             case Words(thought=True) if one.text.strip():
                 return items.reasoning(head.item(ids.REASONING, at), one.text, seal=head.seal)
             case Words(thought=False) if one.text.strip():
-                return items.message(head.item(ids.MESSAGE, at), one.text)
+                return items.message(head.item(ids.MESSAGE, at), items.without_gap(one.text, at))
             case HandedCall():
                 call = items.ClientCall(one.call, one.name, one.arguments, head.names)
                 return call.item(head.item(call.id_kind, at), call.text)
