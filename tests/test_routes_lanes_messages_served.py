@@ -11,7 +11,7 @@ import pytest
 
 from app.core.provider import CallForm, Finished, ProviderFailed, TokenUsage
 from app.models.scripted import Line, Raise, Scripted
-from parsing import Thought
+from parsing import Call, Thought
 from tests.people import bearer
 from tests.serving import Served, serving
 
@@ -169,3 +169,47 @@ async def test_claude_code_finds_the_server_without_a_token(tmp_path: Path) -> N
         assert (await served.client.get("/api/hello")).status_code == 204
         refused = await sent(served)
     assert (refused.status_code, refused.json()["error"]["type"]) == (401, "authentication_error")
+
+
+async def test_an_agent_runs_its_own_tools_hands_over_the_clients_and_goes_on(tmp_path: Path) -> None:
+    replies: list[list[Line]] = [
+        [
+            Call(0, "list_files", {}, "native"),
+            Call(1, "get_weather", {"city": "Rome"}, "native"),
+            Finished("tool_calls"),
+        ],
+        ["Sunny."],
+    ]
+    model = Scripted(replies, call_form=CallForm.NATIVE)
+    async with serving(tmp_path, model) as served:
+        asked = {"role": "user", "content": "Hello"}
+        first = await sent(served, [asked], model="dragoman/agent", tools=[WEATHER])
+        [call] = first.json()["content"]
+        assert (call["type"], call["name"], first.json()["stop_reason"]) == ("tool_use", "get_weather", "tool_use")
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": "Sunny"}
+        history = [asked, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        second = await sent(served, history, model="dragoman/agent", tools=[WEATHER])
+    assert [block["text"] for block in second.json()["content"]] == ["Sunny."]
+    assert second.headers["x-session-id"] == first.headers["x-session-id"]
+    roles = [message.role for message in model.requests[1].messages]
+    assert roles == ["user", "assistant", "tool", "tool"]
+    assert model.requests[1].messages[-1].text == "Sunny"
+
+
+async def test_the_clients_tool_wins_over_one_of_the_same_name(tmp_path: Path) -> None:
+    own_name = WEATHER | {"name": "bash"}
+    model = Scripted([[Call(0, "bash", {"city": "Rome"}, "native"), Finished("tool_calls")]], call_form=CallForm.NATIVE)
+    async with serving(tmp_path, model) as served:
+        answer = (await sent(served, model="dragoman/agent", tools=[own_name])).json()
+    assert [(block["type"], block["name"]) for block in answer["content"]] == [("tool_use", "bash")]
+
+
+async def test_own_tools_are_shown_to_a_client_that_names_the_server(tmp_path: Path) -> None:
+    servers = [{"type": "url", "name": "dragoman", "url": "http://localhost:8724"}]
+    async with serving(tmp_path, Scripted(["```bash\necho hi\n```", "Done."])) as served:
+        whole = (await sent(served, model="dragoman/agent", mcp_servers=servers)).json()
+    kinds = [block["type"] for block in whole["content"]]
+    assert kinds == ["text", "mcp_tool_use", "mcp_tool_result", "text"]
+    _, call, result, _ = whole["content"]
+    assert (call["name"], call["server_name"], result["tool_use_id"]) == ("bash", "dragoman", call["id"])
+    assert result["content"][0]["text"].startswith("hi")
