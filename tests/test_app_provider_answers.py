@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pytest
 
 from app.core.messages import OpaqueMetadata
-from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, ProviderNotice, TextChunk, TokenUsage
 from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import Event, EventReader, EventTooLarge
 from app.models.wire.native_calls import MAX_CALLS, NativeCalls
-from app.models.wire.openai.answer import ChatAnswer
+from app.models.wire.openai.answer import WHY_FILTERED, ChatAnswer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.answers import FIXTURES, ORIGIN, URL, Fails, bad, both, called, check, read, told
 
@@ -280,3 +280,10 @@ def test_too_many_calls_of_an_answer_that_is_no_stream_are_refused() -> None:
     assert list(answer.feed(json.dumps(body).encode())) == []
     with pytest.raises(ProviderFailed, match="too many calls"):
         answer.close()
+
+
+def test_a_content_filter_is_a_refusal_and_no_whole_answer() -> None:
+    answer = ChatAnswer(URL)
+    chunk = {"choices": [{"delta": {"content": "Hello"}, "finish_reason": "content_filter"}]}
+    pieces = [*answer.feed(f"data: {json.dumps(chunk)}\n\n".encode()), *answer.close()]
+    assert pieces == [TextChunk("Hello"), ProviderNotice("refusal", WHY_FILTERED), Finished("content_filter")]

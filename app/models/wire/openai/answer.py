@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from app.core.provider import Finished, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.core.provider import Finished, Piece, ProviderFailed, ProviderNotice, TextChunk, TokenUsage
 from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
@@ -28,7 +28,9 @@ from parsing import Thought
 
 # Finish reasons for the token limit. After these, and after a content filter, the last call may be incomplete.
 LIMITED = ("length", "model_length", "max_tokens")
-CUT_REASONS = ("length", "content_filter")
+FILTERED = "content_filter"
+CUT_REASONS = ("length", FILTERED)
+WHY_FILTERED = "The model's server ended this answer: its content filter does not let more of it pass."
 PROMISES = ("tool_calls", "function_call")
 # Finish reasons of a server that aborted (DeepSeek, SGLang and vLLM, OpenRouter and Mistral, Z.ai).
 ABORTED = ("insufficient_system_resource", "abort", "aborted", "error", "network_error")
@@ -68,6 +70,8 @@ class ChatAnswer(AnswerStream):
             pieces += self._metadata.of_reply()
         if self._used and self._used != self._early:
             pieces.append(self._used)
+        if self._stopped == FILTERED:
+            pieces.append(ProviderNotice("refusal", WHY_FILTERED))
         pieces.append(Finished(self._stopped or ("tool_calls" if self._calls else "stop")))
         return pieces
 
