@@ -187,7 +187,11 @@ async def test_an_agent_runs_its_own_tools_hands_over_the_clients_and_goes_on(tm
         [call] = first.json()["content"]
         assert (call["type"], call["name"], first.json()["stop_reason"]) == ("tool_use", "get_weather", "tool_use")
         result = {"type": "tool_result", "tool_use_id": call["id"], "content": "Sunny"}
-        history = [asked, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        history: list[Fields] = [
+            asked,
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ]
         second = await sent(served, history, model="dragoman/agent", tools=[WEATHER])
     assert [block["text"] for block in second.json()["content"]] == ["Sunny."]
     assert second.headers["x-session-id"] == first.headers["x-session-id"]

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.core.events import (
     TERMINAL,
@@ -328,3 +330,29 @@ def test_a_failure_is_an_error_event_in_words_that_clients_know(code: str) -> No
     *_, error = streamed(rows_of(STARTED, TextDelta("Hi"), RunFailed(code, "No.", True)))
     kind, message = FAILURES[code]
     assert error == {"type": "error", "error": {"type": kind, "message": message}}
+
+
+WORDS = st.sampled_from([" ", "\n", "\n\n", "a", "b \n", " c", "n", "\\n", "\u2028", "\U0001f30a", '"', ""])
+OWN = st.sampled_from(["o1", "o2"])
+EVENTS = st.one_of(
+    st.builds(TextDelta, WORDS),
+    st.builds(ReasoningDelta, WORDS),
+    st.just(CALL),
+    st.builds(ToolStarted, OWN, st.just("bash"), st.just({"command": "ls"}), st.just("native")),
+    st.builds(ToolFinished, OWN, st.just("bash"), st.booleans(), st.just("a.txt"), st.just(0.1)),
+    st.builds(ToolRejected, st.just("No."), st.none() | OWN, st.just("bash")),
+    st.builds(RoundStarted, st.integers(2, 9)),
+    st.sampled_from([CUT, DECLINED, Notice("continued", "It broke off."), Usage(5, 1, 5, 1, True)]),
+)
+
+
+@given(st.lists(EVENTS, max_size=30), st.booleans())
+def test_any_log_is_a_valid_stream_with_the_text_of_the_whole_answer(log: list[AgentEvent], own_tools: bool) -> None:
+    rows = rows_of(STARTED, RoundStarted(1), *log, FINISHED)
+    stream, answer = assembled(streamed(rows, own_tools=own_tools)), whole(rows, own_tools=own_tools)
+    assert stream["stop_reason"] == answer["stop_reason"]
+    for kind in ("text", "thinking"):
+        shown = [block[kind] for block in stream["content"] if block["type"] == kind]
+        assert all(text.strip(" \n") for text in shown)
+        meant = [block[kind] for block in answer["content"] if block["type"] == kind]
+        assert "".join("".join(shown).split()) == "".join("".join(meant).split())
