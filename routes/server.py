@@ -57,6 +57,7 @@ from routes.lanes.lane import Lane
 from routes.lanes.model_list import list_models, show_model
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
+from routes.lanes.ui_message_stream.handlers import resume_chat
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
@@ -122,6 +123,7 @@ ROUTES = (
     Route("/v1/models", list_models),
     Route("/v1/models/{model:path}", show_model),
     *lane_routes(LANES),
+    Route("/ui-message-stream/{chat:path}/stream", resume_chat),
     Route("/v1/responses/{response}", responses.show_response),
     Route("/v1/responses/{response}", responses.delete_response, methods=["DELETE"]),
     Route("/v1/responses/{response}/cancel", responses.cancel_response, methods=["POST"]),

@@ -240,6 +240,28 @@ async def test_ui_decides_on_a_call(tmp_path: Path, approved: bool, chunk: str) 
     assert (tmp_path / "work" / "note.txt").exists() is approved
 
 
+RESUME = "/ui-message-stream/c1/stream"
+
+
+async def test_a_page_that_is_loaded_again_gets_the_run_from_its_beginning(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    body = {"id": "c1", "trigger": "submit-message"} | PATHS["/ui-message-stream"]
+    async with serving(tmp_path, Scripted([["One ", Pause(gate), "two."]])) as served, asyncio.timeout(30):
+        assert (await served.client.get(RESUME)).status_code == 204
+        async with served.client.stream("POST", "/ui-message-stream", json=body) as first:
+            lines = first.aiter_lines()
+            while "One " not in await anext(lines):
+                pass
+            async with served.client.stream("GET", RESUME) as again:
+                gate.set()
+                replayed = "".join([text async for text in again.aiter_text()])
+        ended = await served.client.get(RESUME)
+    assert again.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    chunks = data_of(replayed.removesuffix("data: [DONE]\n\n"))
+    assert "".join(one.get("delta", "") for one in chunks) == "One two."
+    assert (ended.status_code, ended.content) == (204, b"")
+
+
 @pytest.mark.parametrize("kind", [AGUI, UI])
 async def test_a_message_instead_of_a_decision_ends_the_run_that_waits(
     kind: Callable[[Served], AGUI | UI], tmp_path: Path

@@ -306,6 +306,17 @@ def test_a_call_that_is_asked_about_again_is_the_same_part() -> None:
     assert streams[2][1] == {"type": "tool-output-denied", "toolCallId": "c1"}
 
 
+def test_a_stream_that_shows_no_questions_goes_on_behind_them() -> None:
+    events = ToolStarted("c1", "write_file", {"path": "a"}, "native"), ToolFinished("c1", "write_file", True, "ok", 0.1)
+    rows = rows_of(*ASKED, ApprovalResolved("c1", "approved", "local"), *events, finished())
+    turn = Turn(RUN, STARTED.session, 0, "dragoman/agent", LaneRequest(model=None, messages=[]))
+    chunks = chunks_of("".join(map(UIStreamEncoder(turn).frames, rows)))
+    check_rules(chunks, set())
+    assert [one["type"] for one in chunks if "toolCallId" in one] == [
+        *("tool-input-start", "tool-input-available", "tool-output-available"),
+    ]
+
+
 def test_a_question_of_a_running_call_is_a_step_of_its_own() -> None:
     """The SDK sends the next request once all calls of the last step are decided: the running one is none of them."""
     rows = rows_of(

@@ -167,13 +167,15 @@ class PartEncoder(ABC):
             self.show_progress(fields)
 
     def _ask(self, fields: Fields) -> None:
-        """End the stream, if it is not an earlier one that ended here."""
+        """End the stream, if it is not an earlier one that ended here, or its client is shown no questions."""
         self.close_part()
         if asks_for_input := bool(self._running):  # a question of a call that runs; its id is its own
             call = fields["call"]
         else:
             call = call_of(fields["call"])
             self._show(call, fields)
+        if not self.turn.request.asks:
+            return
         self.ask(call, fields, asks_for_input=asks_for_input)
         self.over = self._begun
 
