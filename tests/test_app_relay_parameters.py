@@ -150,20 +150,6 @@ async def test_hints_that_a_server_refuses_are_left_out(name: str) -> None:
     assert all("tools" in asked.json for asked in server.asked)
 
 
-@pytest.mark.parametrize(
-    ("given", "sent"),
-    [
-        ({"type": "adaptive"}, None),
-        ({"type": "enabled", "budget_tokens": 1024}, None),
-        ({"type": "disabled"}, {"type": "disabled"}),
-        ({"type": "enabled"}, {"type": "enabled"}),
-    ],
-)
-async def test_thinking_as_claude_code_sends_it_is_for_its_own_servers(given: Any, sent: Any) -> None:
-    (body,) = await bodies_of(WHOLE, request=relayed(thinking=given, seed=1))
-    assert (body.get("thinking"), body["seed"]) == (sent, 1)
-
-
 async def test_thinking_that_a_server_does_not_know_is_left_out() -> None:
     refused = refusal("Unrecognized request argument supplied: thinking")
     async with upstream(refused, WHOLE) as server, chat_with(server) as chat:

@@ -135,17 +135,9 @@ class OpenAIChat(HostedProvider):
 
         Local servers take `tool_choice` as a word alone: of a tool by its name they are offered only that one.
         """
-        given, choice = without_messages_thinking(request.parameters), tool_choice(request.parameters)
+        given, choice = request.parameters, tool_choice(request.parameters)
         if not native:
             return {name: value for name, value in given.items() if name not in ABOUT_TOOLS}, request.tools
         if not choice.names or not self.leaves_calls:
             return given, request.tools
         return {**given, "tool_choice": choice.mode}, choice.offered(request.tools)
-
-
-def without_messages_thinking(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters without `thinking` as only the Messages API has it; other servers have a shorter one."""
-    match given.get("thinking"):
-        case {"type": "adaptive"} | {"budget_tokens": _} | {"display": _}:
-            return {name: value for name, value in given.items() if name != "thinking"}
-    return given
