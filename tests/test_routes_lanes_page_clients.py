@@ -254,7 +254,7 @@ async def test_a_page_that_is_loaded_again_gets_the_run_from_its_beginning(tmp_p
                 pass
             async with served.client.stream("GET", RESUME) as again:
                 gate.set()
-                replayed = "".join([text async for text in again.aiter_text()])
+                replayed = (await again.aread()).decode()
         ended = await served.client.get(RESUME)
     assert again.headers["x-vercel-ai-ui-message-stream"] == "v1"
     chunks = data_of(replayed.removesuffix("data: [DONE]\n\n"))
