@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -231,3 +233,71 @@ def test_a_wrong_field_is_refused_by_name(fields: dict[str, Any], param: str) ->
         read(**fields)
     assert (refused.value.status, refused.value.code, refused.value.more) == (400, "invalid_request", {"param": param})
     assert refused.value.message.startswith(param)
+
+
+WHOLE: dict[str, Any] = {
+    "model": "m",
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "dragoman": {"events": True},
+    "n": 1,
+    "logprobs": False,
+    "modalities": ["text"],
+    "max_completion_tokens": 5,
+    "response_format": {"type": "text"},
+    "function_call": "auto",
+    "functions": [WEATHER | {"name": "older"}],
+    "tools": [{"type": "function", "function": WEATHER}],
+    "messages": [
+        {"role": "system", "content": "s"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "x"},
+                {"type": "image_url", "image_url": {"url": URL}},
+                {"type": "file", "file": {"file_data": URL, "filename": "f"}},
+                {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "t"}]}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "r",
+            "tool_calls": [call("c"), {"id": "d", "type": "custom", "custom": {"name": "q", "input": "i"}}],
+            "function_call": {"name": "q", "arguments": "{}"},
+        },
+        {"role": "function", "name": "q", "content": "z"},
+        {"role": "tool", "tool_call_id": "c", "content": "y"},
+    ],
+}
+VALUES: tuple[Any, ...] = (
+    *(None, 0, -1, 1.5, float("inf"), float("nan"), 10**30, "", "x", "\0", "\ud800", True, [], {}, [[]], [None], [1]),
+    *(["x"], [{}], {"a": 1}, {"type": "text"}, b"data:x", b"", {"type": []}, {"type": "object"}, {"name": None}),
+)
+Path = tuple[str | int, ...]
+
+
+def paths(value: Any, before: Path = ()) -> Iterator[Path]:
+    """Where any value stands."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    for key, one in inner:
+        yield (*before, key)
+        yield from paths(one, (*before, key))
+
+
+def with_value(path: Path, value: Any) -> dict[str, Any]:
+    body = deepcopy(WHOLE)
+    node: Any = body
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    return body
+
+
+@pytest.mark.parametrize("path", [*paths(WHOLE)], ids=lambda path: ".".join(map(str, path)))
+def test_any_value_anywhere_is_read_or_refused_by_name(path: Path) -> None:
+    for value in VALUES:
+        try:
+            read_chat(with_value(path, value))
+        except Refused as refused:
+            assert refused.status == 400 and refused.more["param"] in refused.message
