@@ -162,6 +162,15 @@ def test_calls_that_the_model_wrote_in_its_text_stay_there() -> None:
     ]
 
 
+def test_a_model_that_is_taught_blocks_of_code_sees_its_calls_as_such() -> None:
+    schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+    sent = verbatim_messages([], HISTORY, native=False, fenced={"bash": schema})
+    assert sent[2] == said("assistant", "I look.\n```bash\nls\n```")
+    other = [Message("assistant", "", (READ,))]
+    (wired, _) = verbatim_messages([], other, native=False, fenced={})
+    assert wired == said("assistant", '```read_file\n{"path": "a"}\n```')
+
+
 def test_openai_gets_all_messages_as_they_are() -> None:
     history = [SYSTEM, LATE, USER, USER, LATE, Message("assistant", ""), Message("assistant", "Yes.")]
     assert verbatim_messages([], history, native=True, as_sent=True) == [

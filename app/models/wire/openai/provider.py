@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.core.clock import Clock
 from app.core.messages import Message
-from app.core.provider import ModelRequest
+from app.core.provider import CallForm, ModelRequest
 from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http.client import ModelClient
@@ -119,6 +119,7 @@ class OpenAIChat(HostedProvider):
         opening = [] if native else [*request.opening()]
         if self._prompts_format(request):
             opening.append(Message("system", instruction(request.parameters[FORMAT])))
+        fenced = {tool.name: tool.parameters for tool in request.tools} if self.call_form is CallForm.FENCED else None
         messages = verbatim_messages(
             opening,
             request.messages,
@@ -127,6 +128,7 @@ class OpenAIChat(HostedProvider):
             mistral=bool(BRIDGED.search(self.model)),
             replay=replace(self._replay, missing=self._missing),
             files=files,
+            fenced=fenced,
         )
         return encoded(messages)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.core.messages import AskedCall, Message
@@ -11,6 +11,8 @@ from app.models.wire.attachment_parts import Encoded, with_files
 from app.models.wire.client_history import settled, takes_nine, takes_short_ids, with_opening
 from app.models.wire.openai.history import WireMessage, add, arguments_text, as_text, native_calls, plain_name, result
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
+from parsing.arguments import Schema
+from parsing.fences import fenced_call
 
 
 def verbatim_messages(
@@ -22,13 +24,15 @@ def verbatim_messages(
     mistral: bool = False,
     replay: ReplayPolicy | None = None,
     files: Encoded | None = None,
+    fenced: Mapping[str, Schema] | None = None,
 ) -> list[WireMessage]:
     """Encode the opening and the history without delimiters, times and reminders.
 
     `native` keeps native calls and their results as such, else they are text. With `as_sent` the messages stay separate
     and system messages where they are, as OpenAI takes them. Other servers get what the strictest template takes: one
     system message, later ones as the user's, and alternating roles; `mistral` is for models that refuse a user message
-    directly behind a result, and ids of other lengths than theirs.
+    directly behind a result, and ids of other lengths than theirs. Calls that become text are blocks of code if the
+    model is taught these: `fenced` has the schemas of its tools.
     """
     messages = settled(with_opening(opening, history), takes_nine if mistral else takes_short_ids)
     replay = replay if replay and native else ReplayPolicy()
@@ -36,7 +40,7 @@ def verbatim_messages(
     in_pairs = {call.id for message in messages if native for call in native_calls(message)}
     sent: list[WireMessage] = []
     for message, extra in zip(messages, extras, strict=True):
-        wired = _wired(message, in_pairs, replay=replay, files=files or {})
+        wired = _wired(message, in_pairs, replay=replay, files=files or {}, fenced=fenced)
         if message.role == "assistant":
             wired |= encodable_fields(extra)
         if not as_sent:
@@ -46,7 +50,14 @@ def verbatim_messages(
     return sent
 
 
-def _wired(message: Message, in_pairs: set[str], *, replay: ReplayPolicy, files: Encoded) -> WireMessage:
+def _wired(
+    message: Message,
+    in_pairs: set[str],
+    *,
+    replay: ReplayPolicy,
+    files: Encoded,
+    fenced: Mapping[str, Schema] | None,
+) -> WireMessage:
     text = encodable(message.text)
     match message.role:
         case "tool" if message.call in in_pairs:
@@ -55,12 +66,17 @@ def _wired(message: Message, in_pairs: set[str], *, replay: ReplayPolicy, files:
             return {"role": "user", "content": result(message, bare=True)}
         case "assistant" if calls := native_calls(message):
             if calls[0].id not in in_pairs:
-                return as_text(text, calls)
+                return as_text(text, calls) if fenced is None else in_fences(text, calls, fenced)
             return {"role": "assistant", "content": text, "tool_calls": _wired_calls(calls, replay)}
         case "user":
             return {"role": "user", "content": with_files(text, message.attachments, files)}
         case role:
             return {"role": role, "content": text}
+
+
+def in_fences(text: str, calls: Sequence[AskedCall], schemas: Mapping[str, Schema]) -> WireMessage:
+    blocks = [encodable(fenced_call(call.name, call.arguments, schemas.get(call.name, {}))) for call in calls]
+    return {"role": "assistant", "content": "\n".join(filter(None, [text, *blocks]))}
 
 
 def _wired_calls(calls: Sequence[AskedCall], replay: ReplayPolicy) -> list[dict[str, Any]]:
