@@ -127,6 +127,7 @@ FIELDS: dict[str, tuple[Callable[[Node], Any], Any, str]] = {
     "object": (lambda node: node.child("x"), [], "a.x is a list; send an object."),
     "missing object": (lambda node: node.required_child("x"), None, "a.x is missing; send an object."),
     "list": (lambda node: node.children("x"), {}, "a.x is an object; send a list."),
+    "list of anything": (lambda node: node.values("x"), "y", "a.x is a string; send a list."),
     "list of objects": (lambda node: node.children("x"), [{}, 1], "a.x.1 is no object; send one."),
 }
 

@@ -100,6 +100,10 @@ class Node(Struct, frozen=True):
             raise self.refused(f"{name}.{at}", "is no object; send one")
         return nodes
 
+    def values(self, name: str) -> list[Any]:
+        """The list of that name; empty if there is none."""
+        return self._typed(name, list) or []
+
     def _typed(self, name: str, kind: type) -> Any:
         value = self.fields.get(name)
         if value is not None and not isinstance(value, kind):

@@ -54,8 +54,7 @@ def _check_answer_form(node: Node) -> None:
     if node.flag("logprobs") or node.integer("top_logprobs"):
         name = "logprobs" if node.flag("logprobs") else "top_logprobs"
         raise node.refused(name, "is not supported: probabilities of tokens are not passed on; leave it out")
-    modalities = node.fields.get("modalities")
-    if node.child("audio") or (isinstance(modalities, list) and "audio" in modalities):
+    if node.child("audio") or "audio" in node.values("modalities"):
         name = "audio" if node.child("audio") else "modalities"
         raise node.refused(name, "is not supported: this server answers in text; leave it out")
 

@@ -115,7 +115,7 @@ def _response_format(text: Node) -> dict[str, Any] | None:
 def _echo(node: Node, declared: DeclaredTools, history: History) -> dict[str, Any]:
     given = {name: node.fields[name] for name in ECHOED if node.fields.get(name) is not None}
     echo: dict[str, Any] = {"response": dict(ECHOED) | given, "names": declared.names()}
-    if SEALED in (node.fields.get("include") or ()):
+    if SEALED in node.values("include"):
         echo["seal"] = True
     if history.approvals:
         echo["approvals"] = {one.call: approval_id(one.run, one.seq, one.call) for one in history.approvals}
