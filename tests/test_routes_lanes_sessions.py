@@ -149,3 +149,15 @@ async def test_a_fork_has_the_pictures_of_its_history(tmp_path: Path) -> None:
         [attachment] = model.requests[-1].messages[-3].attachments
         path = f"/sessions/{fork['session']}/files/{attachment.sha256}"
         assert (await served.client.get(path)).content == data
+
+
+async def test_a_session_is_found_as_long_as_it_is_kept(tmp_path: Path) -> None:
+    model = Scripted(["One.", "Two.", "Three."])
+    async with serving_plain(tmp_path, model) as served:
+        store, history = served.services.store, [user("One"), assistant("One."), user("Two")]
+        first = await whole(served, history[0], **AGENT)
+        await store.forget_before(0.0, 9e9)  # Idempotency-Keys only
+        assert (await whole(served, *history, **AGENT))["session"] == first["session"]
+        assert (await served.client.delete(f"/sessions/{first['session']}")).status_code == 204
+        assert (await store.sizes())["idempotency"] == 0
+        assert (await whole(served, *history, **AGENT))["session"] != first["session"]

@@ -68,7 +68,10 @@ class InboxTaken(Change, frozen=True):
 
 
 class KeyRow(Change, frozen=True):
-    """An Idempotency-Key: the run that it started, and the SHA-256 of the request that it came with."""
+    """An Idempotency-Key: the run that it started, and the SHA-256 of the request that it came with.
+
+    With an empty `body` it is another name that the run can be found by, as long as it is kept.
+    """
 
     principal: str
     key: str

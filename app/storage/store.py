@@ -35,7 +35,10 @@ class Store(
     """One database. Every method raises StoreFailed."""
 
     async def forget_before(self, sessions: float, keys: float) -> int:
-        """Delete sessions without activity since `sessions` and keys made before `keys`; return how many sessions."""
+        """Delete sessions without activity since `sessions`; return how many.
+
+        Idempotency-Keys made before `keys` go, too; other names of a run (without a `body`) go with it.
+        """
         ...
 
     async def sizes(self) -> dict[str, int]:

@@ -49,7 +49,7 @@ class SQLiteRetention(SQLiteRuns):
     async def forget_before(self, sessions: float, keys: float) -> int:
         await self._settle()
         async with self._transaction():
-            await self._writer.execute("DELETE FROM idempotency WHERE created < ?", (keys,))
+            await self._writer.execute("DELETE FROM idempotency WHERE created < ? AND body <> ''", (keys,))
             return await self._forget(IDLE_SESSIONS, sessions, sessions)
 
     async def _forget(self, query: str, *values: object) -> int:
