@@ -304,6 +304,17 @@ async def test_a_failure_of_the_model_is_an_event(tmp_path: Path, path: str) -> 
 
 
 @pytest.mark.parametrize("path", PATHS)
+async def test_a_message_whose_run_has_failed_is_not_sent_twice(tmp_path: Path, path: str) -> None:
+    model = Scripted([[Raise(ProviderFailed("model_failed", "It broke.", retryable=False))], "Here."])
+    async with serving(tmp_path, model) as served:
+        body: dict[str, Any] = PATHS[path] | {"id": "c1", "threadId": "c1"}
+        await served.client.post(path, json=body)
+        again = {"id": "2", "role": "user", "content": "Again", "parts": [{"type": "text", "text": "Again"}]}
+        await served.client.post(path, json=body | {"messages": [*body["messages"], again]})
+    assert [text for role, text in conversation(model) if role == "user"] == ["Hello", "Again"]
+
+
+@pytest.mark.parametrize("path", PATHS)
 async def test_an_error_before_the_stream_has_its_status(tmp_path: Path, path: str) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         response = await served.client.post(path, json={"messages": []})

@@ -78,12 +78,21 @@ class LaneSessions(Struct, frozen=True):
         run = None if request.branches else await self._earlier_run(request, Split.of(messages))
         if run is None:
             return replace(_begun(messages, request.files), found_by=found_by)
-        turn = _continued(run.session, Split.of(messages).new, request.files)
+        new = await self._unsent(run, Split.of(messages).new)
+        turn = _continued(run.session, new, request.files)
         if not turn.results and not turn.message.strip() and not turn.files:  # a continuation of the answer itself
             return replace(_begun(messages, request.files), found_by=found_by)
         if await self._is_last(run):
             return replace(turn, found_by=found_by)
-        return replace(await self._forked(run, Split.of(messages).new, request.files), found_by=found_by)
+        return replace(await self._forked(run, new, request.files), found_by=found_by)
+
+    async def _unsent(self, run: RunRow, new: Sequence[Message]) -> Sequence[Message]:
+        """The messages behind that of the run: without an answer, because the run failed, it counts as new again."""
+        if len(new) < 2:
+            return new
+        sent = await self.store.request_of(run.session, run.id)
+        known = [at for at, one in enumerate(new[:-1], 1) if sent and (one.role, one.text) == (sent.role, sent.text)]
+        return new[known[-1] :] if known else new
 
     async def history(self, run: str) -> NewTurn:
         """The conversation up to the end of a run, with its files. Raises Refused."""
