@@ -73,6 +73,7 @@ GARBAGE = (10_000, 200, 5)
 UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
 ROUTES = (
     Route("/chat", chat.chat, methods=["POST"]),  # first: they are tried in this order
+    *lane_routes(LANES),
     Route("/", health.home),
     Route("/page/{path:path}", page.asset),
     Route("/events", feed.page_events),
@@ -122,7 +123,6 @@ ROUTES = (
     Route(HELLO, health.hello),
     Route("/v1/models", list_models),
     Route("/v1/models/{model:path}", show_model),
-    *lane_routes(LANES),
     Route("/ui-message-stream/{chat:path}/stream", resume_chat),
     Route("/v1/responses/{response}", responses.show_response),
     Route("/v1/responses/{response}", responses.delete_response, methods=["DELETE"]),

@@ -198,7 +198,7 @@ class Reply:
         raw = {self._id("text", index): written for index, written in self._parser.raw.items()}
         for id in raw.keys() & self._made.keys():
             self._made[id] = replace(self._made[id], raw=raw[id])
-        if self._only_text:
+        if self._only_text and self._tools:
             yield from self._warn_of_text_calls()
 
     def _warn_of_text_calls(self) -> Iterator[Notice]:

@@ -36,7 +36,6 @@ from routes.lanes.openai_chat.ending import completion_id, finish_reason, usage_
 from routes.lanes.openai_chat.text import RunningText
 
 DONE = "data: [DONE]\n\n"
-WHITE_ESCAPES = frozenset("nrt")
 # Shown, if the client wants to see the server's own work.
 OWN = frozenset(
     kind.type
@@ -105,10 +104,8 @@ class ChatEncoder:
 
     def _add_text(self, row: EventRow) -> str:
         self._thinks = False
-        literal = text_literal(row)
-        if self._text.plain and not _may_end_white(literal):
-            return f'{self._content}{literal}}},"finish_reason":null}}]}}\n\n'
-        return self._send(self._text.add(json.loads(literal)))
+        literal = self._text.add_literal(text_literal(row))
+        return f'{self._content}{literal}}},"finish_reason":null}}]}}\n\n' if literal else ""
 
     def _send(self, text: str) -> str:
         return self._chunk(f'{{"content":{json.dumps(text)}}}') if text else ""
@@ -175,9 +172,3 @@ class ChatEncoder:
         """The error alone: it ends the stream, and a chunk beside it would hide it from some clients."""
         self.over = True
         return f"data: {json.dumps(openai_error(failure_of(fields_of(row)))[1])}\n\n"
-
-
-def _may_end_white(literal: str) -> bool:
-    r"""True if a JSON string ends in white space, and perhaps for one that ends in a backslash and a letter."""
-    last = literal[-2]
-    return last == " " or (last in WHITE_ESCAPES and literal[-3] == "\\") or last == '"'

@@ -7,16 +7,16 @@ it is dropped; a further round begins with an empty line, if there was text befo
 
 from __future__ import annotations
 
+import json
+
 from msgspec import Struct
 
+WHITE_ESCAPES = ("\\n", "\\r", "\\t")  # which a backslash may stand in front of
 WHITE = " \t\r\n"
 EMPTY_LINE = "\n\n"
 
 
 class RunningText(Struct):
-    """`plain`: the next text is sent as it is, unless it ends in white space."""
-
-    plain: bool = False
     _begun: bool = False  # text has been sent
     _held: str = ""  # white space, or what separates rounds
     _strips: bool = False  # white space in front of the next text is dropped
@@ -25,7 +25,6 @@ class RunningText(Struct):
         """A round begins, or a call stands here."""
         self._held = EMPTY_LINE if self._begun else ""
         self._strips = self._begun
-        self.plain = False
 
     def think(self) -> None:
         """A thought stands here."""
@@ -39,12 +38,24 @@ class RunningText(Struct):
         body = text.rstrip(WHITE)
         if not body:
             self._held += text
-            self.plain = self.plain and not self._held
             return ""
         sent = self._held + body
         self._held = text[len(body) :]
-        self._begun, self._strips, self.plain = True, False, not self._held
+        self._begun, self._strips = True, False
         return sent
+
+    def add_literal(self, literal: str) -> str:
+        """The same for a JSON string, which is what comes back; empty if nothing is sent.
+
+        Nearly always it neither begins nor ends with white space but for spaces, and is not decoded.
+        """
+        if self._begun and not self._strips:
+            body = literal[1:-1].rstrip(" ")
+            if body and not body.endswith(WHITE_ESCAPES) and not self._held.strip(" "):
+                held, self._held = self._held, " " * (len(literal) - 2 - len(body))
+                return f'"{held}{body}"'
+        text = self.add(json.loads(literal))
+        return json.dumps(text) if text else ""
 
     def end(self, *, calls: bool) -> str:
         """Return what is sent at the end of the answer: the white space that its text ends with."""
