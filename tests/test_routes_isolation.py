@@ -61,7 +61,7 @@ class Admins:
 
 @dataclass(frozen=True, slots=True)
 class OfLane:
-    """A turn in another client's format, whose errors are in that format, too. `ok` is the answer without a body."""
+    """A route of another API, whose errors are in its format, too. `ok` is the answer without a body or a right id."""
 
     ok: int = 400
 
@@ -114,7 +114,16 @@ ROWS: dict[str, Row] = {
     "GET /tokens": Admins(),
     "POST /tokens": Admins({"name": "new"}, 201),
     "DELETE /tokens/{name}": Admins(ok=204),
+    "GET /api/hello": Open(204),
     **{f"POST {lane.path}": OfLane() for lane in LANES},
+    "POST /v1/messages/count_tokens": OfLane(),
+    "GET /v1/models": OfLane(200),
+    "GET /v1/models/{model:path}": OfLane(404),
+    "GET /ui-message-stream/{chat:path}/stream": OfLane(204),
+    "GET /v1/responses/{response}": OfLane(404),
+    "DELETE /v1/responses/{response}": OfLane(404),
+    "POST /v1/responses/{response}/cancel": OfLane(404),
+    "GET /v1/responses/{response}/input_items": OfLane(404),
 }
 LOST = {
     "session": "ses_" + "0" * 20,
