@@ -14,6 +14,7 @@ from contextlib import aclosing, contextmanager
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.events import RunFinished
 from app.storage.principals import Principal
@@ -59,7 +60,7 @@ class Attendance:
         self._started: OrderedDict[RequestKey, RunRow] = OrderedDict()
 
     def remember(self, key: RequestKey, row: RunRow) -> None:
-        self._started[key] = row
+        self._started[key] = replace(row, policy="{}")  # which may be long
         self._started.move_to_end(key)
         if len(self._started) > REMEMBERED:
             self._started.popitem(last=False)
