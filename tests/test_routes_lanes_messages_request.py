@@ -126,6 +126,7 @@ CONVERSATIONS: dict[str, tuple[list[Fields], list[Message]]] = {
             Message("user", "Hello"),
         ],
     ),
+    "an empty system message": ([USER, {"role": "system", "content": []}], [Message("user", "Hello")]),
     "a document of text": (
         [user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Dear"}})],
         [Message("user", "Dear")],

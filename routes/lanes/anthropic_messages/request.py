@@ -68,7 +68,8 @@ def _messages_of(turn: Node, files: list[File]) -> Iterator[Message]:
         case "assistant":
             yield from _of_assistant(turn)
         case "system":  # Claude Code has them in the middle of a conversation
-            yield Message("system", BLOCK_END.join(content_of(turn, "content", SYSTEM).texts))
+            if text := BLOCK_END.join(content_of(turn, "content", SYSTEM).texts):
+                yield Message("system", text)
         case _:
             raise turn.refused("role", f"is {role[:40]!a}; send {ROLES}")
 
