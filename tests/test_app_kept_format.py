@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 import pytest
 
-from app.core.provider import Finished, Piece, TextChunk, TokenUsage
-from app.models.wire.kept_format import TextFormat, in_format
+from app.core.provider import Finished, Piece, TextChunk, TextPiece, TokenUsage
+from app.models.wire.kept_format import TextFormat, TextRecord, in_format
 from parsing import CallOpened, Thought
 
 pytestmark = pytest.mark.anyio
@@ -25,8 +24,8 @@ async def sent(*pieces: Piece) -> AsyncGenerator[Piece, None]:
         yield piece
 
 
-async def kept(*pieces: Piece, suffix: str = "", **options: Any) -> list[Piece]:
-    wanted = TextFormat(OBJECT, TOOLS, suffix, **options)
+async def kept(*pieces: Piece, suffix: str = "") -> list[Piece]:
+    wanted = TextFormat(OBJECT, TOOLS, suffix)
     async with aclosing(in_format(sent(*pieces), wanted)) as found:
         return [piece async for piece in found]
 
@@ -67,22 +66,34 @@ async def test_other_pieces_pass_at_once() -> None:
     assert await kept(*pieces) == pieces
 
 
-async def test_text_that_begins_as_json_is_passed_on_at_once_where_the_server_was_asked() -> None:
-    pieces: list[Piece] = [TextChunk("\n"), TextChunk('{"a'), TextChunk('": 1}'), Finished("stop")]
-    assert await kept(*pieces, prompted=False) == [TextChunk('\n{"a'), TextChunk('": 1}'), Finished("stop")]
-
-
 @pytest.mark.parametrize(
-    ("wrote", "shown", "ignored"),
+    ("wrote", "ignored"),
     [
-        (f"Sure: {JSON}", JSON, True),
-        (f"```json\n{JSON}\n```", JSON, True),
-        (f"<think>Hm.</think>\n{JSON}", JSON, False),
-        ("I cannot.", "I cannot.", False),
+        (JSON, False),
+        (f"\n{JSON}\n", False),
+        (f"<think>Hm.</think>\n{JSON}", False),
+        (f"Sure: {JSON}", True),
+        (f"```json\n{JSON}\n```", True),
+        ("{'a': 1}", True),
+        ("I cannot.", False),  # a refusal, or nothing that the prompt would help
+        (CALL, False),
     ],
 )
-async def test_a_server_that_ignores_the_format_is_found_out(wrote: str, shown: str, ignored: bool) -> None:
-    seen: list[None] = []
-    pieces = await kept(TextChunk(wrote), Finished("stop"), prompted=False, ignored=lambda: seen.append(None))
-    assert [piece.text.strip() for piece in pieces if isinstance(piece, TextChunk)] == [shown]
-    assert bool(seen) is ignored
+def test_a_server_that_ignores_the_format_is_found_out(wrote: str, ignored: bool) -> None:
+    assert TextFormat(OBJECT, TOOLS).is_ignored(wrote) is ignored
+
+
+def test_text_is_recorded_as_it_is_taken() -> None:
+    record, seen = TextRecord(), list[TextPiece]()
+
+    def takes_two(piece: TextPiece) -> bool:
+        seen.append(piece)
+        return len(seen) < 3
+
+    take = record.taking(takes_two)
+    assert take is not None
+    pieces: list[TextPiece] = [TextChunk("a"), Thought("b"), TextChunk("c")]
+    assert [take(piece) for piece in pieces] == [True, True, False]
+    record.add(TextChunk("c"))  # which came as a piece
+    assert record.text == "ac"
+    assert record.taking(None) is None

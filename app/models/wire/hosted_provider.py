@@ -11,7 +11,7 @@ import httpx2
 from msgspec import Struct
 
 from app.core.clock import Clock
-from app.core.provider import Ability, BaseProvider, CallForm, ModelRequest, Piece, ProviderFailed, TextChunk
+from app.core.provider import Ability, BaseProvider, CallForm, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import first_model
 from app.models.capabilities.server_profiles import profile_of
@@ -20,7 +20,7 @@ from app.models.http.client import ModelClient, authorization
 from app.models.http.exchange import Reader, RequestRefused, read_pieces
 from app.models.http.prompt_too_long import is_too_long
 from app.models.http.served_model import ServedModel
-from app.models.wire.kept_format import TextFormat, in_format
+from app.models.wire.kept_format import CUT, TextFormat, TextRecord, in_format
 from app.models.wire.parameters import FORMAT, Parameters, is_about_others, limit_in, temperature_in
 from app.models.wire.structured_output import is_structured
 from parsing import CallOpened, Thought
@@ -137,15 +137,25 @@ class HostedProvider(BaseProvider, ABC):
         wanted = request.parameters.get(FORMAT)
         if wanted is None or not (request.verbatim and is_structured(wanted)):
             return read_pieces(response, reader, self.url, request.take_text)
-        text_format = TextFormat(
-            wanted,
-            {tool.name: tool.parameters for tool in request.tools},
-            self.prompt_suffix(),
-            fences=self.call_form is CallForm.FENCED,
-            prompted=self._prompts_format(request),
-            ignored=lambda: self._parameters.ignore_format(wanted),
-        )
-        return in_format(read_pieces(response, reader, self.url), text_format)
+        schemas = {tool.name: tool.parameters for tool in request.tools}
+        fences = self.call_form is CallForm.FENCED
+        text_format = TextFormat(wanted, schemas, self.prompt_suffix(), fences)
+        if self._prompts_format(request):
+            return in_format(read_pieces(response, reader, self.url), text_format)
+        return self._watch_format(response, reader, request, text_format)
+
+    async def _watch_format(
+        self, response: httpx2.Response, reader: Reader, request: ModelRequest, wanted: TextFormat
+    ) -> AsyncGenerator[Piece, None]:
+        """Yield the pieces, and remember a server that has taken the format and not kept to it."""
+        record = TextRecord()
+        take_text = record.taking(request.take_text)
+        async with aclosing(read_pieces(response, reader, self.url, take_text)) as pieces:
+            async for piece in pieces:
+                record.add(piece)
+                if isinstance(piece, Finished) and piece.reason not in CUT and wanted.is_ignored(record.text):
+                    self._parameters.ignore_format(wanted.response_format)
+                yield piece
 
     async def name_model(self) -> None:
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""

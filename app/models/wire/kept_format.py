@@ -1,66 +1,90 @@
-"""Answers in the format of `response_format`, whether their server keeps to it or not.
+"""Answers in the format of `response_format`, from servers that do not keep to it.
 
-If the prompt asks for the format, all text is held back, and its JSON is what remains. If the server was asked and the
-text begins as JSON does, it is passed on at once; if it begins otherwise, the server has ignored the format.
+If the prompt asks for the format, all text is held back, because it may have to be repaired, and its JSON is what
+remains. If the server was asked, its text passes, and is read afterwards: a server that has ignored the format is not
+asked again for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from io import StringIO
 from typing import Any
 
 from msgspec import Struct
 
-from app.core.provider import Finished, Piece, TextChunk
+from app.core.provider import Finished, Piece, TakeText, TextChunk, TextPiece
 from app.models.wire.structured_output import json_of
 from parsing import Thought, parse
 
-CUT = ("length", "content_filter")
-OPENERS = ("{", "[")
+CUT = ("length", "content_filter")  # closing the brackets of such an answer would hide that
 
 
 class TextFormat(Struct, frozen=True):
-    """The `response_format` of a request, its tools, and the end of its prompt, which the parser needs.
-
-    `prompted`: the server does not know of the format. Else `ignored` is called if it does not keep to it.
-    """
+    """The `response_format` of a request, its tools, and the end of its prompt, which the parser needs."""
 
     response_format: Any
     schemas: Mapping[str, dict[str, Any]]
     prompt_suffix: str = ""
     fences: bool = False
-    prompted: bool = True
-    ignored: Callable[[], None] = lambda: None
 
     def kept(self, text: str) -> list[Piece]:
         """Return the JSON of a whole text, and thoughts beside it; the text as it is if it has none, or has calls."""
-        read = parse(text, self.schemas, fences=self.fences, prompt_suffix=self.prompt_suffix)
-        found = None if read.calls or read.rejected else json_of(read.content, self.response_format)
+        thought, _, found = self._read(text)
         if found is None:
             return [TextChunk(text)]
-        if not self.prompted and found != read.content.strip():
-            self.ignored()
-        return [*([Thought(read.reasoning)] if read.reasoning else []), TextChunk(found)]
+        return [*([Thought(thought)] if thought else []), TextChunk(found)]
+
+    def is_ignored(self, text: str) -> bool:
+        """Return whether there is more around the JSON of the text, or it is not right."""
+        _, content, found = self._read(text)
+        return found is not None and found != content.strip()
+
+    def _read(self, text: str) -> tuple[str, str, str | None]:
+        """Return its thoughts, the rest, and the JSON in that."""
+        read = parse(text, self.schemas, fences=self.fences, prompt_suffix=self.prompt_suffix)
+        called = read.calls or read.rejected
+        return read.reasoning, read.content, None if called else json_of(read.content, self.response_format)
 
 
 async def in_format(pieces: AsyncGenerator[Piece, None], wanted: TextFormat) -> AsyncGenerator[Piece, None]:
-    """Yield the pieces, and text that is held back at the end.
-
-    An answer that was cut keeps its text: closing its brackets would hide that.
-    """
-    held, begun, passes = StringIO(), wanted.prompted, False
+    """Yield the pieces, and at the end the JSON of their text; an answer that was cut keeps its text."""
+    held = StringIO()
     async with aclosing(pieces):
         async for piece in pieces:
-            if isinstance(piece, TextChunk) and not passes:
+            if isinstance(piece, TextChunk):
                 held.write(piece.text)
-                if not begun and (text := piece.text.lstrip()):
-                    begun, passes = True, text.startswith(OPENERS)
-                if passes:
-                    yield TextChunk(held.getvalue())
                 continue
-            if isinstance(piece, Finished) and not passes and (text := held.getvalue()):
+            if isinstance(piece, Finished) and (text := held.getvalue()):
                 for shown in [TextChunk(text)] if piece.reason in CUT else wanted.kept(text):
                     yield shown
             yield piece
+
+
+class TextRecord:
+    """The text of an answer, whether it is taken at once or passes as pieces."""
+
+    def __init__(self) -> None:
+        self._text = StringIO()
+
+    @property
+    def text(self) -> str:
+        return self._text.getvalue()
+
+    def taking(self, take_text: TakeText | None) -> TakeText | None:
+        """Return the same as `take_text`, with a record of what it takes."""
+        if take_text is None:
+            return None
+
+        def take(piece: TextPiece) -> bool:
+            if not take_text(piece):
+                return False
+            self.add(piece)
+            return True
+
+        return take
+
+    def add(self, piece: Piece) -> None:
+        if isinstance(piece, TextChunk):
+            self._text.write(piece.text)
