@@ -37,8 +37,8 @@ class Awake(Attended):
 
 
 class AwakeInItsWay(Awake):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args, ping=b":\n\n")
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **{"ping": b":\n\n"} | named)
 
 
 class Noted(Awake):
