@@ -66,6 +66,7 @@ class PartEncoder(ABC):
         self._part = ""  # its id
         self._before_text = ""  # in the block of a delta of the open part
         self._parts = 0
+        self._held = self._held_type = ""  # white space that a part may begin with, once there is more
         self._repeats = False  # reasoning that was sent as text comes again
         self._continues = False  # the next round goes on in the middle of a part
 
@@ -98,6 +99,7 @@ class PartEncoder(ABC):
         return str(self._parts)
 
     def close_part(self) -> None:
+        self._held = ""
         if self._open:
             self.end_part(self._open, self._part)
             self._open = self._before_text = ""
@@ -109,13 +111,17 @@ class PartEncoder(ABC):
         self.begin()
 
     def _open_with(self, row: EventRow) -> None:
-        text = text_literal(row)
-        if text == NOTHING:
+        """Open a part, with the first text that is more than white space: calls in text leave line ends around them."""
+        held = self._held if row.type == self._held_type else ""
+        text = (held + fields_of(row)["text"]).lstrip("\r\n")
+        self._held, self._held_type = text, row.type
+        if not text.strip():
             return
         self.close_part()
+        self._held = ""
         self._open, self._part = row.type, self.new_id()
         self._before_text = self.open_part(row.type, self._part)
-        self._blocks.append(f"{self._before_text}{text}}}\n\n")
+        self._blocks.append(f"{self._before_text}{json.dumps(text)}}}\n\n")
 
     def _start_call(self, fields: Fields) -> None:
         self._show(fields["call"], fields)
