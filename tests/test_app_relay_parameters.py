@@ -173,6 +173,26 @@ async def test_a_choice_of_tools_goes_with_the_tools() -> None:
     assert not given.keys() & body.keys()
 
 
+@pytest.mark.parametrize("choice", ["required", NAMED])
+async def test_a_choice_that_a_thinking_model_refuses_is_left_out_and_its_tools_stay(choice: Any) -> None:
+    words = "tool_choice 'required' is incompatible with thinking enabled"
+    async with upstream(refusal(words), WHOLE, WHOLE, WHOLE) as server, chat_with(server) as chat:
+        for wanted in (choice, choice, "auto"):
+            await pieces_of(chat, relayed(tools=[BASH], tool_choice=wanted))
+        assert chat.native_tools
+    assert [asked.json.get("tool_choice") for asked in server.asked] == [choice, None, None, "auto"]
+    assert all("tools" in asked.json for asked in server.asked)
+
+
+async def test_a_server_that_calls_only_on_demand_is_taught_the_tools() -> None:
+    """vLLM without its parser of calls."""
+    words = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+    async with upstream(refusal(words), WHOLE) as server, chat_with(server) as chat:
+        await pieces_of(chat, relayed(tools=[BASH], tool_choice="auto"))
+        assert not chat.native_tools
+    assert not {"tools", "tool_choice"} & server.asked[1].json.keys()
+
+
 async def test_a_named_tool_is_the_only_one_of_a_local_server() -> None:
     """They take words alone, or ignore the choice."""
     request = relayed(tools=[BASH, READ], tool_choice=NAMED)

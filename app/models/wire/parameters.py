@@ -21,10 +21,11 @@ OTHER_LIMIT: dict[Limit, Limit] = {
     "max_completion_tokens": "max_tokens",
 }
 FORMAT = "response_format"
-# Parameters that say how the host should work: without them the answer is still the one that was wanted.
+# Parameters without which the answer is still of use: clients send most of them on their own account, and models that
+# think refuse a choice of tools.
 HINTS = (
     "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier",
-    "service_tier", "top_k", "verbosity",
+    "service_tier", "tool_choice", "top_k", "verbosity",
 )  # fmt: skip
 WORDS = ("metadata", "store", "thinking", "user")  # the same, with names that are also words of other complaints
 OPTIONAL = lazy_pattern(rf"\b({'|'.join((*OTHER_LIMIT, *HINTS))}|temperature|stream_options)\b")
@@ -32,7 +33,9 @@ NAMED_WORD = lazy_pattern(
     rf"(?:argument|field|input|parameter|propert)\w*\b.{{0,40}}?\b({'|'.join(WORDS)})\b", re.IGNORECASE
 )
 LEARNED = frozenset({*OTHER_LIMIT, *HINTS, *WORDS, "temperature", "stream_options"})
-BY_VALUE = frozenset({"reasoning_effort", "service_tier", "top_k", "verbosity"})  # another value may be accepted
+BY_VALUE = frozenset(
+    {"reasoning_effort", "service_tier", "tool_choice", "top_k", "verbosity"}
+)  # another value may be accepted
 # Refusals of a format that do not name its parameter (Groq, vLLM, llama.cpp), and those of one schema only.
 ABOUT_FORMAT = lazy_pattern(r"response[_ ]format|json[_ ]schema|json_object|structured output|grammar", re.IGNORECASE)
 ABOUT_SCHEMA = lazy_pattern(r"invalid schema|schema conversion|not supported by|grammar|compile", re.IGNORECASE)
