@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from app.log.log_compaction import joined_rows
@@ -16,8 +18,11 @@ from app.storage.tokens import TokenRow
 from parsing import Thought
 from routes.access.token_text import fingerprint, new_token
 from routes.lanes.responses.ids import response_place
+from tests.chatting import says
+from tests.dragoman_process import server
 from tests.lane_logs import blocks
 from tests.serving import Served, serving
+from tests.upstream import hang, stream, upstream
 
 pytestmark = pytest.mark.anyio
 PATH = "/v1/responses"
@@ -73,15 +78,15 @@ async def error_of(served: Served, method: str, path: str, **more: Any) -> tuple
 
 async def test_a_response_is_the_same_whenever_it_is_read(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([words()])) as served:
-        stream = await streamed(served, metadata={"a": "b"})
-        response = last(stream)
+        given = await streamed(served, metadata={"a": "b"})
+        response = last(given)
         assert await get(served, response["id"]) == response
         assert response["metadata"] == {"a": "b"}
-        assert bare(await replayed(served, response["id"])) == bare(stream)
+        assert bare(await replayed(served, response["id"])) == bare(given)
         run = response_place(response["id"]).run  # type: ignore[union-attr]
         rows = await served.services.store.events(run, 0, ALL)
         await served.services.store.replace_events(run, joined_rows(rows))
-        frames = bare(stream)
+        frames = bare(given)
         assert bare(await replayed(served, response["id"])) == frames
         for at, frame in enumerate(frames):
             number = int(frame.partition(NUMBERED)[2].partition(",")[0])
@@ -226,8 +231,8 @@ async def test_a_response_in_the_background_can_be_followed(tmp_path: Path) -> N
         response = await create_response(served, background=True)
         following = asyncio.create_task(replayed(served, response["id"]))
         gate.set()
-        stream = await following
-        assert last("\n\n".join([*bare(stream), ""]))["output"][0]["content"][0]["text"] == "Half done."
+        followed = await following
+        assert last("\n\n".join([*bare(followed), ""]))["output"][0]["content"][0]["text"] == "Half done."
         assert (await get(served, response["id"]))["status"] == "completed"
 
 
@@ -255,10 +260,10 @@ MCP = {"type": "mcp", "server_label": "dragoman", "server_url": "http://localhos
 
 
 @pytest.mark.parametrize("approve", [True, False])
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_decides_on_a_call(tmp_path: Path, approve: bool, stream: bool) -> None:
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_a_client_decides_on_a_call(tmp_path: Path, approve: bool, is_streamed: bool) -> None:
     async def ask(given: Any, **more: Any) -> dict[str, Any]:
-        if stream:
+        if is_streamed:
             return last(await streamed(served, given, "dragoman/agent", tools=[MCP], **more))
         return await create_response(served, given, "dragoman/agent", tools=[MCP], **more)
 
@@ -293,3 +298,29 @@ async def test_a_failure_ends_the_stream_and_is_an_error_of_a_whole_answer(tmp_p
         status, error = await error_of(served, "POST", "", json={"model": "scripted", "input": "a"})
         assert (status, error["code"]) == (500, "server_error")
         assert json.dumps(error)
+
+
+@pytest.mark.parametrize("model", ["m", "dragoman/agent"])
+async def test_what_was_streamed_survives_a_kill_and_ends_in_a_failure(tmp_path: Path, model: str) -> None:
+    (tmp_path / "work").mkdir()
+    said = [says(f"word{at} ") for at in range(5)]
+    body = {"model": model, "input": "Go", "stream": True, "background": True}
+    async with asyncio.timeout(60), upstream(stream(*said, then=hang), repeat=True, chats=True) as upper:
+        seen = b""
+        async with server(tmp_path, upper.base_url) as (client, process):
+            with suppress(httpx2.TransportError):  # the connection dies with the server
+                async with client.stream("POST", PATH, json=body) as response:
+                    async for block in response.aiter_bytes():
+                        seen += block
+                        if b"word4" in seen and process.returncode is None:
+                            process.kill()
+        frames = bare(seen.decode())
+        response_id = blocks(f"{frames[0]}\n\n")[0][1]["response"]["id"]
+        async with server(tmp_path, upper.base_url) as (client, _):
+            replay = bare((await client.get(f"{PATH}/{response_id}?stream=true")).text)
+            kept = (await client.get(f"{PATH}/{response_id}")).json()
+    assert replay[: len(frames)] == frames
+    name, data = blocks(f"{replay[-1]}\n\n")[0]
+    assert (name, data["response"]["error"]["code"]) == ("response.failed", "server_error")
+    assert data["response"] == kept
+    assert kept["output"][0]["content"][0]["text"].startswith("word0 word1 word2 word3 word4")

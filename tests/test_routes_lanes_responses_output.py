@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -84,6 +85,20 @@ def test_a_custom_tool_gets_its_text() -> None:
     item = blocks(stream(ROWS["two calls in one reply, and text"]))[-1][1]["response"]["output"][-1]
     assert (item["type"], item["input"]) == ("custom_tool_call", "*** Begin\n")
     assert item["id"].startswith("ctc_")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"input": "a", "more": 1}, "a"),
+        ({"patch": "a"}, "a"),
+        ({"input": {"a": 1}}, '{"input": {"a": 1}}'),
+        ({}, "{}"),
+    ],
+)
+def test_the_text_of_a_custom_tool_is_found(arguments: dict[str, Any], text: str) -> None:
+    events = of(ToolHanded("c1", "apply_patch", arguments, "hermes"), USAGE, finished("client_tools"))
+    assert events[-1][1]["response"]["output"][0]["input"] == text
 
 
 def test_own_calls_have_their_output_or_error() -> None:

@@ -344,3 +344,53 @@ def test_ids_lead_back_to_their_run(after: int) -> None:
     assert item is not None
     assert (item.run, item.after, item.index) == (RUN, after, 3)
     assert not (response_place("chatcmpl_1") or item_place("msg_abc") or approval_place("mcpr_1"))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+WHOLE: dict[str, Any] = {
+    "model": "tiny",
+    "input": [
+        *({"role": "user", "content": [{"type": "input_text", "text": "a"}]}, CALL),
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "dragoman1."},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a"}]},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "a", "namespace": "b", "input": "a"},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_00_4_c1", "approve": True},
+    ],
+    "tools": [
+        *(WEATHER, {"type": "custom", "name": "patch", "format": {"type": "grammar", "definition": "a"}}),
+        *({"type": "namespace", "name": "b", "tools": [WEATHER]}, {"type": "mcp", "server_label": "dragoman"}),
+    ],
+    "text": {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}},
+    "reasoning": {"effort": "low"},
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "a"}]},
+    "include": ["reasoning.encrypted_content"],
+    "previous_response_id": "resp_00",
+    "instructions": "Be brief.",
+    "conversation": {"id": "conv_1"},
+}
+
+
+@given(st.data())
+def test_any_wrong_field_is_refused_or_read(data: st.DataObject) -> None:
+    body = json.loads(json.dumps(WHOLE))
+    holder: Any = body
+    values: st.SearchStrategy[Any] = JSON
+    while True:
+        keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
+        key = data.draw(st.sampled_from(keys))
+        if not (isinstance(holder[key], (dict, list)) and holder[key] and data.draw(st.booleans())):
+            break
+        values = JSON | st.just(b"data:,") if key == "content" else values  # where a body may have bytes
+        holder = holder[key]
+    holder[key] = data.draw(values)
+    try:
+        found = read_responses(body)
+    except Refused as refused:
+        assert refused.status == 400
+        assert "param" in refused.more
+    else:
+        json.dumps([found.echo, found.parameters])

@@ -83,7 +83,10 @@ class ClientCall(Struct, frozen=True):
         """The arguments as JSON, or the text for a custom tool."""
         if not self.is_custom:
             return arguments_text(self.arguments)
-        given = self.arguments.get(CUSTOM_INPUT)
+        if CUSTOM_INPUT in self.arguments or len(self.arguments) != 1:
+            given = self.arguments.get(CUSTOM_INPUT)
+        else:  # models write it under another name, too
+            (given,) = self.arguments.values()
         return given if isinstance(given, str) else arguments_text(self.arguments)
 
     def item(self, item: str, text: str | None = None) -> Item:
