@@ -22,6 +22,7 @@ from app.config.settings import Settings
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.models.capabilities.server_profiles import PROFILES, Profile
+from tests.documented_connect import PROGRAM_NAMES, connect_lines
 from tests.documented_dialects import dialect_examples, dialect_table
 from tests.documented_lanes import lane_examples
 from tests.rooms import floor_plan
@@ -118,6 +119,7 @@ PARTS = (
     Part("events.md", "job events", lambda: event_sections(JobEvent)),
     Part("models.md", "servers", quirk_table),
     Part("clients.md", "lane examples", lane_examples),
+    *(Part(f"clients/{name}.md", f"connect {name}", partial(connect_lines, name)) for name in PROGRAM_NAMES),
     Part("dialects.md", "dialects", dialect_table),
     Part("dialects.md", "examples of dialects", dialect_examples),
     *(Part("architecture.md", f"rooms of {floor}", partial(floor_plan, floor)) for floor in ("routes", "app", "tools")),

@@ -246,6 +246,20 @@ def _db(args: argparse.Namespace, environ: Environ) -> int:
     return db.export(loaded, args.session)
 
 
+def _connect_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.connect import connect_flags
+
+    connect_flags(parser)
+    _settings_flags(parser, only=("host", "port", "data_dir", "workspace"))
+
+
+def _connect(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.connect import run_connect
+
+    return run_connect(args, loaded, environ)
+
+
 def _parse_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tools", type=Path, metavar="FILE", help="JSON: tool names, each with the schema it takes")
     parser.add_argument("--no-fences", action="store_true", help="fences tagged with a tool's name are not calls")
@@ -276,6 +290,7 @@ COMMANDS = (
     Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
     Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
     Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
+    Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),
