@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
+from functools import cache
 from typing import Any
 
 from agents import (
@@ -22,22 +23,28 @@ from tests.clients.jobs import TOOLS, Job, Seen, main, whole
 set_tracing_disabled(True)
 
 
+@cache
+def client_of(url: str, key: str) -> AsyncOpenAI:
+    """One for all jobs: each reads the system's certificates, which takes longer than a job."""
+    return AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0)
+
+
 async def conversation(job: Job, seen: Seen, kind: Any, *, stream: bool) -> None:
-    async with AsyncOpenAI(base_url=f"{job.url}/v1", api_key=job.key, max_retries=0) as client:
-        model = kind(model=job.model, openai_client=client)
-        tools = [function_tool(TOOLS[name], use_docstring_info=True) for name in job.tools]
-        agent = Agent(name="pilot", model=model, tools=tools, model_settings=ModelSettings(include_usage=True))
-        items: list[Any] = []
-        for prompt in job.prompts:
-            picture = {"type": "input_image", "detail": "auto", "image_url": job.picture}
-            content = [{"type": "input_text", "text": prompt}, picture] if job.picture else prompt
-            items.append({"role": "user", "content": content})
-            result = await (streamed(job, seen, agent, items) if stream else ran(job, seen, agent, items))
-            for item in result.new_items:
-                note(seen, item)
-            count = result.raw_responses[-1].usage
-            seen.usage = {"input": count.input_tokens, "all": count.total_tokens}
-            items = result.to_input_list()
+    client = client_of(job.url, job.key)
+    model = kind(model=job.model, openai_client=client)
+    tools = [function_tool(TOOLS[name], use_docstring_info=True) for name in job.tools]
+    agent = Agent(name="pilot", model=model, tools=tools, model_settings=ModelSettings(include_usage=True))
+    items: list[Any] = []
+    for prompt in job.prompts:
+        picture = {"type": "input_image", "detail": "auto", "image_url": job.picture}
+        content = [{"type": "input_text", "text": prompt}, picture] if job.picture else prompt
+        items.append({"role": "user", "content": content})
+        result = await (streamed(job, seen, agent, items) if stream else ran(job, seen, agent, items))
+        for item in result.new_items:
+            note(seen, item)
+        count = result.raw_responses[-1].usage
+        seen.usage = {"input": count.input_tokens, "all": count.total_tokens}
+        items = result.to_input_list()
 
 
 async def ran(job: Job, seen: Seen, agent: Any, items: list[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 from anthropic import AsyncAnthropic
@@ -24,27 +25,33 @@ def picture(url: str) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
+@cache
+def client_of(url: str, key: str) -> AsyncAnthropic:
+    """One for all jobs: each reads the system's certificates, which takes longer than a job."""
+    return AsyncAnthropic(base_url=url, api_key=key, max_retries=0)
+
+
 async def conversation(
     job: Job, seen: Seen, one_round: Callable[[AsyncAnthropic, dict[str, Any]], Awaitable[Any]]
 ) -> None:
     """Each prompt, answered by as many rounds as the calls of the answers take."""
     messages: list[Any] = []
-    async with AsyncAnthropic(base_url=job.url, api_key=job.key, max_retries=0) as client:
-        for prompt in job.prompts:
-            messages.append({"role": "user", "content": job.content(prompt, "text", picture)})
-            more = {"tools": tools(job)} if job.tools else {}
-            while True:
-                request = {"model": job.model, "max_tokens": MOST_TOKENS, "messages": messages, **more}
-                message = await one_round(client, request | dict(job.parameters))
-                messages.append({"role": "assistant", "content": [noted(seen, block) for block in message.content]})
-                seen.finish = message.stop_reason
-                count = message.usage
-                seen.usage = {"input": count.input_tokens, "all": count.input_tokens + count.output_tokens}
-                calls = [block for block in message.content if block.type == "tool_use"]
-                if not calls:
-                    break
-                given = [{"type": "tool_result", "tool_use_id": one.id, "content": run(seen, one)} for one in calls]
-                messages.append({"role": "user", "content": given})
+    client = client_of(job.url, job.key)
+    for prompt in job.prompts:
+        messages.append({"role": "user", "content": job.content(prompt, "text", picture)})
+        more = {"tools": tools(job)} if job.tools else {}
+        while True:
+            request = {"model": job.model, "max_tokens": MOST_TOKENS, "messages": messages, **more}
+            message = await one_round(client, request | dict(job.parameters))
+            messages.append({"role": "assistant", "content": [noted(seen, block) for block in message.content]})
+            seen.finish = message.stop_reason
+            count = message.usage
+            seen.usage = {"input": count.input_tokens, "all": count.input_tokens + count.output_tokens}
+            calls = [block for block in message.content if block.type == "tool_use"]
+            if not calls:
+                break
+            given = [{"type": "tool_result", "tool_use_id": one.id, "content": run(seen, one)} for one in calls]
+            messages.append({"role": "user", "content": given})
 
 
 def run(seen: Seen, call: Any) -> str:

@@ -6,7 +6,11 @@ from tests.clients.harness import Client
 
 TOOLS_AND_LENGTH = "it raises LengthFinishReasonError where tools are offered"
 PARSED = "it raises an error where what was cut is to be parsed"
-NO_THOUGHTS = "it does not read the reasoning of chat completions"
+INCOMPLETE = "it raises ModelBehaviorError where an answer is incomplete"
+NO_THOUGHTS = "it does not show the reasoning"
+COMPLETED = "of the ends of a stream it reads response.completed alone"
+CHAT = ("chat", "chat-stream")
+RESPONSES = ("responses", "responses-stream")
 
 PYTHON_CLIENTS = (
     Client(
@@ -22,7 +26,7 @@ PYTHON_CLIENTS = (
         "langchain",
         "langchain_client",
         ("chat", "chat-stream", "responses", "responses-stream"),
-        {f"{way} {check}": NO_THOUGHTS for way in ("chat", "chat-stream") for check in ("thoughts", "considered")},
+        {f"{way} {check}": NO_THOUGHTS for way in CHAT for check in ("thoughts", "considered")},
     ),
     Client(
         "pydantic-ai",
@@ -36,14 +40,17 @@ PYTHON_CLIENTS = (
         "openai-agents",
         "agents_client",
         ("chat", "chat-stream", "responses", "responses-stream"),
-        {},
+        {f"{way} {check}": INCOMPLETE for way in RESPONSES for check in ("length", "cut-call")},
     ),
     Client(
         "llm",
         "llm",
         "llm_client",
         ("chat", "chat-stream", "responses", "responses-stream"),
-        {"thoughts": NO_THOUGHTS, "considered": NO_THOUGHTS},
+        {
+            **{"thoughts": NO_THOUGHTS, "considered": NO_THOUGHTS},
+            **{f"{RESPONSES[1]} {check}": COMPLETED for check in ("length", "cut-call", "failure", "break")},
+        },
     ),
 )
 
@@ -73,5 +80,7 @@ JAVASCRIPT_CLIENTS = (
             for check in ("thoughts", "considered")
         },
     ),
+    Client("ag-ui", "sdk", "agui_client.mjs", ("agui",), {}),
+    Client("ui", "sdk", "ui_client.mjs", ("ui",), {}),
 )
 CLIENTS = PYTHON_CLIENTS + JAVASCRIPT_CLIENTS

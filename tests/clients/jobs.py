@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 JOB_LIMIT_S = 45
-LEAVES_AFTER_S = 1.0
+LEAVES_AFTER_S = 2.0
 T = TypeVar("T")
 
 

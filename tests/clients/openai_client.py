@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
 from openai import AsyncOpenAI
@@ -10,8 +11,10 @@ from openai import AsyncOpenAI
 from tests.clients.jobs import Job, Seen, main, whole
 
 
-def client_of(job: Job) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{job.url}/v1", api_key=job.key, max_retries=0)
+@cache
+def client_of(url: str, key: str) -> AsyncOpenAI:
+    """One for all jobs: each reads the system's certificates, which takes longer than a job."""
+    return AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0)
 
 
 def chat_tools(job: Job) -> list[Any]:
@@ -25,17 +28,17 @@ def response_tools(job: Job) -> list[Any]:
 async def conversation(job: Job, seen: Seen, one_round: Callable[[AsyncOpenAI, list[Any]], Awaitable[Any]]) -> None:
     """Each prompt, answered by as many rounds as the calls of the answers take."""
     messages: list[Any] = []
-    async with client_of(job) as client:
-        for prompt in job.prompts:
-            content = job.content(prompt, "text", lambda url: {"type": "image_url", "image_url": {"url": url}})
-            messages.append({"role": "user", "content": content})
-            while message := await one_round(client, messages):
-                messages.append(message)
-                for call in message.get("tool_calls") or []:
-                    result = seen.run(call["function"]["name"], call["function"]["arguments"])
-                    messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
-                if not message.get("tool_calls"):
-                    break
+    client = client_of(job.url, job.key)
+    for prompt in job.prompts:
+        content = job.content(prompt, "text", lambda url: {"type": "image_url", "image_url": {"url": url}})
+        messages.append({"role": "user", "content": content})
+        while message := await one_round(client, messages):
+            messages.append(message)
+            for call in message.get("tool_calls") or []:
+                result = seen.run(call["function"]["name"], call["function"]["arguments"])
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+            if not message.get("tool_calls"):
+                break
 
 
 def asked(job: Job, messages: list[Any]) -> dict[str, Any]:
@@ -125,20 +128,20 @@ async def response_conversation(
     job: Job, seen: Seen, one_round: Callable[[AsyncOpenAI, dict[str, Any]], Awaitable[Any]]
 ) -> None:
     items: list[Any] = []
-    async with client_of(job) as client:
-        for prompt in job.prompts:
-            content = job.content(prompt, "input_text", lambda url: {"type": "input_image", "image_url": url})
-            items.append({"role": "user", "content": content})
-            request = {"model": job.model, "store": False, "tools": response_tools(job), **job.parameters}
-            while response := await one_round(client, {"input": items, **request}):
-                noted_response(seen, response)
-                items += [item.model_dump(exclude_none=True) for item in response.output]
-                calls = [item for item in response.output if item.type == "function_call"]
-                for call in calls:
-                    result = seen.run(call.name, call.arguments)
-                    items.append({"type": "function_call_output", "call_id": call.call_id, "output": result})
-                if not calls:
-                    break
+    client = client_of(job.url, job.key)
+    for prompt in job.prompts:
+        content = job.content(prompt, "input_text", lambda url: {"type": "input_image", "image_url": url})
+        items.append({"role": "user", "content": content})
+        request = {"model": job.model, "store": False, "tools": response_tools(job), **job.parameters}
+        while response := await one_round(client, {"input": items, **request}):
+            noted_response(seen, response)
+            items += [item.model_dump(exclude_none=True) for item in response.output]
+            calls = [item for item in response.output if item.type == "function_call"]
+            for call in calls:
+                result = seen.run(call.name, call.arguments)
+                items.append({"type": "function_call_output", "call_id": call.call_id, "output": result})
+            if not calls:
+                break
 
 
 def noted_response(seen: Seen, response: Any) -> None:

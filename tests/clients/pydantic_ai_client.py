@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from anthropic import AsyncAnthropic
@@ -18,21 +19,27 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from tests.clients.jobs import TOOLS, Job, Seen, main, whole
 
 
-def openai_provider(job: Job) -> Any:
-    return OpenAIProvider(openai_client=AsyncOpenAI(base_url=f"{job.url}/v1", api_key=job.key, max_retries=0))
+@cache
+def openai_provider(url: str, key: str) -> Any:
+    """One for all jobs: each reads the system's certificates, which takes longer than a job."""
+    return OpenAIProvider(openai_client=AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0))
+
+
+@cache
+def anthropic_provider(url: str, key: str) -> Any:
+    return AnthropicProvider(anthropic_client=AsyncAnthropic(base_url=url, api_key=key, max_retries=0))
 
 
 def chat_model(job: Job) -> Any:
-    return OpenAIChatModel(job.model, provider=openai_provider(job))
+    return OpenAIChatModel(job.model, provider=openai_provider(job.url, job.key))
 
 
 def responses_model(job: Job) -> Any:
-    return OpenAIResponsesModel(job.model, provider=openai_provider(job))
+    return OpenAIResponsesModel(job.model, provider=openai_provider(job.url, job.key))
 
 
 def messages_model(job: Job) -> Any:
-    client = AsyncAnthropic(base_url=job.url, api_key=job.key, max_retries=0)
-    return AnthropicModel(job.model, provider=AnthropicProvider(anthropic_client=client))
+    return AnthropicModel(job.model, provider=anthropic_provider(job.url, job.key))
 
 
 async def conversation(job: Job, seen: Seen, model: Any, *, stream: bool) -> None:
@@ -40,13 +47,10 @@ async def conversation(job: Job, seen: Seen, model: Any, *, stream: bool) -> Non
     history: list[Any] = []
     for prompt in job.prompts:
         parts = [prompt, picture(job.picture)] if job.picture else prompt
-        try:
-            if stream:
-                result = await streamed(job, seen, agent, parts, history)
-            else:
-                result = await whole(job, seen, agent.run(parts, message_history=history))
-        finally:
-            await model.client.close() if prompt == job.prompts[-1] else None
+        if stream:
+            result = await streamed(job, seen, agent, parts, history)
+        else:
+            result = await whole(job, seen, agent.run(parts, message_history=history))
         for message in result.new_messages():
             if isinstance(message, ModelResponse):
                 note(seen, message)

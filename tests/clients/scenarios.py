@@ -109,12 +109,12 @@ FILLERS: Mapping[str, Any] = {
 
 def shell(read: Read) -> Reply:
     """One command with whatever tool the client has for that; requests without one, such as for a title, get words."""
-    name = next((name for name in SHELLS if name in read.offered or read.mentions(f'"{name}"')), None)
+    name = next((name for name in SHELLS if name in read.offered), None)
     if name is None:
         return Reply("A word from the shell")
     if read.results:
         return Reply("The shell wrote: " + read.results[-1][-400:])
-    schema = read.offered.get(name, {})
+    schema = read.offered[name]
     arguments: dict[str, Any] = {}
     for key in schema.get("required", ["command"]):
         kinds = schema.get("properties", {}).get(key, {})

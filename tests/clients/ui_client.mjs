@@ -1,0 +1,76 @@
+/** ai (the AI SDK) as a page uses it: the chat of `useChat` without React, over the UI message stream. */
+
+import { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls } from "ai";
+
+import { declared, main } from "./jobs.mjs";
+
+/** What @ai-sdk/react keeps in React's state. */
+class Kept {
+  status = "ready";
+  error = undefined;
+  messages = [];
+
+  pushMessage = (message) => this.messages.push(message);
+  popMessage = () => this.messages.pop();
+  replaceMessage = (index, message) => {
+    this.messages[index] = message;
+  };
+  snapshot = (thing) => structuredClone(thing);
+}
+
+class Chat extends AbstractChat {
+  constructor(options) {
+    super({ ...options, state: new Kept() });
+  }
+}
+
+async function ui(job, seen) {
+  const ends = [];
+  const chat = new Chat({
+    transport: new DefaultChatTransport({
+      api: `${job.url}/ui-message-stream`,
+      headers: { Authorization: `Bearer ${job.key}` },
+      body: { model: job.model, tools: declared(job), ...job.parameters },
+    }),
+    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+    onToolCall({ toolCall: { toolName: tool, toolCallId, input } }) {
+      chat.addToolOutput({ tool, toolCallId, output: seen.run(tool, input) });
+    },
+    onFinish: (end) => ends.push(end),
+  });
+  for (const prompt of job.prompts) {
+    const files = job.picture ? [{ type: "file", mediaType: "image/png", url: job.picture }] : [];
+    const sent = chat.sendMessage({ text: prompt, files });
+    if (job.leave) {
+      await words(chat);
+      seen.left = Date.now() / 1000;
+      await chat.stop();
+    }
+    await sent;
+    await rest(chat);
+    if (chat.error) throw chat.error;
+  }
+  for (const message of chat.messages.filter(({ role }) => role === "assistant")) {
+    for (const part of message.parts) {
+      if (part.type === "text") seen.add(part.text);
+      if (part.type === "reasoning") seen.add(null, part.text);
+    }
+  }
+  seen.finish = ends.at(-1)?.finishReason ?? null;
+}
+
+/** Until the first words of an answer are there. */
+async function words(chat) {
+  const come = ({ role, parts }) => role === "assistant" && parts.some((part) => part.type === "text" && part.text);
+  while (!chat.messages.some(come)) await turn();
+}
+
+/** Until nothing is under way: results of tools are sent by the chat itself. */
+async function rest(chat) {
+  do await turn();
+  while (chat.status === "submitted" || chat.status === "streaming");
+}
+
+const turn = () => new Promise((resolve) => setTimeout(resolve, 20));
+
+await main({ ui });

@@ -1,0 +1,22 @@
+"""Unmodified clients in Python through a whole server of ours, on all lanes that they speak."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.catalogue import PYTHON_CLIENTS
+from tests.clients.checks import Check
+from tests.clients.harness import Client
+from tests.clients.through_dragoman import Observations, assert_no_problems, cases
+
+
+@pytest.fixture(scope="module")
+def observations(tmp_path_factory: pytest.TempPathFactory) -> Observations:
+    return Observations(tmp_path_factory.mktemp("clients"))
+
+
+@pytest.mark.parametrize(("client", "way", "check"), cases(PYTHON_CLIENTS))
+def test_a_client_understands_what_the_model_meant(
+    observations: Observations, client: Client, way: str, check: Check
+) -> None:
+    assert_no_problems(observations, client, way, check)
