@@ -39,3 +39,11 @@ STRICT = (
 """
     + WITH_CALLS
 )
+# As Gemma's: no system message, and the user begins.
+USER_BEGINS = (
+    """{%- if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{%- endif %}
+{%- if messages[0].role != 'user' %}
+{{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{%- endif %}
+"""
+    + PLAIN
+)

@@ -8,7 +8,8 @@ from app.core.clock import Clock
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.models.wire.anthropic.blocks import wire_tools
-from app.models.wire.anthropic.history import EARLIER, EMPTY_MESSAGE, GO_ON
+from app.models.wire.anthropic.history import EMPTY_MESSAGE, GO_ON
+from app.models.wire.client_history import EARLIER
 from app.models.wire.openai.history import ENOUGH, INTERRUPTED
 from tests.chatting import BASH
 from tests.messages_rules import broken_rules

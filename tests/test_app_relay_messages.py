@@ -16,8 +16,9 @@ from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest
 from app.models.http.json_body import encode
-from app.models.wire.client_history import joined_replies, settled, takes_nine
+from app.models.wire.client_history import EARLIER, joined_replies, settled, takes_nine
 from app.models.wire.openai.history import BRIDGE, INTERRUPTED
+from app.models.wire.openai.template_limits import TemplateLimit, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
 from tests.chatting import BASH, WHOLE, chat_with, failure_of, pieces_of
 from tests.test_app_provider_tools import REFUSED_TOOLS
@@ -315,3 +316,40 @@ async def test_a_server_that_goes_on_missing_something_fails() -> None:
         _, failure = await failure_of(chat, RELAYED)
     assert "reasoning_content" in failure.message
     assert len(server.asked) == 3  # with a blank, and without tools
+
+
+GREETED = [SYSTEM, Message("assistant", "Hello!"), USER]
+TEMPLATES = {
+    "Gemma, of the order": (
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        GREETED,
+        [said("system", "Be brief."), said("user", EARLIER), said("assistant", "Hello!"), ASKED],
+    ),
+    "Gemma, of the system message": (
+        "System role not supported",
+        [SYSTEM, USER],
+        [said("user", "Be brief.\n\nList the files.")],
+    ),
+    "Qwen": ("No user query found in messages.", [SYSTEM], [said("system", "Be brief."), said("user", EARLIER)]),
+}
+
+
+@pytest.mark.parametrize("case", TEMPLATES)
+@pytest.mark.parametrize("status", [400, 500])
+async def test_what_a_template_refuses_is_sent_in_another_way_from_then_on(case: str, status: int) -> None:
+    words, history, sent = TEMPLATES[case]
+    refused = answer(json.dumps({"error": {"message": f"Jinja Exception: {words}"}}), status)
+    async with upstream(refused, WHOLE, WHOLE) as server, chat_with(server) as chat:
+        for _ in range(2):
+            await pieces_of(chat, replace(RELAYED, messages=history))
+        assert chat.native_tools
+    assert [asked.json["messages"] for asked in server.asked][1:] == [sent, sent]
+
+
+@given(st.lists(MESSAGES, max_size=8), st.sets(st.sampled_from(TemplateLimit)))
+def test_any_history_keeps_the_limits_of_a_template(history: list[Message], limits: set[TemplateLimit]) -> None:
+    sent = within_limits(verbatim_messages([], history, native=True), limits)
+    roles = [message["role"] for message in sent if message["role"] != "tool"]
+    assert TemplateLimit.NO_SYSTEM not in limits or "system" not in roles
+    turns = [role for role in roles if role != "system"]
+    assert TemplateLimit.USER_FIRST not in limits or not roles or turns[0] == "user"

@@ -20,7 +20,7 @@ from app.models.wire.parameters import ENFORCED, FORMAT
 from app.models.wire.structured_output import json_of
 from tests.chatting import BASH
 from tests.real_models import LIMIT_S, LlamaServer, Served, need_embedded, pieces_of
-from tests.templates import STRICT
+from tests.templates import STRICT, USER_BEGINS
 
 pytestmark = pytest.mark.anyio
 COMMAND = {"type": "object", "properties": {"command": {"enum": ["ls", "pwd"]}}, "required": ["command"]}
@@ -104,3 +104,12 @@ async def test_a_schema_that_the_server_cannot_read_is_asked_for_in_the_prompt(s
     wanted = {"type": "json_schema", "json_schema": {"name": "odd", "schema": {"type": "nothing", "$ref": "#/gone"}}}
     pieces = await answer_of(server, HISTORY[:3], max_tokens=24, **{FORMAT: wanted})
     assert ProviderNotice("parameter", ENFORCED) in pieces and isinstance(pieces[-1], Finished)
+
+
+async def test_a_template_that_takes_no_system_message_gets_none() -> None:
+    history = [Message("system", "Be brief."), Message("assistant", "Hello!"), Message("user", "Hi.")]
+    with LlamaServer(Served(template=USER_BEGINS)) as server:
+        async with chat_with(server) as chat:
+            for messages in (history, history[1:], history):
+                pieces = await pieces_of(chat, ModelRequest(messages, verbatim=True, parameters={"max_tokens": 2}))
+                assert isinstance(pieces[-1], Finished)

@@ -19,6 +19,7 @@ from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.history import INTERRUPTED
 from tools.base.patterns import lazy_pattern
 
+EARLIER = "(The conversation began earlier.)"  # for servers that want a user's message first
 LONGEST_ID = 64
 NINE = lazy_pattern(r"[a-zA-Z0-9]{9}")  # Mistral's servers and templates take no other ids
 

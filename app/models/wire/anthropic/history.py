@@ -13,10 +13,10 @@ from app.models.http.json_body import encodable
 from app.models.wire.anthropic.blocks import Block, file_blocks, plain_id, text_blocks, tool_result, tool_use
 from app.models.wire.anthropic.reasoning import Digest, replayed
 from app.models.wire.attachment_parts import Encoded
+from app.models.wire.client_history import EARLIER
 from app.models.wire.openai.history import ENOUGH, INTERRUPTED, as_text, ends_text_results, native_calls, result
 
 EMPTY_MESSAGE = "(an empty message)"
-EARLIER = "(The conversation began earlier.)"
 GO_ON = "Go on."  # newer models refuse a history that ends with an assistant message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import httpx2
@@ -23,7 +24,8 @@ from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import BRIDGED, encoded_tools, wire_messages
 from app.models.wire.openai.openings import OpeningCache
-from app.models.wire.openai.reasoning_replay import Missing, ReplayPolicy, missing_in, replay_rule
+from app.models.wire.openai.reasoning_replay import ReplayPolicy, missing_in, replay_rule
+from app.models.wire.openai.template_limits import limits_in, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
 from app.models.wire.parameters import FORMAT, limit_in, without_limit
 from app.models.wire.request_extras import added
@@ -58,7 +60,7 @@ class OpenAIChat(HostedProvider):
         )
         self._bare = bare_results
         self._openings = OpeningCache(bare=bare_results)
-        self._missing: frozenset[Missing] = frozenset()  # what clients do not send back
+        self._learned: frozenset[StrEnum] = frozenset()  # what its refusals say of histories
 
     @property
     def url(self) -> str:
@@ -87,10 +89,14 @@ class OpenAIChat(HostedProvider):
                 if request.verbatim and is_too_long(refusal.text) and limit_in(request.parameters) is not None:
                     request = replace(request, parameters=without_limit(request.parameters))
                     continue
-                missing = missing_in(refusal.status, refusal.text) if request.verbatim else frozenset[Missing]()
-                if missing <= self._missing:
+                if not (request.verbatim and self._learn_of_histories(refusal)):
                     raise self._refusal(refusal, native=native) from refusal
-                self._missing |= missing
+
+    def _learn_of_histories(self, refusal: RequestRefused) -> bool:
+        """Return whether a client's messages will be sent in another way from now on."""
+        before, status, text = self._learned, refusal.status, refusal.text
+        self._learned = before | missing_in(status, text) | limits_in(status, text)
+        return self._learned != before
 
     def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
         messages = self._relayed if request.verbatim else self._messages
@@ -126,11 +132,11 @@ class OpenAIChat(HostedProvider):
             native=native or (not request.tools and self.native_tools),
             as_sent=profile_of(self.base_url).any_order,
             mistral=bool(BRIDGED.search(self.model)),
-            replay=replace(self._replay, missing=self._missing),
+            replay=replace(self._replay, missing=self._learned),
             files=files,
             fenced=fenced,
         )
-        return encoded(messages)
+        return encoded(within_limits(messages, self._learned))
 
     def _given(self, request: ModelRequest, *, native: bool) -> tuple[Mapping[str, Any], Sequence[Tool]]:
         """Return the client's parameters and tools as this server takes them.

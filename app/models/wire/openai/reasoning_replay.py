@@ -78,7 +78,7 @@ class ReplayPolicy(Struct, frozen=True):
 
     origin: str = ""
     rule: ReplayRule | None = None
-    missing: frozenset[Missing] = frozenset()
+    missing: frozenset[StrEnum] = frozenset()
 
     def fields_for(self, history: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the extra fields of each message; only for requests with native tools."""
