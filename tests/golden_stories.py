@@ -25,6 +25,7 @@ LIST = {"a.txt": "Ann.\n", "b.txt": "Bob.\n"}
 DRAFT = '<tool_call>{"name": "read_file", "arguments": {"path": "note.txt"}}</tool_call>'
 WRITE = "I write it.\n```write_file\nnote.txt\nfirst\n```\n"
 ASKS = {"approval": "ask"}
+WEATHER = {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
 LOST = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=True))
 DOWN = Raise(ProviderFailed("model_down", "No model server answers at http://127.0.0.1:9/v1.", retryable=True))
 LONG = "And then she wrote of engines, of numbers and of music, at length. " * 60
@@ -182,6 +183,11 @@ STORIES: dict[str, Story] = {
     "call_against_schema": Story(
         "A call whose arguments do not fit the schema is not run.",
         [[*native(0, "read_file", {"file": "note.txt"}), TokenUsage(100, 20)], ["I cannot.", TokenUsage(150, 3)]],
+    ),
+    "call_of_client_tool": Story(
+        "A call of a tool that is the client's: it is handed over, and the run ends.",
+        [["I ask. ", *native(0, "get_weather", {"city": "Rome"}), TokenUsage(100, 20)]],
+        body={"client_tools": [WEATHER]},
     ),
     "call_unreadable": Story(
         "A call in the text that cannot be read as one.",

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.context.prompt import MOST_OVERRIDE
 from app.models.scripted import Scripted
 from app.storage.approvals import ApprovalDecided
 from app.storage.principals import LOCAL_USER
@@ -82,7 +83,9 @@ async def test_a_killed_server_goes_on_with_what_waited(tmp_path: Path) -> None:
         assert note(tmp_path).read_text() == "first" and not (tmp_path / "work" / "other.txt").exists()
 
 
-@pytest.mark.parametrize("policy", [{"max_rounds": 10**6}, {"approval": "sometimes"}, {"system": "x" * 20_000}])
+@pytest.mark.parametrize(
+    "policy", [{"max_rounds": 10**6}, {"approval": "sometimes"}, {"system": "x" * (MOST_OVERRIDE + 1)}]
+)
 async def test_a_run_whose_options_are_not_valid_any_more_ends_and_the_server_starts(
     tmp_path: Path, policy: dict[str, Any]
 ) -> None:
