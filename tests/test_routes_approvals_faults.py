@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from app.storage.runs import EventRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from parsing import Arguments, BadCall, Call, CallOpened
-from tests.serving import Served, serving, until
+from routes.services import open_services
+from tests.serving import Served, chosen, serving, settings_in, until
 from tests.test_routes_approvals_survive import following, left_as_killed, note, say, waiting
 from tests.test_routes_faults import full_disk
 from tools.base.rights import Risk
@@ -191,6 +193,19 @@ async def test_messages_for_a_run_that_waits_survive_each_restart_in_order(tmp_p
         assert (await served.client.post(messages, json={"message": "one"})).status_code == 202
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         assert (await served.client.post(messages, json={"message": "two"})).status_code == 202
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        await served.client.post(path, json={"decision": "approve"})
+        events = await rest(served, question["run"], question["seq"])
+    assert [event["text"] for event in events if event["type"] == "message.added"] == ["one", "two"]
+
+
+async def test_a_message_that_comes_as_the_server_starts_is_behind_the_earlier_ones(tmp_path: Path) -> None:
+    provider = Scripted([WRITE, "Done."])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        question, path = await waiting(served)
+        await served.services.runs.steer(question["run"], "one")
+    async with asyncio.timeout(30), open_services(settings_in(tmp_path), partial(chosen, provider)) as services:
+        await services.runs.steer(question["run"], "two")
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         await served.client.post(path, json={"decision": "approve"})
         events = await rest(served, question["run"], question["seq"])

@@ -12,7 +12,7 @@ import pytest
 
 from app.core.messages import AskedCall, Message
 from app.core.provider import CallForm, Finished, ProviderFailed, TextChunk
-from app.models.scripted import Line, Raise, Scripted
+from app.models.scripted import Line, Pause, Raise, Scripted
 from app.policy.gate import CLIENT_TOOLS
 from app.runs.run_options import ClientTool, RunOptions
 from app.storage.principals import LOCAL_USER
@@ -148,11 +148,19 @@ async def test_bad_fields_are_named(tmp_path: Path, fields: dict[str, Any], word
         assert (answer.status_code, words in answer.json()["error"]["message"]) == (422, True)
 
 
-async def relayed(served: Served, messages: list[Message], *tools: dict[str, Any], **parameters: Any) -> list[Any]:
+async def relayed(
+    served: Served,
+    messages: list[Message],
+    *tools: dict[str, Any],
+    time_limit_s: float = 30,
+    **parameters: Any,
+) -> list[Any]:
     options = RunOptions(client_tools=[ClientTool(**tool) for tool in tools])
     agent = served.services.factory.relay(LOCAL_USER, options, parameters)
     row = await served.services.runs.start(
-        agent, LOCAL_USER, RunRequest("", history=messages, unlisted=True, policy=options.policy())
+        agent,
+        LOCAL_USER,
+        RunRequest("", history=messages, unlisted=True, time_limit_s=time_limit_s, policy=options.policy()),
     )
     async with aclosing(served.services.runs.watch(row.id, 0)) as pages:
         events = [json.loads(one.data) async for page in pages for one in page]
@@ -184,6 +192,13 @@ async def test_a_relay_of_a_call_that_is_cut_hands_nothing_over(tmp_path: Path) 
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
         assert (of(events, "tool.handed"), ended(events)) == ([], "answered")
         assert "cut" in [one["code"] for one in of(events, "notice")]
+
+
+async def test_limits_add_no_words_to_a_relay(tmp_path: Path) -> None:
+    silent = Scripted([[Pause(asyncio.Event())]])
+    async with asyncio.timeout(30), serving(tmp_path, silent) as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], time_limit_s=0.1)
+        assert (ended(events), of(events, "text.delta"), events[-1]["text"]) == ("deadline", [], "")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import aclosing
 from functools import partial
 from secrets import token_hex
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,6 +62,7 @@ class Agent(Struct):
     discipline: LimitEnforcer
     check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
+    adds_words: ClassVar[bool] = True  # where limits end a run before the model has said anything
 
     @property
     def totals(self) -> RunTotals:

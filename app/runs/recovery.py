@@ -15,7 +15,7 @@ from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
 from app.policy.reapproval import number_of
 from app.runs.agent import Agent
 from app.runs.run_manager import RunManager
-from app.runs.run_task import conversation_of
+from app.runs.run_task import Interrupted, conversation_of
 from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalDecided, ApprovalRow
 from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
@@ -59,7 +59,8 @@ async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentO
         runs.approvals.reopen(asked)
     used_s = time.time() - row.created - waited_s(await store.pending_of(row.id))
     left_s = max(1.0, time_limit_s - used_s)
-    runs.go_on(row, agent, left_s, left, events[-1].seq if events else 0)
+    messages, last_seq = await store.inbox(row.id), events[-1].seq if events else 0
+    runs.go_on(row, agent, Interrupted(left, messages, last_seq, left_s))
     return True
 
 

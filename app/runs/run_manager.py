@@ -24,7 +24,7 @@ from app.log.unlisted_log import UnlistedWriter
 from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.runs.agent import Agent
-from app.runs.run_task import SUSPENDED, RunTask
+from app.runs.run_task import SUSPENDED, Interrupted, RunTask
 from app.runs.session_queue import SessionQueue
 from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
@@ -151,10 +151,11 @@ class RunManager:
         self._ring(live.row)
         live.task = asyncio.create_task(self._drive(live), name=live.row.id)
 
-    def go_on(self, row: RunRow, agent: Agent, time_limit_s: float, left: Unanswered, last_seq: int) -> None:
-        """Take up a run of the server before this one, with the calls that it has yet to answer."""
-        live = self._made(row, agent, time_limit_s, left)
-        live.log.last_seq = last_seq
+    def go_on(self, row: RunRow, agent: Agent, interrupted: Interrupted) -> None:
+        """Take up a run of the server before this one."""
+        live = self._made(row, agent, interrupted.left_s, interrupted.calls)
+        live.log.last_seq = interrupted.last_seq
+        live.inbox.restore(interrupted.messages)
         self.ledger.enter(agent.calls.gate.principal, row.session, asked=False)
         self._begin(live)
 

@@ -10,6 +10,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
@@ -67,6 +68,15 @@ def conversation_of(
 
 def _keep_message(log: RunLog, run: str, position: int, message: Message) -> None:
     log.put(InboxRow(run, position, message.text, dumped(message.attachments)))
+
+
+class Interrupted(Struct, frozen=True):
+    """A run of the server before this one: calls to answer, messages that wait for it, its log's last number."""
+
+    calls: Unanswered
+    messages: Sequence[InboxRow]
+    last_seq: int
+    left_s: float
 
 
 @dataclass(slots=True)
@@ -174,9 +184,7 @@ class RunTask:
             await self._wait()
         state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
         conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
-        if self.left:  # as it was, with calls to answer
-            self.inbox.restore(await self.store.inbox(self.row.id))
-        else:
+        if not self.left:  # else it is as it was, with calls to answer
             self._begin(conversation, state.orphaned)
         if not self.begins_session or len(conversation.messages) > 1:
             tainted = any(message.untrusted for message in conversation.messages)
@@ -229,10 +237,13 @@ class RunTask:
         return None
 
     def _stopped(self, reason: str) -> RunFinished:
-        """The end of a run that was stopped from outside; what its limits stopped is put into words."""
+        """The end of a run that was stopped from outside; an agent puts into words that its limits did it."""
         if reason in SPOKEN and self.conversation:
             self.conversation.settle(STOPPED)
-            self.agent.totals.text = answer_of(self.conversation) or self._fallback_answer(reason, self.conversation)
+            words = answer_of(self.conversation)
+            if not words and self.agent.adds_words:
+                words = self._fallback_answer(reason, self.conversation)
+            self.agent.totals.text = words
         return self.agent.finished(reason, self.conversation)
 
     def _fallback_answer(self, reason: str, conversation: Conversation) -> str:

@@ -7,7 +7,7 @@ mended: every call, in whatever dialect, is handed over as one call of the clien
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -102,6 +102,7 @@ class RelayAgent(Agent):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     repairs: bool = False
     json_answer: JSONAnswer | None = None
+    adds_words: ClassVar[bool] = False
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
         context.guards.enter(context.run, ())
