@@ -175,3 +175,13 @@ async def test_streams_are_counted_and_given_back(tmp_path: Path) -> None:
             else:
                 await whole(served, assistant("Hm"), user("Hi"), model="scripted")
         assert served.services.presence.streams("local") == 0
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+async def test_a_number_that_json_does_not_have_is_refused(tmp_path: Path, number: str) -> None:
+    model = Scripted([])
+    async with serving_plain(tmp_path, model) as served:
+        body = f'{{"parameters": {{"temperature": {number}}}, "messages": []}}'
+        response = await served.client.post(PATH, content=body)
+    error = response.json()["plain"]
+    assert (response.status_code, error["code"], number in error["message"]) == (400, "invalid_json", True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from codecs import BOM_UTF8
 from collections import Counter
+from math import isfinite
 from typing import Any
 
 from routes.protocol.errors import Refused
@@ -58,7 +59,15 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once_each)
+def _finite(number: str) -> float:
+    """Raises ValueError: the model's server would be sent what is no JSON."""
+    value = float(number)
+    if not isfinite(value):
+        raise ValueError(f"{number[:40]} is no number of JSON")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once_each, parse_float=_finite, parse_constant=_finite)
 
 
 def _deep(fields: dict[str, Any]) -> bool:
