@@ -132,6 +132,22 @@ async def test_a_run_in_the_background_stays(tmp_path: Path) -> None:
         assert (await served.client.get(f"/runs/{run.id}")).json()["state"] == "answered"
 
 
+async def test_a_run_whose_response_is_read_goes_on(tmp_path: Path) -> None:
+    pause = asyncio.Event()
+    model = Begun([["Hel", Pause(pause), "lo"]])
+    async with serving_plain(tmp_path, model) as served:
+        served.attendance.leaving_s = 0
+        body = {"model": "scripted", "input": "Hello", "stream": True}
+        async with served.client.stream("POST", "/v1/responses", json=body) as response:
+            path = f"/v1/responses/{response.headers['x-run-id'].replace('run_', 'resp_')}"
+            reading = asyncio.create_task(served.client.get(path, params={"stream": "true"}))
+            await holds(lambda: served.services.presence.streams("local") == 2)
+        await holds(lambda: served.services.presence.streams("local") == 1)
+        assert (await served.client.get(path)).json()["status"] == "in_progress"
+        pause.set()
+        assert "response.completed" in (await reading).text
+
+
 async def test_a_request_of_a_busy_session_waits_for_its_turn(tmp_path: Path) -> None:
     pause = asyncio.Event()
     model = Begun([["One", Pause(pause), "."], "Two."])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +11,7 @@ from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.responses.ids import response_id, stem_of
 from routes.lanes.responses.input_items import listed
 from routes.lanes.responses.kept import KeptResponse, KeptResponses
+from routes.lanes.serving import attendance_of
 from routes.lanes.streams import lane_frames
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
@@ -25,12 +26,14 @@ async def show_response(request: Request) -> Response:
     kept, response = await _found(request)
     if request.query_params.get("stream", "false").lower() != "true":
         return ASCIIResponse(await kept.whole(response))
-    services = services_of(request)
+    services, attendance, run = services_of(request), attendance_of(request), response.row.id
     cursor = query_number(request, "starting_after", -1)
     with services.presence.place(current_principal(request)) as place:
-        pages = services.runs.watch(response.row.id, 0)
-        frames = lane_frames(pages, ResponseEncoder(response.turn, cursor), nullcontext())
-        return EventStreamResponse(place, frames)
+        pages = services.runs.watch(run, 0)
+        frames = lane_frames(pages, ResponseEncoder(response.turn, cursor), attendance.attending(run))
+        wish = response.turn.request
+        on_leave = None if wish.background or wish.asks else partial(attendance.leave, services.runs, run)
+        return EventStreamResponse(place, frames, on_leave=on_leave)
 
 
 async def cancel_response(request: Request) -> Response:
