@@ -138,8 +138,8 @@ async def test_responses_belong_to_who_made_them(tmp_path: Path) -> None:
         status, error = await error_of(served, "POST", "", json=body)
         assert (status, error["code"]) == (400, "previous_response_not_found")
         reference = {"type": "item_reference", "id": response["output"][0]["id"]}
-        status, _ = await error_of(served, "POST", "", json=body | {"input": [reference]})
-        assert status in (400, 404)
+        status, error = await error_of(served, "POST", "", json={"model": "scripted", "input": [reference]})
+        assert (status, error["param"]) == (400, "input.0.id")
         served.client.headers.update(ann)
         assert await get(served, response["id"]) == response
 
@@ -252,6 +252,9 @@ async def test_deleting_one_response_leaves_the_others_of_its_session(tmp_path: 
         await served.client.delete(f"{PATH}/{first['id']}")
         status, _ = await error_of(served, "GET", f"/{first['id']}")
         assert status == 404
+        body = {"model": "dragoman/agent", "input": "c", "previous_response_id": first["id"]}
+        status, error = await error_of(served, "POST", "", json=body)
+        assert (status, error["code"]) == (400, "previous_response_not_found")
         assert await get(served, second["id"]) == second
 
 

@@ -124,7 +124,15 @@ async def _item(
     if place:
         response = place.response
         if response not in known:
-            known[response] = await kept.output(await kept.find(response))
+            known[response] = await _kept_output(kept, response)
         if found := known[response].get(item):
             return found
     raise Refused(400, "not_found", f"{at} {item[:80]!a} {NO_ITEM}.", param=at)
+
+
+async def _kept_output(kept: KeptResponses, response: str) -> dict[str, dict[str, Any]]:
+    """The items by their ids; none of a response that does not exist, or is another principal's."""
+    try:
+        return await kept.output(await kept.find(response))
+    except Refused:
+        return {}
