@@ -334,7 +334,6 @@ ENDINGS = {
     "deadline": ({"type": "success"}, "deadline"),
     "budget": ({"type": "success"}, "budget"),
     "loop_broken": ({"type": "success"}, "loop_broken"),
-    "server_stopped": ({"type": "success"}, "server_stopped"),
 }
 
 

@@ -190,9 +190,6 @@ REASONS = {
     "budget": "length",
     "deadline": "length",
     "cancelled": "length",
-    "paused": "length",
-    "revoked": "length",
-    "server_stopped": "length",
     "a word of a later version": "length",
 }
 

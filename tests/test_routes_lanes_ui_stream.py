@@ -349,8 +349,6 @@ ENDS = {
     "deadline": "length",
     "budget": "length",
     "cancelled": "other",
-    "paused": "other",
-    "server_stopped": "other",
 }
 
 

@@ -62,9 +62,30 @@ ERRORS: Mapping[str, ErrorKind] = {
     "model_rejected": NOT_ACCEPTED,
     "no_vision": NOT_ACCEPTED,
     "storage_failed": UNAVAILABLE,
+    "server_stopped": UNAVAILABLE,
+    "paused": UNAVAILABLE,
     "interrupted": BROKEN,
     "internal": BROKEN,
     "script_ended": BROKEN,
+}
+# Ends of runs that are neither answers nor limits, with the fields of `run.failed`: a client that took one for a limit
+# would go on with half an answer.
+STOPPED: Mapping[str, Mapping[str, Any]] = {
+    "server_stopped": {
+        "code": "server_stopped",
+        "message": "The server was stopped before the answer was complete. Send the request again.",
+        "retryable": True,
+    },
+    "paused": {
+        "code": "paused",
+        "message": "An admin has paused the server. Send the request again once it has resumed.",
+        "retryable": True,
+    },
+    "revoked": {
+        "code": "unauthorized",
+        "message": "The token of this request was revoked. Send the request with another one.",
+        "retryable": False,
+    },
 }
 # Clients ask again at 409, where it means that something is locked; 422 is not a status of theirs.
 STATUSES = {409: 400, 422: 400}

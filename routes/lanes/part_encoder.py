@@ -34,6 +34,7 @@ from app.core.events import (
     Usage,
 )
 from app.storage.runs import EventRow
+from routes.lanes.errors import STOPPED
 from routes.lanes.event_text import fields_of, text_literal
 from routes.lanes.lane import Turn
 
@@ -186,6 +187,9 @@ class PartEncoder(ABC):
         self.over = self._begun
 
     def _finish(self, fields: Fields) -> None:
+        if stopped := STOPPED.get(fields["reason"]):
+            self._fail(dict(stopped))
+            return
         self._end_calls()
         self.finish(fields)
         self.over = True

@@ -25,7 +25,7 @@ from app.transcript.run_request import RunRequest
 from routes.lanes.answer import Answer
 from routes.lanes.attendance import Attendance, RequestKey
 from routes.lanes.body import ReadBody, read_lane_request
-from routes.lanes.errors import failure_of
+from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping
 from routes.lanes.lane import Lane, LaneRequest, Turn
@@ -157,8 +157,8 @@ class Serving(Struct, frozen=True):
             return Response(status_code=204)  # which has no reader
         finally:
             self.place.leave()
-        if answer.failure:
-            raise failure_of(answer.failure)
+        if failed := answer.failure or STOPPED.get(answer.reason):
+            raise failure_of(failed)
         return self._whole(answer, turn)
 
     def _whole(self, answer: Answer, turn: Turn) -> Response:

@@ -7,7 +7,7 @@ stay open while deltas of their kind come; a call is a block that is opened, fil
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -43,7 +43,7 @@ from routes.lanes.anthropic_messages.blocks import (
     tool_use,
     usage_of,
 )
-from routes.lanes.errors import anthropic_error, failure_of
+from routes.lanes.errors import STOPPED, anthropic_error, failure_of
 from routes.lanes.event_text import arguments_text, fields_of, text_literal
 from routes.lanes.lane import Turn
 
@@ -222,13 +222,19 @@ class MessagesEncoder(Struct):
         return ""
 
     def _finish(self, row: EventRow) -> str:
-        reason = stop_reason(fields_of(row)["reason"], cut=self.cut, declined=self.declined)
+        end = fields_of(row)["reason"]
+        if stopped := STOPPED.get(end):
+            return self._error(stopped)
+        reason = stop_reason(end, cut=self.cut, declined=self.declined)
         delta = {"stop_reason": reason, "stop_sequence": None}
         ended = frame("message_delta", delta=delta, usage=usage_of(self.usage, self.cached))
         return self._close() + ended + frame("message_stop")
 
     def _fail(self, row: EventRow) -> str:
-        _, body = anthropic_error(failure_of(fields_of(row)))
+        return self._error(fields_of(row))
+
+    def _error(self, failed: Mapping[str, Any]) -> str:
+        _, body = anthropic_error(failure_of(failed))
         return _frame("error", body)
 
 

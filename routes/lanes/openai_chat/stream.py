@@ -6,7 +6,7 @@ Nearly every chunk is a piece of text: a template around the JSON string that st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.core.events import (
@@ -29,7 +29,7 @@ from app.core.events import (
     Usage,
 )
 from app.storage.runs import EventRow
-from routes.lanes.errors import failure_of, openai_error
+from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.event_text import arguments_text, fields_of, text_literal
 from routes.lanes.lane import Turn
 from routes.lanes.openai_chat.ending import completion_id, finish_reason, usage_body
@@ -159,9 +159,10 @@ class ChatEncoder:
 
     def _finish(self, row: EventRow) -> str:
         self.over = True
-        reason = finish_reason(
-            fields_of(row)["reason"], calls=self._calls, cut=self._cut, declined=self._declined, legacy=self._legacy
-        )
+        end = fields_of(row)["reason"]
+        if stopped := STOPPED.get(end):
+            return self._error(stopped)
+        reason = finish_reason(end, calls=self._calls, cut=self._cut, declined=self._declined, legacy=self._legacy)
         last = self._send(self._text.end(calls=self._calls > 0))
         last += f'{self._delta}{{}},"finish_reason":"{reason}"}}]}}\n\n'
         if self._asks_usage:
@@ -169,6 +170,9 @@ class ChatEncoder:
         return last + DONE
 
     def _fail(self, row: EventRow) -> str:
-        """The error alone: it ends the stream, and a chunk beside it would hide it from some clients."""
         self.over = True
-        return f"data: {json.dumps(openai_error(failure_of(fields_of(row)))[1])}\n\n"
+        return self._error(fields_of(row))
+
+    def _error(self, failed: Mapping[str, Any]) -> str:
+        """The error alone: it ends the stream, and a chunk beside it would hide it from some clients."""
+        return f"data: {json.dumps(openai_error(failure_of(failed))[1])}\n\n"

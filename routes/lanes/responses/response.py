@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, WaitingCall, Words
-from routes.lanes.errors import failure_of, openai_error
+from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
 from routes.lanes.responses.ids import item_id, response_id, stem_of
@@ -19,15 +19,8 @@ IN_PROGRESS = "in_progress"
 COMPLETE = frozenset({"answered", "client_tools"})
 # Codex gives up at these codes and repeats a request that failed with any other.
 AT_ONCE = frozenset({"context_length_exceeded", "insufficient_quota", "invalid_prompt", "server_is_overloaded"})
-# Reasons of `run.finished` that are no answer of the model, and not the request's fault.
-STOPPED = {
-    "server_stopped": (
-        "server_error",
-        "The server was stopped before the answer was complete. Send the request again.",
-    ),
-    "paused": ("server_is_overloaded", "An admin has paused the server. Send the request again once it has resumed."),
-    "revoked": ("invalid_prompt", "The token of this request was revoked. Send the request with another one."),
-}
+# Codes of the ends in STOPPED, as Codex knows them.
+STOPPED_CODES = {"server_stopped": "server_error", "paused": "server_is_overloaded", "revoked": "invalid_prompt"}
 
 
 class Outcome(Struct, frozen=True):
@@ -48,8 +41,7 @@ def finished(reason: str, *, cut: bool, declined: bool) -> Outcome:
     if reason == "cancelled":
         return Outcome("cancelled")
     if reason in STOPPED:
-        code, message = STOPPED[reason]
-        return Outcome("failed", error={"code": code, "message": message})
+        return Outcome("failed", error={"code": STOPPED_CODES[reason], "message": STOPPED[reason]["message"]})
     if reason == "answered" and declined:
         return Outcome("incomplete", "content_filter")
     if reason in COMPLETE and not (cut and reason == "answered"):
