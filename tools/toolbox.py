@@ -16,7 +16,7 @@ from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
-from tools.base.schemas import argument_error
+from tools.base.schemas import argument_error, client_argument_error
 from tools.tool import Context, Tool, ToolList, binds_nothing
 
 _NEAREST = 3
@@ -108,7 +108,8 @@ class Toolbox:
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
             return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(name)}")
-        error = argument_error(tool.name, tool.parameters, arguments)
+        describe_error = client_argument_error if tool.handed else argument_error
+        error = describe_error(tool.name, tool.parameters, arguments)
         return Refuse(error) if error else decision
 
     async def run(

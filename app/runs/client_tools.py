@@ -12,11 +12,10 @@ from app.runs.run_options import ClientTool
 from parsing import Arguments
 from tools.base.outcome import ToolFailed
 from tools.base.rights import Risk, Role
-from tools.base.schemas import schema_error
 from tools.tool import Context, Tool, ToolList, answering
 
-ANY_OBJECT = {"type": "object"}
 MOST_LISTS = 64
+MOST_CHARACTERS = 4 << 20  # of the declarations in all kept lists
 
 
 async def _refuse_to_run(_: Arguments, __: Context) -> str:
@@ -24,12 +23,11 @@ async def _refuse_to_run(_: Arguments, __: Context) -> str:
 
 
 def tool_of(declared: ClientTool) -> Tool:
-    """The row of a client's tool. A schema that cannot be used allows any object: the client checks for itself."""
-    schema = declared.parameters if schema_error(declared.parameters) is None else ANY_OBJECT
+    """Return the row of a client's tool."""
     return Tool(
         declared.name,
         declared.description,
-        schema,
+        declared.parameters,
         Risk.WRITE,
         answering(_refuse_to_run),
         role=Role.GUEST,
@@ -39,10 +37,18 @@ def tool_of(declared: ClientTool) -> Tool:
     )
 
 
+class JoinedTools(Struct, frozen=True):
+    """The own tools, and what they are together with a client's, whose declaration has so many characters."""
+
+    own: ToolList
+    tools: ToolList
+    characters: int
+
+
 class ClientToolLists(Struct):
     """Lists of tools with those of a client: made once for requests that declare the same, as one client's do."""
 
-    _known: dict[tuple[int, bytes], tuple[ToolList, ToolList]] = field(default_factory=dict)
+    _known: dict[tuple[int, bytes], JoinedTools] = field(default_factory=dict)
 
     def joined(self, own: ToolList, declared: Sequence[ClientTool]) -> ToolList:
         """The own tools and the declared ones. Of two with one name the client's is offered."""
@@ -51,11 +57,18 @@ class ClientToolLists(Struct):
         text = json.dumps([[one.name, one.description, one.parameters] for one in declared])
         key = id(own), hashlib.sha256(text.encode()).digest()
         known = self._known.get(key)
-        if known is None or known[0] is not own:
+        if known is None or known.own is not own:
             names = {one.name for one in declared}
             kept = [tool for tool in own if tool.name not in names]
-            known = own, ToolList([*kept, *map(tool_of, declared)])
-            while len(self._known) >= MOST_LISTS:
-                del self._known[next(iter(self._known))]
-            self._known[key] = known
-        return known[1]
+            known = JoinedTools(own, ToolList([*kept, *map(tool_of, declared)]), len(text))
+            self._keep(key, known)
+        return known.tools
+
+    def _keep(self, key: tuple[int, bytes], joined: JoinedTools) -> None:
+        self._known.pop(key, None)
+        room = MOST_CHARACTERS - joined.characters
+        if room < 0:
+            return
+        while len(self._known) >= MOST_LISTS or sum(one.characters for one in self._known.values()) > room:
+            del self._known[next(iter(self._known))]
+        self._known[key] = joined

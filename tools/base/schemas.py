@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
 
+LONGEST_OF_CLIENT = 64_000  # characters of a schema, which take 0.2 s
 _MAX_ERRORS = 5
 _SHOWN = 100
 
@@ -24,17 +25,46 @@ def argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> s
     from jsonschema import SchemaError
     from referencing.exceptions import Unresolvable
 
-    from tools.base.schema_limits import TooMuchWork, limited
+    from tools.base.schema_limits import TooMuchWork
 
     try:
-        with limited():
-            errors = list(islice(_validator(json.dumps(schema)).iter_errors(arguments), _MAX_ERRORS))
+        errors = _errors(json.dumps(schema), arguments)
     except TooMuchWork:
         return f"The arguments of {name} take too long to check against its schema: send simpler ones."
     except (SchemaError, Unresolvable, re.error) as error:
         return f"{name} cannot be used, because its own schema is wrong ({_cut(str(error))}). Use another tool."
     except RecursionError:
         return f"The arguments of {name} are nested too deeply: send simpler ones."
+    return _sentence(name, errors)
+
+
+def client_argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:
+    """Describe the errors in arguments for a client's tool, which the client checks as well.
+
+    A schema that is wrong or long allows any object. It is not checked before there is a call: a client sends hundreds
+    of schemas with each request, and each would take milliseconds.
+    """
+    from jsonschema import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    from tools.base.schema_limits import TooMuchWork
+
+    try:
+        written = json.dumps(schema)
+        errors = _errors(written, arguments) if len(written) <= LONGEST_OF_CLIENT else []
+    except (SchemaError, Unresolvable, re.error, RecursionError, TooMuchWork):
+        return None
+    return _sentence(name, errors)
+
+
+def _errors(schema: str, arguments: Arguments) -> list[ValidationError]:
+    from tools.base.schema_limits import limited
+
+    with limited():
+        return list(islice(_validator(schema).iter_errors(arguments), _MAX_ERRORS))
+
+
+def _sentence(name: str, errors: list[ValidationError]) -> str | None:
     if not errors:
         return None
     wrong = "; ".join(map(_describe_error, errors))
