@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from secrets import token_hex
@@ -25,7 +25,9 @@ from app.core.events import (
     TextReclassified,
     ToolRejected,
 )
+from app.core.messages import Message
 from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece
+from app.models.wire.client_history import settled
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
@@ -63,6 +65,7 @@ class Agent(Struct):
     check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
     adds_words: ClassVar[bool] = True  # where limits end a run before the model has said anything
+    takes_messages: ClassVar[bool] = True  # while it runs
 
     @property
     def totals(self) -> RunTotals:
@@ -96,6 +99,8 @@ class Agent(Struct):
         waiting = left or Unanswered()
         await self._answer(context, waiting, shown=waiting.refused)
         round_end = self._round_end(context, inbox)
+        if self.calls.handed:
+            await round_end.wait_for_client()
         while self.discipline.over is None:
             plan = self.discipline.plan(self.totals, offers=self.toolbox.offers)
             self.totals.rounds += 1
@@ -119,6 +124,10 @@ class Agent(Struct):
         schemas = self.toolbox.schemas
         code = [fenced_call(call.name, call.arguments, schemas.get(call.name, {})) for call in calls]
         return self.totals.finished(reason, code)
+
+    def imported(self, history: Sequence[Message]) -> Sequence[Message]:
+        """Return a client's history with exactly one result for each call: none is left for a run to make."""
+        return settled(history)
 
     def _reply(self, conversation: Conversation) -> Reply:
         return self.calls.guards.reply(

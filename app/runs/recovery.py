@@ -44,20 +44,22 @@ async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of
 
 async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentOf) -> bool:
     """Take the run up again if all it waited for was a person. Otherwise nobody knows what it was doing."""
-    pending = list(unanswered(await store.messages(row.session)))
-    asked = await _asked(store, row, pending)
-    if asked is None:
+    pending, questions = list(unanswered(await store.messages(row.session))), await store.pending_of(row.id)
+    if not pending or not questions or row.state == "queued":
         return False
     try:
         agent, time_limit_s = await agent_of(row)
     except NotFound:
+        return False
+    own = [call for call in pending if not agent.calls.goes_to_client(call)]  # handed over behind them
+    if not own or own[0].id in await store.started_calls(row.id) or (asked := _asked(questions, own[0])) is None:
         return False
     events = await store.events(row.id, 0, ALL)
     left = _left(pending, asked, events)
     agent.calls.totals = totals_of(events, left.calls)
     if asked.state == "pending":
         runs.approvals.reopen(asked)
-    used_s = time.time() - row.created - waited_s(await store.pending_of(row.id))
+    used_s = time.time() - row.created - waited_s(questions)
     left_s = max(1.0, time_limit_s - used_s)
     messages, last_seq = await store.inbox(row.id), events[-1].seq if events else 0
     runs.go_on(row, agent, Interrupted(left, messages, last_seq, left_s))
@@ -83,12 +85,10 @@ def _left(calls: list[AskedCall], asked: ApprovalRow, events: Sequence[EventRow]
     return Unanswered(calls, refused, asked, resolved)
 
 
-async def _asked(store: Store, row: RunRow, pending: list[AskedCall]) -> ApprovalRow | None:
-    """Return the approval of the first call, decided or still open; None if that call may have started."""
-    if not pending or row.state == "queued" or pending[0].id in await store.started_calls(row.id):
-        return None
-    questions = [one for one in await store.pending_of(row.id) if number_of(one, pending[0].id)]
-    asked = questions[-1] if questions else None  # the others were for what is not there any more
+def _asked(questions: Sequence[ApprovalRow], call: AskedCall) -> ApprovalRow | None:
+    """Return the approval of a call that has not started, decided or still open."""
+    of_call = [one for one in questions if number_of(one, call.id)]
+    asked = of_call[-1] if of_call else None  # the others were for what is not there any more
     return None if asked is not None and asked.state == "pending" and is_over(asked) else asked
 
 
@@ -99,6 +99,8 @@ async def _end(store: Store, journal: EventWriter, row: RunRow, *, history: bool
     """
     if history:
         conversation = conversation_of(row, await store.messages(row.session), journal.put, journal)
+        for call in await store.handed_calls(row.id):
+            conversation.hand_over(call)  # the client has it, and may send its result
         conversation.settle(INTERRUPTED, await store.started_calls(row.id))
         for message in await store.inbox(row.id):
             conversation.append(replace(message_of(message), at=row.created))

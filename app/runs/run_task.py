@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from app.budget.budgets import BudgetSpent
 from app.context.overflow import ContextOverflow
 from app.core.attachments import File, dumped
 from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
-from app.core.messages import Message, dump
+from app.core.messages import Message, dump, unanswered
 from app.core.provider import ProviderFailed
 from app.log.event_writer import LogWriter, RunLog
 from app.policy.approvals import Approvals, resolution_event
@@ -42,7 +42,15 @@ SHORTEST_LOOK_S = 1.0  # between two looks at the time of a run that waits for a
 SPOKEN = frozenset({"deadline", "budget"})
 UNKNOWN_CALL = "Results were sent for calls that do not wait for one: {calls}. They are left out."
 MOST_NAMED = 5
+RUNS_LOOKED_AT = 16  # newest runs of a session; those that never had their turn are among them
 BROKEN = "Internal error (see the server log). You can continue the session."
+
+
+class EarlierCalls(Struct, frozen=True):
+    """Calls of earlier runs of a session: those whose tool had been started, and those that went to the client."""
+
+    started: Collection[str] = ()
+    handed: Collection[str] = ()
 
 
 def conversation_of(
@@ -185,7 +193,7 @@ class RunTask:
         state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
         conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
         if not self.left:  # else it is as it was, with calls to answer
-            self._begin(conversation, state.orphaned)
+            self._begin(conversation, state.orphaned, await self._earlier_calls(state.messages))
         if not self.begins_session or len(conversation.messages) > 1:
             tainted = any(message.untrusted for message in conversation.messages)
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
@@ -199,12 +207,21 @@ class RunTask:
         await self.line.reach(self.row.session, self.row.id)
         self.log.put(RunBegan(self.row.id))
 
-    def _begin(self, conversation: Conversation, orphaned: Sequence[InboxRow]) -> None:
+    async def _earlier_calls(self, messages: Sequence[Message]) -> EarlierCalls:
+        """Return what became of calls that earlier runs have left open, and that the turn has no results for."""
+        results = {one.call for one in self.turn.results} if self.turn else ()
+        if all(call.id in results for call in unanswered(messages)):
+            return EarlierCalls()
+        runs = [row.id for row in await self.store.last_runs(self.row.session, None, RUNS_LOOKED_AT)]
+        started = {call for run in runs for call in await self.store.started_calls(run)}
+        return EarlierCalls(started, {call for run in runs for call in await self.store.handed_calls(run)})
+
+    def _begin(self, conversation: Conversation, orphaned: Sequence[InboxRow], earlier: EarlierCalls) -> None:
         turn, self.turn = self.turn, None
         unknown = conversation.take_results(turn.results) if turn else []
         if unknown:
             self.log.add(Notice("unknown_call", UNKNOWN_CALL.format(calls=", ".join(unknown[:MOST_NAMED]))))
-        conversation.settle(INTERRUPTED, is_handed=self.agent.toolbox.is_handed)  # a store may have lost results
+        conversation.settle(INTERRUPTED, earlier.started, earlier.handed)  # a store may have lost results
         for row in orphaned:
             conversation.append(message := message_of(row))
             self.log.add(added(message))  # its own run never logged it
@@ -221,7 +238,9 @@ class RunTask:
     def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
         if turn.notice:
             self.log.add(turn.notice)
-        for message in turn.history:  # results of tools that ran elsewhere are the words of strangers
+        for message in self.agent.imported(
+            turn.history
+        ):  # results of tools that ran elsewhere are the words of strangers
             conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
         if turn.history and not turn.has_message:
             conversation.begins = _last_turn(turn.history)

@@ -30,6 +30,7 @@ from app.runs.run_context import RunContext
 from app.runs.tool_call import Cleared, Outcome, Siblings, ToolCall
 from app.runs.tool_results import Results
 from app.storage.approvals import ApprovalRow
+from app.transcript.client_calls import declared_name, fitted_for_client
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
 from tools.base.permit import Permit, fingerprint
@@ -77,7 +78,8 @@ class ToolExecutor(Struct):
     async def answer(self, context: RunContext, unanswered: Unanswered) -> None:
         """Every call gets exactly one result under its own id, in the order called."""
         conversation = context.conversation
-        handed = [call for call in unanswered.calls if self._goes_to_client(call, unanswered.refused)]
+        refused = unanswered.refused
+        handed = [call for call in unanswered.calls if call.id not in refused and self.goes_to_client(call)]
         own = [call for call in unanswered.calls if call not in handed]
         self._quoted = await self.provenance.quotations(own, conversation, self.toolbox)
         self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
@@ -95,20 +97,33 @@ class ToolExecutor(Struct):
         for call in handed:
             await self._hand_over(context, call)
 
-    def _goes_to_client(self, call: AskedCall, refused: Mapping[str, str]) -> bool:
-        return self.toolbox.is_handed(call.name) and call.id not in refused
+    def goes_to_client(self, call: AskedCall) -> bool:
+        return self.toolbox.is_handed(self._declared_name(call))
+
+    def _declared_name(self, call: AskedCall) -> str:
+        """Return the name of the tool that a call of an unknown name can mean, if there is one such tool."""
+        return call.name if self.toolbox.tool(call.name) else declared_name(call.name, self.toolbox.schemas)
+
+    def _as_declared(self, call: AskedCall) -> AskedCall:
+        """Return a call of a client's tool with the name and the arguments that the client has declared."""
+        declared = self._declared_name(call)
+        tool = self.toolbox.tool(declared)
+        schemas = {declared: tool.parameters} if tool else {}
+        name, arguments = fitted_for_client(declared, call.arguments, schemas)
+        return replace(call, name=name, arguments=arguments)
 
     async def _hand_over(self, context: RunContext, wanted: AskedCall) -> None:
         """Show a call of the client's own tool, whole, and leave it open. One that does not fit is refused."""
         self.totals.calls += 1
+        wanted = self._as_declared(wanted)
         call = self.guards.plain(wanted)
         decision, by = self._decide(wanted)
-        self._audit(context, call, decision, by)
+        self.audit(context, call, decision, by)
         if isinstance(decision, Refuse):
             await self._refuse(context, call, decision.reason)
             return
         self.handed.append(call.id)
-        context.conversation.hand_over(call)
+        context.conversation.hand_over(call.id)
         await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
 
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
@@ -122,7 +137,7 @@ class ToolExecutor(Struct):
         cleared = [Cleared(self.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
             self.totals.calls += 1
-            self._audit(context, one.call, *self._decide(call))
+            self.audit(context, one.call, *self._decide(call))
         await self._run(context, cleared)
 
     async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
@@ -135,7 +150,7 @@ class ToolExecutor(Struct):
             conversation.answer(call, self.guards.plain(reason))
             return
         decision, by = self._decide(wanted)
-        self._audit(context, call, decision, by)
+        self.audit(context, call, decision, by)
         if isinstance(decision, Refuse):
             if row := await self.approvals.withdraw(context.run, by):  # asked for before the server was restarted
                 await context.emit(resolution_event(row))
@@ -149,7 +164,7 @@ class ToolExecutor(Struct):
         else:
             await self._run(context, [Cleared(call)])
 
-    def _audit(self, context: RunContext, call: AskedCall, decision: Decision, by: str) -> None:
+    def audit(self, context: RunContext, call: AskedCall, decision: Decision, by: str = POLICY) -> None:
         context.conversation.record(audit_of(self.gate.principal.name, context.run, call, decision, by))
 
     async def _refuse(self, context: RunContext, call: AskedCall, reason: str) -> None:

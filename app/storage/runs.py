@@ -103,6 +103,10 @@ class RunStore(ChangeWriter, Protocol):
 
     async def last_seq(self, run: str) -> int: ...
 
+    async def handed_calls(self, run: str) -> set[str]:
+        """Return the calls of a run that were handed over to the client."""
+        ...
+
     async def started_calls(self, run: str) -> set[str]:
         """Ids of the calls of a run whose tool had been started."""
         ...

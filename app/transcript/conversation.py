@@ -76,9 +76,9 @@ class Conversation:
         """From here on nobody knows what the call has done until it is answered."""
         self._started.add(call.id)
 
-    def hand_over(self, call: AskedCall) -> None:
-        """Leave the call open at the end of this run: the client answers it with its next turn."""
-        self._handed.add(call.id)
+    def hand_over(self, call: str) -> None:
+        """Leave the call with this id open at the end of this run: the client answers it with its next turn."""
+        self._handed.add(call)
 
     def take_results(self, results: Sequence[CallResult]) -> list[str]:
         """Answer calls that were handed over; return the calls of results that no open call waits for."""
@@ -91,14 +91,12 @@ class Conversation:
                 unknown.append(result.call)
         return unknown
 
-    def settle(
-        self, unknown: str, started: Collection[str] = (), is_handed: Callable[[str], bool] = lambda _: False
-    ) -> None:
+    def settle(self, unknown: str, started: Collection[str] = (), handed: Collection[str] = ()) -> None:
         """Answer every call that is still open, so that the history stays valid.
 
-        `unknown` is told of calls that had been started, here or (`started`) before a crash. Calls that this run has
-        handed over stay open; `is_handed` knows the tools whose calls an earlier run may have handed over.
+        `unknown` is the answer of calls that had been started, here or (`started`) in an earlier run or before a crash.
+        Calls that this run has handed over stay open; earlier runs had `handed` others over.
         """
         for call in [call for call in unanswered(self.messages) if call.id not in self._handed]:
             begun = call.id in self._started or call.id in started
-            self.answer(call, unknown if begun else NO_RESULT if is_handed(call.name) else NOT_RUN)
+            self.answer(call, unknown if begun else NO_RESULT if call.id in handed else NOT_RUN)

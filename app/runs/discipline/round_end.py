@@ -60,8 +60,9 @@ class RoundEnd(Struct):
         if ends is None:
             return
         if ends == CLIENT_TOOLS:
-            self.silent = True
-        elif no_answer(reply) and not self.discipline.so_far:
+            await self.wait_for_client()
+            return
+        if no_answer(reply) and not self.discipline.so_far:
             await self._answer_anyway(ends, reply.prose)
         elif self._changed() and self.discipline.checks(ends, self.totals):
             await self._check()
@@ -71,6 +72,11 @@ class RoundEnd(Struct):
         self.discipline.over = self.discipline.ends(ends, self.totals, steered=steered)
         if self.discipline.over:
             await self._take(self.inbox.close())
+
+    async def wait_for_client(self) -> None:
+        """End the run: calls have been handed to the client, whose results come with the next turn."""
+        self.silent, self.discipline.over = True, CLIENT_TOOLS
+        await self._take(self.inbox.close())
 
     async def _take(self, messages: Sequence[Message]) -> bool:
         """Put the person's messages into the history; return whether there are any."""

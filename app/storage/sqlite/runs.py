@@ -91,9 +91,15 @@ class SQLiteRuns(CommitQueue):
             return recent[-1].seq
         return await self._last_settled(run)
 
+    async def handed_calls(self, run: str) -> set[str]:
+        return await self._calls_of(run, "tool.handed")
+
     async def started_calls(self, run: str) -> set[str]:
-        recent = [row.data for row in self._recent.of(run) if row.type == "tool.started"]
-        rows = await self._all("SELECT data FROM events WHERE run = ? AND type = 'tool.started'", run)
+        return await self._calls_of(run, "tool.started")
+
+    async def _calls_of(self, run: str, kind: str) -> set[str]:
+        recent = [row.data for row in self._recent.of(run) if row.type == kind]
+        rows = await self._all("SELECT data FROM events WHERE run = ? AND type = ?", run, kind)
         return {json.loads(data)["call"] for data in chain(recent, (row[0] for row in rows))}
 
     async def call_events(self, run: str, call: str) -> list[EventRow]:
