@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from app.log.event_writer import EventWriter, RunLog
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
@@ -59,5 +61,6 @@ class UnlistedWriter:
 
     def _pass_on(self, change: Change) -> None:
         if isinstance(change, OUTLIVING):
-            self._journal.put(change)
+            # Usage is added to that of runs that are deleted: a row of its own would never be deleted.
+            self._journal.put(replace(change, run="", session="") if isinstance(change, ModelUsage) else change)
             self._passed_on = True

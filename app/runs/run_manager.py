@@ -41,6 +41,7 @@ from tools.base.gather_all import gather_all
 logger = logging.getLogger(__name__)
 
 KEY_LIFE_S = 24 * 3600
+ONE_ROUND = "Run {run} relays one answer of a model, so it takes no message. Send the message with the next request."
 UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end
 
 
@@ -231,6 +232,8 @@ class RunManager:
         Raises RunOver, InboxFull, StoreFailed.
         """
         live = self._live.get(run)
+        if live and not live.agent.takes_messages:
+            raise RunOver(ONE_ROUND.format(run=run))
         try:
             if live is None:
                 raise InboxClosed

@@ -16,7 +16,7 @@ from app.core.messages import AskedCall, Message
 from app.core.provider import Provider, ProviderFailed
 from app.runs.run_context import RunContext
 from app.transcript.reply import Reply
-from tools.base.schemas import argument_error
+from tools.base.schemas import client_argument_error
 
 TIME_LIMIT_S = 60.0
 FITS = "This call fits. Make it again, together with the corrected ones."
@@ -27,7 +27,7 @@ def problems(reply: Reply, calls: Sequence[AskedCall], schemas: Mapping[str, dic
     found = dict[str, str]()
     for call in calls:
         schema = schemas.get(call.name)
-        reason = reply.refused.get(call.id) or (schema and argument_error(call.name, schema, call.arguments))
+        reason = reply.refused.get(call.id) or (schema and client_argument_error(call.name, schema, call.arguments))
         if reason:
             found[call.id] = reason
     return found

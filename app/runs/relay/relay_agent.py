@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.budget.budgets import BudgetSpent
 from app.context.relay_prompt import relay_opening
 from app.context.view import Fitted
 from app.core.events import AgentEvent, Notice, RoundStarted, TextDelta, TextReclassified, ToolHanded
-from app.core.messages import AskedCall
+from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest, ProviderFailed
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import TokenCounter
@@ -34,8 +35,9 @@ from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
-from tools.base.schemas import argument_error
+from tools.base.schemas import client_argument_error
 from tools.tool import Tool
+from tools.toolbox import Allow
 
 ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
 REPAIRED = "The model was asked once more for calls that did not fit their schemas, and has corrected them."
@@ -103,6 +105,11 @@ class RelayAgent(Agent):
     repairs: bool = False
     json_answer: JSONAnswer | None = None
     adds_words: ClassVar[bool] = False
+    takes_messages: ClassVar[bool] = False
+
+    def imported(self, history: Sequence[Message]) -> Sequence[Message]:
+        """Return the history as it is: what its model's server needs of it is done for each request."""
+        return history
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
         context.guards.enter(context.run, ())
@@ -113,10 +120,19 @@ class RelayAgent(Agent):
         reply = self._reply(context.conversation)
         await self._stream_reply(context, reply, ONLY_ROUND)
         handed = False
-        for call in await self._calls(context, reply):
+        for call in await self._audited(context, await self._calls(context, reply)):
             handed = await self._hand_over(context, call) or handed
         inbox.close()
         await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
+
+    async def _audited(self, context: RunContext, calls: Sequence[RelayedCall]) -> Sequence[RelayedCall]:
+        """Return the calls once the audit has those that can be read. Raises StoreFailed."""
+        for relayed in calls:
+            if not relayed.unreadable:
+                self.calls.audit(context, relayed.call, Allow())
+        if calls:
+            await context.conversation.stored()
+        return calls
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events; of an answer that is to be JSON only that."""
@@ -147,7 +163,11 @@ class RelayAgent(Agent):
             return calls
         again = self._reply(context.conversation)
         fitted = await self.view.fit(context.conversation, self.toolbox.offered, ONLY_ROUND, self.totals)
-        usage = await ask_again(context, self.provider, self.calls.run_budget, fitted, wrong, again)
+        try:
+            usage = await ask_again(context, self.provider, self.calls.run_budget, fitted, wrong, again)
+        except BudgetSpent as spent:  # the calls are made and paid
+            await context.emit(Notice("budget", str(spent)))
+            return calls
         await context.emit(usage)
         corrected = self._fitted(again)
         better = corrected and not problems(again, [one.call for one in corrected], self.toolbox.schemas)
@@ -173,7 +193,7 @@ class RelayAgent(Agent):
         if reason and not self._is_refused_empty(call.name):
             await context.emit(Notice("unreadable_call", UNREADABLE.format(name=call.name or "a tool", reason=reason)))
             return False
-        context.conversation.hand_over(call)
+        context.conversation.hand_over(call.id)
         await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
         return True
 
@@ -184,4 +204,4 @@ class RelayAgent(Agent):
 
     def _is_refused_empty(self, name: str) -> bool:
         schema = self.toolbox.schemas.get(name)
-        return schema is not None and argument_error(name, schema, {}) is not None
+        return schema is not None and client_argument_error(name, schema, {}) is not None

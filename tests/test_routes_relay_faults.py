@@ -1,0 +1,73 @@
+"""Relays where things go wrong: messages for them, their audit and usage, repairs that cannot be made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from app.core.messages import Message
+from app.core.provider import CallForm, TokenUsage
+from app.models.scripted import Line, Pause, Scripted
+from app.policy.gate import CLIENT_TOOLS
+from app.runs.run_options import ClientTool, RunOptions
+from app.storage.principals import LOCAL_USER
+from app.transcript.run_request import RunRequest
+from tests.serving import serving
+from tests.test_routes_client_tools import WEATHER, call, ended, of, relayed
+
+pytestmark = pytest.mark.anyio
+TOOL = ClientTool.model_validate(WEATHER)
+
+
+async def test_a_relay_takes_no_message_and_says_so(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([["hm", Pause(begun), "x"]])) as served:
+        runs, history = served.services.runs, [Message("user", "x", at=1.0)]
+        relay = served.services.factory.relay(LOCAL_USER, RunOptions())
+        row = await runs.start(relay, LOCAL_USER, RunRequest("", history=history, unlisted=True))
+        refused = await served.client.post(f"/runs/{row.id}/messages", json={"message": "also Rome"})
+        assert (refused.status_code, "takes no message" in refused.json()["error"]["message"]) == (409, True)
+        begun.set()
+        await runs.ended(row.id)
+
+
+async def test_a_relayed_call_is_in_the_audit_and_its_usage_in_one_sum(tmp_path: Path) -> None:
+    replies: list[list[Line]] = [[call("get_weather", city=city)] for city in ("Bern", "Rome", "Oslo")]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(replies, call_form=CallForm.NATIVE)) as served:
+        for _ in replies:
+            events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
+        [newest, *_] = rows = (await served.client.get("/audit")).json()["audit"]
+        assert (len(rows), newest["action"], newest["decision"]) == (3, "get_weather", "allow")
+        assert (newest["run"], newest["call"]) == (events[0]["run"], of(events, "tool.handed")[0]["call"])
+        assert (await served.services.store.sizes())["spent"] == 1
+        [sums] = await served.services.store.spent(principal=LOCAL_USER.name)
+        assert sums.requests == 3
+
+
+async def test_calls_are_handed_over_as_they_are_when_no_budget_is_left_for_their_repair(tmp_path: Path) -> None:
+    first: list[Line] = ["Hm.", call("get_weather", town="Bern"), TokenUsage(9_000, 990)]
+    provider = Scripted([first], call_form=CallForm.NATIVE)
+    served_with = serving(tmp_path, provider, relay_repair="true", tokens_per_month="10_000")
+    async with asyncio.timeout(30), served_with as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
+        assert [one["name"] for one in of(events, "tool.handed")] == ["get_weather"]
+        assert ([one["code"] for one in of(events, "notice")], ended(events)) == (["budget"], CLIENT_TOOLS)
+
+
+async def test_a_paused_server_asks_for_no_repair(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    provider = Scripted([["Hm.", Pause(begun), call("get_weather", town="Bern")]], call_form=CallForm.NATIVE)
+    async with asyncio.timeout(30), serving(tmp_path, provider, relay_repair="true") as served:
+        runs, history = served.services.runs, [Message("user", "Weather?", at=1.0)]
+        relay = served.services.factory.relay(LOCAL_USER, RunOptions(client_tools=[TOOL]))
+        row = await runs.start(relay, LOCAL_USER, RunRequest("", history=history, unlisted=True))
+        async with aclosing(runs.watch(row.id, 0)) as pages:
+            async for page in pages:
+                if any(one.type == "text.delta" for one in page):
+                    await served.services.switch.set(paused=True)
+                    begun.set()
+        assert (json.loads(page[-1].data)["reason"], len(provider.requests)) == ("paused", 1)
