@@ -36,6 +36,7 @@ async def test_who_has_no_token_is_told_so_in_the_lanes_shape(tmp_path: Path, pa
         await bearer(served, "ann")
         response = await served.client.post(path, json=HELLO, headers={"authorization": "Bearer sk-wrong"})
     assert response.status_code == 401 and response.headers["www-authenticate"] == "Bearer"
+    assert response.headers["x-should-retry"] == "false"
     assert without_message(response.json()) == error
 
 

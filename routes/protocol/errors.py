@@ -49,6 +49,9 @@ SAFE_HEADERS = {
     "Cache-Control": "no-store",
 }
 
+# Without the second Claude Code asks again for minutes with a key that is wrong; the SDKs heed it, too.
+UNAUTHORIZED = {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
+
 
 def refusal(refused: Refused) -> Response:
     body = {"code": refused.code, "message": refused.message} | refused.more
@@ -61,7 +64,7 @@ def error_answer(refused: Refused, body: Mapping[str, Any] | str, status: int | 
     Safe by itself: what answers an unforeseen error stands outside of all middleware.
     """
     status = status or refused.status
-    more = {"WWW-Authenticate": "Bearer"} if status == 401 else refused.headers
+    more = UNAUTHORIZED if status == 401 else refused.headers
     headers = SAFE_HEADERS | dict(more or {})
     if isinstance(body, str):
         return PlainTextResponse(body.encode("utf-8", "replace"), status, headers)
