@@ -144,8 +144,8 @@ key_env = ["MODEL_KEY"]
 
 
 @asynccontextmanager
-async def dragoman(home: Path) -> AsyncGenerator[Target, None]:
-    """A server of ours between the clients and the model, for which they need a token."""
+async def dragoman(home: Path, **settings: str) -> AsyncGenerator[Target, None]:
+    """A server of ours between the clients and the model, for which they need a token. `home` has a folder `work`."""
     async with model_server() as model:
         (home / "dragoman.toml").write_text(CONFIG.format(url=model.server.base_url))
         environ = {
@@ -153,6 +153,7 @@ async def dragoman(home: Path) -> AsyncGenerator[Target, None]:
             "DRAGOMAN_CONFIG": str(home / "dragoman.toml"),
             "DRAGOMAN_DATA_DIR": str(home / "data"),
             "DRAGOMAN_WORKSPACE": str(home / "work"),
+            **{f"DRAGOMAN_{name.upper()}": value for name, value in settings.items()},
         }
         made = run_dragoman("token", "create", "--name", "clients", environ=environ)
         assert made.returncode == 0, made.stderr

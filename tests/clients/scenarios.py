@@ -96,8 +96,10 @@ def parameters(read: Read) -> Reply:
     return Reply(json.dumps({name: read.body[name] for name in named if name in read.body}, sort_keys=True))
 
 
-SHELLS = ("bash", "Bash", "shell", "shell_command", "exec_command", "execute_command", "run_commands", "local_shell")
-COMMAND = "echo moored-$((40+2))"
+# The server's agent has a tool `bash` of its own: that of the client is preferred.
+SHELLS = ("Bash", "shell", "shell_command", "exec_command", "execute_command", "run_commands", "local_shell", "bash")
+COMMAND = "echo moored-$((40+2)) | tee moored.txt"
+MOORED = "moored-42"
 FILLERS: Mapping[str, Any] = {
     "string": "show a word",
     "boolean": False,
@@ -153,6 +155,7 @@ SCENARIOS: Mapping[str, Callable[[Read], Reply]] = {
     "parameters": parameters,
     "undeclared": calling(("weather_report", {"city": "Oslo"})),
     "shell": shell,
+    "edit": lambda read: Reply(f"So it is noted.\n\nmoored.txt\n```\n{MOORED}\n```\n"),
     "mixed": mixed,
     "own": lambda read: results(read) if read.results else Reply(calls=[("list_files", {})]),
     "ask": lambda read: results(read) if read.results else Reply(calls=[("bash", {"command": COMMAND})]),
