@@ -12,6 +12,7 @@ import pytest
 from app.core.provider import Finished, ProviderFailed
 from app.models.scripted import Line, Raise, Scripted
 from parsing import Call
+from routes.lanes.body import MOST_MESSAGES
 from tests.lanes import PATH, assistant, serving_plain, streamed, user, whole
 from tests.pictures import png
 
@@ -138,6 +139,18 @@ async def test_too_many_pictures_of_one_message_are_refused(tmp_path: Path) -> N
         two["content"] *= 2
         response = await served.client.post(PATH, json={"messages": [two], "model": "scripted"})
     assert (response.status_code, response.json()["plain"]["code"]) == (400, "too_many_files")
+
+
+@pytest.mark.parametrize("model", ["scripted", "dragoman/agent"])
+async def test_a_conversation_of_too_many_messages_and_calls_is_refused(tmp_path: Path, model: str) -> None:
+    calls = [{"id": f"c{at}", "name": "look_up"} for at in range(MOST_MESSAGES - 2)]
+    async with serving_plain(tmp_path, Scripted(["Hi."])) as served:
+        long = {"model": model, "messages": [assistant("", calls=calls), user("a")]}
+        assert (await served.client.post(PATH, json=long)).status_code == 200
+        long["messages"].append(user("b"))  # type: ignore[attr-defined]
+        response = await served.client.post(PATH, json=long)
+    assert (response.status_code, response.json()["plain"]["code"]) == (413, "too_long")
+    assert "10,001 messages and calls" in response.json()["plain"]["message"]
 
 
 async def test_secrets_are_hidden_from_the_model_and_odd_characters_do_no_harm(tmp_path: Path) -> None:

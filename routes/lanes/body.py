@@ -30,6 +30,7 @@ Result = TypeVar("Result")
 MOST_BYTES = 32 << 20
 USUAL_BYTES = 2 << 20  # above it the body takes an upload slot
 BESIDE_LOOP_BYTES = 256 << 10
+MOST_MESSAGES = 10_000  # with their calls: each costs the event loop some microseconds, many times over
 LONGEST_SEARCHED = 4096  # characters: longer base64 is not searched for secrets
 LIMITS = BodyLimits(
     USUAL_BYTES,
@@ -78,6 +79,7 @@ async def _called(beside_loop: bool, function: Callable[P, Result], *args: P.arg
 
 def _read(read: ReadRequest, fields: Mapping[str, Any], limits: FileLimits) -> LaneRequest:
     found = read(fields)
+    check_length(found)
     check_files(found, limits)
     return found
 
@@ -110,6 +112,14 @@ def set_bytes_apart(fields: dict[str, Any]) -> None:
                     node[name] = value.encode("ascii", "replace")
             elif name in CONTAINERS and (isinstance(value, list) or (isinstance(value, dict) and name != "input")):
                 left.append(value)
+
+
+def check_length(request: LaneRequest) -> None:
+    """Refuse a conversation that would hold up all others."""
+    count = sum(1 + len(message.calls) for message in request.messages)
+    if count > MOST_MESSAGES:
+        problem = f"The conversation has {count:,} messages and calls; send at most {MOST_MESSAGES:,}."
+        raise Refused(413, "too_long", problem)
 
 
 def check_files(request: LaneRequest, limits: FileLimits) -> None:
