@@ -94,6 +94,16 @@ async def test_a_verdict_on_nothing_is_refused(tmp_path: Path) -> None:
     assert (response.status_code, response.json()["plain"]["code"]) == (400, "no_approval")
 
 
+async def test_a_verdict_is_on_a_call_of_the_run_that_is_named(tmp_path: Path) -> None:
+    async with serving_plain(tmp_path, Scripted(["Hi.", HOOK, "Done."])) as served:
+        other = (await streamed(served, user("Hello"), model="dragoman/agent"))[0]["run"]
+        question = (await streamed(served, user("Do it"), **ASKS))[-1]
+        body = {"messages": [], "verdicts": {question["call"]: True}, "previous": other} | ASKS
+        response = await served.client.post(PATH, json=body)
+        assert (response.status_code, response.json()["plain"]["code"]) == (400, "no_approval")
+        assert len((await served.client.get("/approvals")).json()["approvals"]) == 1
+
+
 async def test_the_gate_holds_for_a_guest_of_a_lane(tmp_path: Path) -> None:
     model = Scripted(["```bash\nid\n```", "No."])
     async with serving_plain(tmp_path, model) as served:

@@ -33,7 +33,8 @@ async def resumed_run(
     services: Services, principal: Principal, sessions: LaneSessions, request: LaneRequest
 ) -> Resumed:
     """Decide what waits for the request's verdicts. Raises Refused, and what `RunManager.decide` raises."""
-    pending = {row.call: row for row in await services.store.approvals(principal.name)}
+    waiting = await services.store.approvals(principal.name)
+    pending = {row.call: row for row in waiting if request.previous in (None, row.run)}  # of the run that it names
     decided = list[ApprovalRow]()
     for verdict in request.verdicts:
         if row := pending.get(verdict.call):
