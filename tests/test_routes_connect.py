@@ -104,6 +104,24 @@ def test_yaml_is_written_where_there_is_none() -> None:
     assert merged_yaml("b: 2\na: 1\n", "a: 1\n") == "b: 2\na: 1\n"
 
 
+def test_a_file_of_another_encoding_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / ".codex/config.toml"
+    path.parent.mkdir()
+    path.write_bytes(b'name = "\xe9"\n')
+    assert connect(tmp_path, "codex", "--write") == 1
+    assert "it is not UTF-8" in capsys.readouterr().err
+    assert path.read_bytes() == b'name = "\xe9"\n'
+
+
+@pytest.mark.parametrize("url", ['http://a"b', "http://localhost:1/$(id)", "http://localhost:1/`id`", "http://a/'"])
+def test_a_url_that_would_leave_its_quotes_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    assert connect(tmp_path, "codex", "--url", url) == 2
+    seen = capsys.readouterr()
+    assert "Write it without them" in seen.err and not seen.out
+
+
 def test_a_name_that_would_leave_its_quotes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         connect(tmp_path, "codex", "--model", 'x" \n')

@@ -47,13 +47,22 @@ def _model_name(text: str) -> str:
     return text
 
 
+def _plain_url(url: str) -> str:
+    """It goes where the name of a model does. Raises ChatFailed."""
+    if not re.fullmatch(r"[\w./:@\[\]%~+-]+", url, re.ASCII):
+        raise ChatFailed(
+            f"{url!a} has characters that files and shells read as more than a URL. Write it without them."
+        )
+    return url
+
+
 NAMES = ", ".join(program.name for program in PROGRAMS)
 
 
 def run_connect(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     url = args.url or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
     try:
-        url = checked_url(url).rstrip("/").removesuffix("/v1")
+        url = _plain_url(checked_url(url)).rstrip("/").removesuffix("/v1")
     except ChatFailed as error:
         print(f"dragoman: {error}", file=sys.stderr)
         return 2
@@ -88,7 +97,10 @@ def write(program: Program, url: str, model: str, home: Path) -> int:
 
 def write_file(path: Path, block: Block) -> str:
     """Merge a block into its file. Return the difference."""
-    before = path.read_text() if path.exists() else ""
+    try:
+        before = path.read_text("utf-8") if path.exists() else ""
+    except UnicodeDecodeError:
+        raise CannotMerge("it is not UTF-8; add these lines yourself") from None
     after = MERGES[block.language](before, block.text)
     if before == after:
         return f"{path} is up to date.\n"
@@ -107,11 +119,15 @@ def _replace(path: Path, text: str) -> None:
     """All or nothing; a file that is new is for its owner alone."""
     target = path.resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    if target.exists():
-        Path(name).chmod(target.stat().st_mode)
-    Path(name).replace(target)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        if target.exists():
+            Path(name).chmod(target.stat().st_mode)
+        Path(name).replace(target)
+    except OSError:  # no room, for one
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def merged_json(before: str, ours: str) -> str:
