@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from app.core.events import AgentEvent, ApprovalRequired, RunFinished, RunStarted, Usage, encode
+from app.core.events import AgentEvent, ApprovalRequired, RunFinished, RunStarted, ToolHanded, Usage, encode
 from app.storage.runs import EventRow
 from routes.lanes.lane import Encoder, LaneRequest, Turn
 from tests.golden import RUNS
@@ -55,6 +55,11 @@ def texts(rows: Iterable[EventRow], kind: str) -> str:
 
 def types(events: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
     return [name for name, _ in events]
+
+
+def handed(rows: Iterable[EventRow]) -> set[str]:
+    """The calls that are the client's to run."""
+    return {json.loads(row.data)["call"] for row in rows if row.type == ToolHanded.type}
 
 
 def data_of(frames: str) -> list[dict[str, Any]]:

@@ -32,7 +32,19 @@ from routes.lanes.ag_ui.stream import AGUIEncoder
 from routes.lanes.catalogue import LANES
 from routes.lanes.lane import LaneRequest, Turn
 from routes.protocol.errors import Refused
-from tests.lane_logs import LOGS, RUN, STARTED, USAGE, data_of, finished, golden_rows, rows_of, streams_of, texts
+from tests.lane_logs import (
+    LOGS,
+    RUN,
+    STARTED,
+    USAGE,
+    data_of,
+    finished,
+    golden_rows,
+    handed,
+    rows_of,
+    streams_of,
+    texts,
+)
 
 ENDS = ("RUN_FINISHED", "RUN_ERROR")
 PAIRS = {
@@ -104,10 +116,12 @@ def test_golden_logs_keep_the_rules_and_every_text(name: str) -> None:
 @pytest.mark.parametrize("name", LOGS)
 def test_every_call_of_the_server_has_one_start_and_one_result(name: str) -> None:
     """A call without a result is the client's to run; one that is started again gets its arguments twice."""
-    events = [event for stream in all_streams(golden_rows(name)) for event in stream]
+    rows = golden_rows(name)
+    events = [event for stream in all_streams(rows) for event in stream]
     started = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+    ended = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT"]
     assert len(started) == len(set(started))
-    assert sorted(started) == sorted(event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT")
+    assert sorted(started) == sorted([*ended, *handed(rows)])
 
 
 def test_blocks_are_ascii_with_data_alone_and_end_with_an_empty_line() -> None:

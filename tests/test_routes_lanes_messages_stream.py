@@ -37,6 +37,7 @@ from routes.lanes.anthropic_messages.answer import whole_message
 from routes.lanes.anthropic_messages.blocks import is_our_signature
 from routes.lanes.anthropic_messages.stream import MessagesEncoder
 from routes.lanes.lane import LaneRequest, Turn
+from tests.lane_logs import handed
 
 RUNS = sorted((Path(__file__).parent.parent / "fixtures" / "runs").glob("*.sse"))
 STARTED = RunStarted("run_1a", "ses_1", "m", [], {})
@@ -170,7 +171,8 @@ def test_every_golden_log_is_a_valid_stream(path: Path, own_tools: bool) -> None
     if all(row.type != TextReclassified.type for row in rows):  # a stream cannot take back what it has sent
         assert in_order(message) == in_order(whole(rows, own_tools=own_tools))
     types = {block["type"] for block in message["content"]}
-    assert types <= {"text", "thinking"} | ({"mcp_tool_use", "mcp_tool_result"} if own_tools else set())
+    allowed = {"text", "thinking"} | ({"mcp_tool_use", "mcp_tool_result"} if own_tools else set())
+    assert types <= allowed | ({"tool_use"} if handed(rows) else set())
 
 
 def test_message_start_has_the_tokens_that_are_known() -> None:
