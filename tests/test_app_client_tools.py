@@ -29,6 +29,11 @@ def test_a_schema_that_cannot_be_used_allows_any_object(schema: dict[str, Any]) 
     assert client_argument_error("odd", schema, {"b": 1}) is None
 
 
+def test_of_two_tools_with_one_name_the_last_is_offered() -> None:
+    twice = [ClientTool(name="a"), ClientTool(name="b"), ClientTool(name="a", description="The last.")]
+    assert [one.description for one in ClientToolLists().joined(NO_TOOLS, twice)] == ["The last.", ""]
+
+
 def test_lists_of_tools_are_kept_up_to_a_size() -> None:
     lists, text = ClientToolLists(), "x" * (MOST_CHARACTERS // 4)
     for at in range(8):

@@ -19,6 +19,10 @@ ANSWERS = {
     "white space before": (f"\n {OSLO}", OSLO),
     "words behind": (f"{OSLO}\n\nHope this helps {{}}", OSLO),
     "in a fence": (f"Here it is:\n```json\n{OSLO}\n```\nDone.", OSLO),
+    "brackets before": (f"[Note] [1] It is {{here}}: {OSLO}", OSLO),
+    "names without quotes": ("{city: 'Oslo'}", '{"city": "Oslo"}'),
+    "white space in it": ('{  \n "city": "Oslo"}', '{  \n "city": "Oslo"}'),
+    "white space without end": ("{" + " " * 200, "{" + " " * 200),
     "no JSON at all": ("I cannot say.", "I cannot say."),
     "cut": ('{"city": "Os', '{"city": "Os'),
 }
@@ -42,6 +46,12 @@ def test_an_object_comes_out_as_it_is_written() -> None:
     assert [answer.feed(piece) for piece in ('{"ci', 'ty": ', '"Oslo"', "} and", " more")] == [
         *('{"ci', 'ty": ', '"Oslo"', "}", "")
     ]
+
+
+def test_an_array_comes_out_where_the_format_allows_one() -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "cities", "schema": {"type": "array"}}}
+    answer = JSONAnswer(wanted)
+    assert [answer.feed(piece) for piece in ("[", '"Oslo"', "] and", " more")] == ["", '["Oslo"', "]", ""]
 
 
 @given(st.dictionaries(st.text(), st.recursive(st.text() | st.integers(), st.lists)), st.data())

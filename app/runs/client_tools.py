@@ -58,9 +58,9 @@ class ClientToolLists(Struct):
         key = id(own), hashlib.sha256(text.encode()).digest()
         known = self._known.get(key)
         if known is None or known.own is not own:
-            names = {one.name for one in declared}
-            kept = [tool for tool in own if tool.name not in names]
-            known = JoinedTools(own, ToolList([*kept, *map(tool_of, declared)]), len(text))
+            by_name = {one.name: one for one in declared}  # servers refuse two of one name
+            kept = [tool for tool in own if tool.name not in by_name]
+            known = JoinedTools(own, ToolList([*kept, *map(tool_of, by_name.values())]), len(text))
             self._keep(key, known)
         return known.tools
 
