@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,13 @@ from app.core.provider import CallForm, TokenUsage
 from app.models.scripted import Line, Pause, Scripted
 from app.policy.gate import CLIENT_TOOLS
 from app.runs.run_options import ClientTool, RunOptions
+from app.storage.audit import AuditRow
+from app.storage.changes import StoreFailed
 from app.storage.principals import LOCAL_USER
+from app.storage.sqlite.store import SQLiteStore
 from app.transcript.run_request import RunRequest
+from parsing import Call
+from tests.databases import set_pragma
 from tests.serving import serving
 from tests.test_routes_client_tools import WEATHER, call, ended, of, relayed
 
@@ -71,3 +77,35 @@ async def test_a_paused_server_asks_for_no_repair(tmp_path: Path) -> None:
                     await served.services.switch.set(paused=True)
                     begun.set()
         assert (json.loads(page[-1].data)["reason"], len(provider.requests)) == ("paused", 1)
+
+
+async def test_a_relay_whose_usage_cannot_be_stored_fails(tmp_path: Path) -> None:
+    replies: list[list[Line]] = [[call("get_weather", city="Bern")], [call("get_weather", city="Rome")]]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(replies, call_form=CallForm.NATIVE)) as served:
+        store = served.services.store
+        assert isinstance(store, SQLiteStore)
+        [[pages]] = await store._writer.execute_fetchall("PRAGMA page_count")
+        await set_pragma(store, f"max_page_count = {pages}")
+        with suppress(StoreFailed):
+            while True:
+                await store.write([AuditRow(1.0, LOCAL_USER.name, "x", "allow", "", "policy")])
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
+        assert (events[-1]["type"], events[-1]["code"]) == ("run.failed", "storage_failed")
+        assert not of(events, "tool.handed")
+        await set_pragma(store, "max_page_count = 1000000")
+        assert ended(await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)) == CLIENT_TOOLS
+
+
+async def test_a_relay_hands_nothing_over_without_the_right_to_client_tools(tmp_path: Path) -> None:
+    both: list[Line] = ["Hm.", call("get_weather", city="Bern"), Call(1, "undeclared", {}, "native")]
+    bob = replace(LOCAL_USER, tools=("read_file",))
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([both], call_form=CallForm.NATIVE)) as served:
+        runs, history = served.services.runs, [Message("user", "Weather?", at=1.0)]
+        relay = served.services.factory.relay(bob, RunOptions(client_tools=[TOOL]))
+        row = await runs.start(relay, bob, RunRequest("", history=history, unlisted=True))
+        async with aclosing(runs.watch(row.id, 0)) as pages:
+            events = [json.loads(one.data) async for page in pages for one in page]
+        assert [one["call"] for one in of(events, "tool.rejected")] and not of(events, "tool.handed")
+        assert ended(events) == "answered"
+        audit = (await served.client.get("/audit")).json()["audit"]
+        assert [one["decision"] for one in audit] == ["refuse", "refuse"]

@@ -29,7 +29,7 @@ class UnlistedWriter:
         self.redactor = journal.redactor
         self._journal = journal
         self._waiting: RunLog | None = None
-        self._passed_on = False
+        self._outliving: list[Change] = []
 
     @property
     def full(self) -> bool:
@@ -41,10 +41,15 @@ class UnlistedWriter:
             asyncio.get_running_loop().call_soon(self._publish)
 
     async def flush(self) -> None:
-        """Wait until what outlives the run is durable. Raises StoreFailed."""
+        """Make durable what outlives the run: all of it is written here, so that no failure goes unseen.
+
+        Raises StoreFailed.
+        """
         self._publish()
-        if self._passed_on:
-            self._passed_on = False
+        if self._outliving:
+            changes, self._outliving = self._outliving, []
+            for change in changes:
+                self._journal.put(change)
             await self._journal.flush()
 
     async def room(self) -> None:
@@ -55,12 +60,14 @@ class UnlistedWriter:
             return
         self._waiting = None
         changes, events = log.take()
-        for change in changes:
-            self._pass_on(change)
+        self._outliving += map(_of_no_run, filter(_outlives, changes))
         log.publish(events)
 
-    def _pass_on(self, change: Change) -> None:
-        if isinstance(change, OUTLIVING):
-            # Usage is added to that of runs that are deleted: a row of its own would never be deleted.
-            self._journal.put(replace(change, run="", session="") if isinstance(change, ModelUsage) else change)
-            self._passed_on = True
+
+def _outlives(change: Change) -> bool:
+    return isinstance(change, OUTLIVING)
+
+
+def _of_no_run(change: Change) -> Change:
+    """Add usage to that of runs that are deleted: a row of its own would never be deleted."""
+    return replace(change, run="", session="") if isinstance(change, ModelUsage) else change

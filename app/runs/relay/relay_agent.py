@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.budget.budgets import BudgetSpent
 from app.context.relay_prompt import relay_opening
 from app.context.view import Fitted
-from app.core.events import AgentEvent, Notice, RoundStarted, TextDelta, TextReclassified, ToolHanded
+from app.core.events import AgentEvent, Notice, RoundStarted, TextDelta, TextReclassified, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest, ProviderFailed
 from app.models.endpoints.failover import ModelRoute
@@ -24,10 +24,12 @@ from app.models.wire.tool_choice import may_call
 from app.policy.gate import CLIENT_TOOLS
 from app.provenance.native_text import text_may_call
 from app.runs.agent import Agent
+from app.runs.client_tools import tool_of
 from app.runs.discipline.limit_enforcer import ANSWERED
 from app.runs.relay.call_repair import ask_again, problems
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.run_context import RunContext
+from app.runs.run_options import ClientTool
 from app.runs.tool_executor import Unanswered
 from app.transcript.client_calls import fitted_for_client
 from app.transcript.conversation import Conversation
@@ -37,7 +39,7 @@ from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from tools.base.schemas import client_argument_error
 from tools.tool import Tool
-from tools.toolbox import Allow
+from tools.toolbox import Decision, Refuse
 
 ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
 REPAIRED = "The model was asked once more for calls that did not fit their schemas, and has corrected them."
@@ -120,19 +122,28 @@ class RelayAgent(Agent):
         reply = self._reply(context.conversation)
         await self._stream_reply(context, reply, ONLY_ROUND)
         handed = False
-        for call in await self._audited(context, await self._calls(context, reply)):
+        for call in await self._allowed(context, await self._calls(context, reply)):
             handed = await self._hand_over(context, call) or handed
         inbox.close()
         await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
 
-    async def _audited(self, context: RunContext, calls: Sequence[RelayedCall]) -> Sequence[RelayedCall]:
-        """Return the calls once the audit has those that can be read. Raises StoreFailed."""
+    async def _allowed(self, context: RunContext, calls: Sequence[RelayedCall]) -> list[RelayedCall]:
+        """Return the calls that may be handed over, once usage and audit are durable. Raises StoreFailed."""
+        allowed = list[RelayedCall]()
         for relayed in calls:
+            decision = self._decision(relayed.call.name)
             if not relayed.unreadable:
-                self.calls.audit(context, relayed.call, Allow())
-        if calls:
-            await context.conversation.stored()
-        return calls
+                self.calls.audit(context, relayed.call, decision)
+            if isinstance(decision, Refuse):
+                await context.emit(ToolRejected(decision.reason, relayed.call.id, relayed.call.name))
+            else:
+                allowed.append(relayed)
+        await context.conversation.stored()
+        return allowed
+
+    def _decision(self, name: str) -> Decision:
+        """Decide whether the principal may have its client run this tool, which the client may not have declared."""
+        return self.calls.gate.decide(self.toolbox.tool(name) or tool_of(ClientTool.model_construct(name=name)))
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events; of an answer that is to be JSON only that."""
