@@ -82,6 +82,8 @@ async def test_a_head_that_is_too_much_is_refused(tmp_path: Path, case: str) -> 
     async with serving(tmp_path, Scripted([])) as served:
         answered, headers, body = parsed(await answer(port_of(served), request))
         assert (answered, error_of(body)) == (status, CODES[status])
+        found = json.loads(body)  # as clients of every lane read it
+        assert (found["type"], found["error"].keys()) == ("error", {"code", "message", "type", "param"})
         assert {name.lower(): value for name, value in SAFE_HEADERS.items()}.items() <= headers.items()
         assert (await served.client.get("/livez")).status_code == 200
 

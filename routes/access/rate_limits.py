@@ -27,6 +27,7 @@ HEAD_TIME_S = 30.0  # in which they must have arrived
 MOST_WAITING = 100  # requests behind another on one connection: a read may bring thousands, each of which takes 1.5 KB
 LINGER_S = 1.0
 WRITE_BUFFER = 16 * 1024  # bytes that a reader who has stalled holds here, behind those that the kernel has taken
+ERROR_TYPES = {429: "rate_limit_error", 503: "server_error"}  # others are the request's fault
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
 
 
@@ -225,7 +226,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         status, code, message = self._refusal
-        body = json.dumps({"error": {"code": code, "message": message}}).encode()
+        # Before its path is known: in a form that the clients of each API read.
+        kind = ERROR_TYPES.get(status, "invalid_request_error")
+        error = {"code": code, "message": message, "type": kind, "param": None}
+        body = json.dumps({"type": "error", "error": error}).encode()
         headers = SAFE_HEADERS | {
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
