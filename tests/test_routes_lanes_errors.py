@@ -11,6 +11,7 @@ from routes.protocol.errors import Refused, TooSoon
 
 PAGE = (Path(__file__).parent.parent / "docs" / "errors.md").read_text()
 
+NEXT_MONTH = 1e11
 # code, status of the HTTP API -> status, OpenAI's type and code, param, Anthropic's type
 REFUSALS: dict[str, tuple[Refused, int, str, str, str | None, str]] = {
     "a wrong key": (
@@ -22,8 +23,12 @@ REFUSALS: dict[str, tuple[Refused, int, str, str, str | None, str]] = {
         *(404, "invalid_request_error", "model_not_found", "model", "not_found_error"),
     ),
     "a spent budget": (
-        TooSoon("budget", "No.", 0),
+        TooSoon("budget", "No.", NEXT_MONTH),
         *(429, "insufficient_quota", "insufficient_quota", None, "rate_limit_error"),
+    ),
+    "as many runs as a token may have": (
+        TooSoon("budget", "No.", 0),
+        *(429, "rate_limit_error", "rate_limit_exceeded", None, "rate_limit_error"),
     ),
     "too many requests": (
         TooSoon("too_many_requests", "No.", 0),

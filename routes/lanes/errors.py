@@ -6,6 +6,8 @@ with the type that fits its status.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ from msgspec import Struct
 from routes.protocol.errors import Refused
 
 INVALID, LIMITED, FAILED = "invalid_request_error", "rate_limit_error", "server_error"
+PASSING_S = 60.0  # a budget that is free again so soon, such as that of runs at a time, is a rate to clients
 BUSY_RETRY_S = 5  # a model's server that limits requests seldom says for how long
 # Programs find out by these words that a conversation has to be shortened.
 TOO_LONG_FOR_OPENAI = "This conversation exceeds the model's maximum context length. "
@@ -104,7 +107,9 @@ ANTHROPIC_STATUSES = {503: 529}  # by which Claude Code knows a server that is o
 
 
 def kind_of(refused: Refused) -> ErrorKind:
-    """The row of an error, or one that fits its status."""
+    """The row of an error, or one that fits its status. Clients give up at a quota, and ask again at a rate."""
+    if refused.code == "budget" and refused.more.get("reset", math.inf) < time.time() + PASSING_S:
+        return RATE_LIMITED
     if kind := ERRORS.get(refused.code):
         return kind
     status = STATUSES.get(refused.status, refused.status)
