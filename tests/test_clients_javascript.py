@@ -6,8 +6,11 @@ import pytest
 
 from tests.clients.catalogue import JAVASCRIPT_CLIENTS
 from tests.clients.checks import Check
-from tests.clients.harness import Client
+from tests.clients.harness import LIMIT_S, Client
 from tests.clients.through_dragoman import Observations, assert_no_problems, cases
+
+# The first test of a client waits for all of its jobs, of which each has a limit of its own.
+pytestmark = pytest.mark.timeout(LIMIT_S + 10)
 
 
 @pytest.fixture(scope="module")

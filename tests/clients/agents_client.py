@@ -68,7 +68,7 @@ def note(seen: Seen, item: Any) -> None:
         seen.add("".join(part.text for part in raw.content))
     elif item.type == "reasoning_item":
         seen.add(None, "".join(part.text for part in raw.summary))
-    elif item.type == "tool_call_item":
+    elif item.type == "tool_call_item" and raw.type == "function_call":  # else the server has run it
         seen.calls.append((raw.name, loaded(raw.arguments)))
 
 

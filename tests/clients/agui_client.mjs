@@ -12,17 +12,20 @@ async function agui(job, seen) {
     const picture = { type: "image", source: { type: "data", value, mimeType } };
     const content = job.picture ? [{ type: "text", text: prompt }, picture] : prompt;
     agent.addMessage({ id: crypto.randomUUID(), role: "user", content });
-    while (await oneRun(job, seen, agent, tools)) continue;
+    let decisions = [];
+    do decisions = await oneRun(job, seen, agent, tools, decisions);
+    while (decisions);
   }
 }
 
-/** One run, and the tools that it called; whether there were any. */
-async function oneRun(job, seen, agent, tools) {
+/** One run, and the tools that it called. Returns decisions on calls that it asked about; null after the last run. */
+async function oneRun(job, seen, agent, tools, resume) {
+  let interrupts = [];
   let failure = null;
   let pending = [];
   let text = "";
   const result = await agent.runAgent(
-    { tools, forwardedProps: { model: job.model, ...job.parameters } },
+    { tools, forwardedProps: { model: job.model, ...job.parameters }, ...(resume.length ? { resume } : {}) },
     {
       onTextMessageContentEvent({ event }) {
         text += event.delta;
@@ -36,13 +39,14 @@ async function oneRun(job, seen, agent, tools) {
       },
       onRunFinishedEvent({ event, pendingToolCallIds }) {
         pending = pendingToolCallIds ?? [];
+        interrupts = event.outcome?.interrupts ?? [];
         seen.finish = event.outcome?.type ?? "success";
         const [usage] = event.usage ?? [];
         if (usage) seen.usage = usage;
       },
     },
   );
-  if (seen.left) return false;
+  if (seen.left) return null;
   if (failure) throw failure;
   const calls = [];
   for (const message of result.newMessages) {
@@ -52,11 +56,16 @@ async function oneRun(job, seen, agent, tools) {
       calls.push(...(message.toolCalls ?? []).filter(({ id }) => pending.includes(id)));
     }
   }
-  for (const { id, function: called } of calls) {
+  for (const { id, function: called } of interrupts.length ? [] : calls) {
     const content = seen.run(called.name, called.arguments);
     agent.addMessage({ id: crypto.randomUUID(), role: "tool", toolCallId: id, content });
   }
-  return calls.length > 0;
+  if (!calls.length && !interrupts.length) return null;
+  return interrupts.map(({ id }) => ({
+    interruptId: id,
+    status: "resolved",
+    payload: { approved: job.verdict },
+  }));
 }
 
 await main({ agui });

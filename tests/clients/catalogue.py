@@ -19,6 +19,7 @@ PYTHON_CLIENTS = (
         "openai_client",
         ("chat", "chat-stream", "chat-helper", "responses", "responses-stream", "responses-helper"),
         {"chat-helper length": TOOLS_AND_LENGTH, "chat-helper cut-call": TOOLS_AND_LENGTH},
+        ("responses", "responses-stream", "responses-helper"),
     ),
     Client("anthropic", "anthropic", "anthropic_client", ("messages", "messages-stream", "messages-helper"), {}),
     Client(
@@ -80,7 +81,7 @@ JAVASCRIPT_CLIENTS = (
             for check in ("thoughts", "considered")
         },
     ),
-    Client("ag-ui", "sdk", "agui_client.mjs", ("agui",), {}),
-    Client("ui", "sdk", "ui_client.mjs", ("ui",), {}),
+    Client("ag-ui", "sdk", "agui_client.mjs", ("agui",), {}, ("agui",)),
+    Client("ui", "sdk", "ui_client.mjs", ("ui",), {}, ("ui",)),
 )
 CLIENTS = PYTHON_CLIENTS + JAVASCRIPT_CLIENTS

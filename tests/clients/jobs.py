@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Job:
     """One conversation: `prompts` are its user messages, answered in turn, `tools` those that the client offers.
 
-    With `leave` the client goes after the first words.
+    With `leave` the client goes after the first words. With a `verdict` it approves calls of the server's, or not.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Job:
     tools: Sequence[str] = ()
     picture: str = ""
     leave: bool = False
+    verdict: bool | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property

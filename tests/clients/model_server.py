@@ -38,17 +38,23 @@ WAYS: Mapping[str, Writer | None] = {
 NAMED = re.compile(r"scenario ([a-z-]+)(?: \(job ([\w.:-]+)\))?")
 DELIMITED = re.compile(r"^(?:Untrusted result|Result) of \S+ \[(\w+)\]:\n(.*?)\n\[end \1\]", re.DOTALL | re.MULTILINE)
 PIECE = 6  # characters of a delta
-TICK_S = 0.05
+TICK_S = 0.2
+TOGETHER = 20
 Delta = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Model:
-    """`bodies` are requests by their job; `gone` ends with the time at which a job's client left before the end."""
+    """`bodies` are requests by their job; `gone` ends with the time at which a job's client left before the end.
+
+    `together` lets that many requests go on when all of them have come.
+    """
 
     server: Upstream = field(default_factory=Upstream)
     bodies: defaultdict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     gone: defaultdict[str, asyncio.Future[float]] = field(default_factory=lambda: defaultdict(asyncio.Future))
+
+    together: asyncio.Barrier = field(default_factory=lambda: asyncio.Barrier(TOGETHER))
 
     async def __call__(self, reader: StreamReader, writer: StreamWriter) -> None:
         asked = self.server.asked.pop()  # with its pictures it is large
@@ -70,11 +76,13 @@ class Model:
         self.bodies[job].append(body)
         scenario = SCENARIOS.get(read.scenario)
         reply = scenario(read) if scenario else Reply("A conversation")
+        if reply.then == "together":
+            await self.together.wait()
         if body.get("stream"):
             return await self._stream(reply, body, job, reader, writer)
         if reply.then == "go on":
             return await self._until_gone(job, reader, writer)
-        failed = reply.then != "end"
+        failed = reply.then in ("fail", "break")
         text = error("server_error", "The model has failed.") if failed else json.dumps(whole(reply, body))
         return await answer(text, 500 if failed else 200)(reader, writer)
 

@@ -133,8 +133,14 @@ async def response_conversation(
         content = job.content(prompt, "input_text", lambda url: {"type": "input_image", "image_url": url})
         items.append({"role": "user", "content": content})
         request = {"model": job.model, "store": False, "tools": response_tools(job), **job.parameters}
+        if job.verdict is not None:
+            request |= {"store": True, "tools": [*response_tools(job), OURS]}
         while response := await one_round(client, {"input": items, **request}):
             noted_response(seen, response)
+            if answers := decisions(job, response):
+                request |= {"previous_response_id": response.id}
+                items = answers
+                continue
             items += [item.model_dump(exclude_none=True) for item in response.output]
             calls = [item for item in response.output if item.type == "function_call"]
             for call in calls:
@@ -142,6 +148,15 @@ async def response_conversation(
                 items.append({"type": "function_call_output", "call_id": call.call_id, "output": result})
             if not calls:
                 break
+
+
+# With it a client can approve calls of the server's tools.
+OURS = {"type": "mcp", "server_label": "dragoman", "server_url": "http://localhost/mcp"}
+
+
+def decisions(job: Job, response: Any) -> list[Any]:
+    asked = [item.id for item in response.output if item.type == "mcp_approval_request"]
+    return [{"type": "mcp_approval_response", "approval_request_id": one, "approve": job.verdict} for one in asked]
 
 
 def noted_response(seen: Seen, response: Any) -> None:

@@ -19,6 +19,7 @@ LONG_TEXT = "\n".join(
     "caf\u00e9 \u2713 \u6f22\u5b57 & &amp; ${x} `code`"
     for number in range(1, 25)
 )
+OSLO, LIMA = ("weather", {"city": "Oslo"}), ("weather", {"city": "Lima"})
 NOTE = {"text": LONG_TEXT, "tags": ["two words", 'a "quote"', ""], "urgent": True, "size": 42}
 CUT = "This answer ends before it"
 BEFORE_FAILURE = "The first words came, and"
@@ -44,7 +45,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`then` is what happens after it: the stream ends, fails, breaks, or goes on until the client leaves.
+    """`then` is what happens after it: the stream ends, fails, breaks, or goes on until the client leaves; or, before
+    it, the model waits until twenty of these are under way.
 
     `example` are calls that the text shows without making them.
     """
@@ -130,10 +132,18 @@ def shell(read: Read) -> Reply:
 
 def mixed(read: Read) -> Reply:
     """One call of the server's own tool and one of the client's, in one reply."""
-    return results(read) if read.results else Reply(calls=[("list_files", {}), ("weather", {"city": "Oslo"})])
+    if not read.results:
+        return Reply(calls=[("list_files", {}), OSLO])
+    theirs = [one for one in read.results if "degrees" in one]
+    return Reply(f"{len(read.results)} results, one of them: {' | '.join(theirs)}")
 
 
-OSLO, LIMA = ("weather", {"city": "Oslo"}), ("weather", {"city": "Lima"})
+def ask(read: Read) -> Reply:
+    """A call that needs approval in every mode: git would run the file."""
+    if not read.results:
+        return Reply(calls=[("write_file", {"path": ".git/hooks/pre-commit", "content": "true\n"})])
+    return Reply("It was not run." if "not run" in read.results[-1] else "It is written.")
+
 
 SCENARIOS: Mapping[str, Callable[[Read], Reply]] = {
     "plain": lambda read: Reply(PLAIN),
@@ -152,11 +162,12 @@ SCENARIOS: Mapping[str, Callable[[Read], Reply]] = {
     "slow": lambda read: Reply("One moment. ", then="go on"),
     "image": pictures,
     "history": history,
+    "together": lambda read: Reply("All are here.", then="together"),
     "parameters": parameters,
     "undeclared": calling(("weather_report", {"city": "Oslo"})),
     "shell": shell,
     "edit": lambda read: Reply(f"So it is noted.\n\nmoored.txt\n```\n{MOORED}\n```\n"),
     "mixed": mixed,
     "own": lambda read: results(read) if read.results else Reply(calls=[("list_files", {})]),
-    "ask": lambda read: results(read) if read.results else Reply(calls=[("bash", {"command": COMMAND})]),
+    "ask": ask,
 }

@@ -1,6 +1,11 @@
 /** ai (the AI SDK) as a page uses it: the chat of `useChat` without React, over the UI message stream. */
 
-import { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls } from "ai";
+import {
+  AbstractChat,
+  DefaultChatTransport,
+  lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
+} from "ai";
 
 import { declared, main } from "./jobs.mjs";
 
@@ -32,7 +37,8 @@ async function ui(job, seen) {
       headers: { Authorization: `Bearer ${job.key}` },
       body: { model: job.model, tools: declared(job), ...job.parameters },
     }),
-    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+    sendAutomaticallyWhen: (state) =>
+      lastAssistantMessageIsCompleteWithToolCalls(state) || lastAssistantMessageIsCompleteWithApprovalResponses(state),
     onToolCall({ toolCall: { toolName: tool, toolCallId, input } }) {
       chat.addToolOutput({ tool, toolCallId, output: seen.run(tool, input) });
     },
@@ -48,6 +54,7 @@ async function ui(job, seen) {
     }
     await sent;
     await rest(chat);
+    await decide(job, chat);
     if (chat.error) throw chat.error;
   }
   for (const message of chat.messages.filter(({ role }) => role === "assistant")) {
@@ -57,6 +64,15 @@ async function ui(job, seen) {
     }
   }
   seen.finish = ends.at(-1)?.finishReason ?? null;
+}
+
+/** Answer the question about a call, if there is one; the chat sends the answer itself. */
+async function decide(job, chat) {
+  const asked = chat.messages.flatMap(({ parts }) => parts).filter(({ state }) => state === "approval-requested");
+  for (const { approval } of asked) {
+    await chat.addToolApprovalResponse({ id: approval.id, approved: job.verdict });
+    await rest(chat);
+  }
 }
 
 /** Until the first words of an answer are there. */

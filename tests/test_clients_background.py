@@ -1,0 +1,63 @@
+"""A response in the background and the real client that follows it, over a `kill -9` of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.catalogue import PYTHON_CLIENTS
+from tests.clients.harness import CACHE, ROOT, needed, served
+
+pytestmark = pytest.mark.anyio
+OPENAI = PYTHON_CLIENTS[0]
+LIMIT_S = 90
+
+
+@pytest.mark.parametrize("model", ["hermes", "dragoman/hermes"])
+async def test_stored_events_replay_after_a_kill_and_end_in_a_failure(tmp_path: Path, model: str) -> None:
+    needed(OPENAI)
+    (tmp_path / "work").mkdir()
+    async with asyncio.timeout(LIMIT_S), served(tmp_path) as server:
+        async with server.running() as (target, process):
+            client = await asyncio.create_subprocess_exec(
+                *(str(CACHE / "openai/bin/python"), "-m", "tests.clients.background_client"),
+                *(target.url, target.key, model),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+                limit=1 << 24,
+            )
+            try:
+                assert client.stdin and client.stdout
+                assert "followed" in json.loads(await client.stdout.readline())
+                process.kill()
+                first = json.loads(await client.stdout.readline())
+                async with server.running() as (target, _):
+                    client.stdin.write(f"{target.url}\n".encode())
+                    rest, _ = await client.communicate()
+            finally:
+                if client.returncode is None:
+                    client.kill()
+                    await client.wait()
+    check(first, json.loads(rest))
+
+
+def check(first: dict[str, Any], then: dict[str, Any]) -> None:
+    assert first["error"], "the stream of a killed server must not end as if it were whole"
+    seen, rest, again, kept = first["events"], then["rest"], then["again"], then["kept"]
+    # Nothing is lost or comes twice to one who goes on, and one who begins again gets the same text.
+    numbers = [event["sequence_number"] for event in (*seen, *rest)]
+    assert numbers == sorted(set(numbers))
+    assert text(seen) + text(rest) == text(again) == kept["output"][0]["content"][0]["text"]
+    for events in (rest, again):
+        assert (events[-1]["type"], events[-1]["response"]["error"]["code"]) == ("response.failed", "server_error")
+    assert kept["status"] == "failed"
+
+
+def text(events: list[dict[str, Any]]) -> str:
+    return "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
