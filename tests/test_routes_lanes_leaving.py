@@ -40,6 +40,22 @@ class Begun(Scripted):
             raise
 
 
+class Lingering(Begun):
+    """Stops only when it may."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.may_stop = asyncio.Event()
+
+    async def stream(self, request: Any) -> Any:
+        try:
+            async for piece in super().stream(request):
+                yield piece
+        except (GeneratorExit, asyncio.CancelledError):
+            await self.may_stop.wait()
+            raise
+
+
 async def sent(served: Plain, headers: dict[str, str] | None = None, **more: Any) -> httpx2.Response:
     return await served.client.post(PATH, json={"messages": HELLO} | more, headers=headers)
 
@@ -116,6 +132,19 @@ async def test_a_retry_of_what_failed_is_another_try(tmp_path: Path, name: str) 
     async with serving_plain(tmp_path, model) as served:
         assert (await sent(served, model=name)).status_code >= 500
         assert (await sent(served, RETRY, model=name)).json()["text"] == "Two."
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_a_retry_joins_no_run_that_is_being_stopped(tmp_path: Path, name: str) -> None:
+    model = Lingering([["Hel", Pause(asyncio.Event())], "Two."])
+    async with serving_plain(tmp_path, model) as served:
+        served.attendance.leaving_s = 0
+        await left(served, model, model=name)
+        await model.closed_early.wait()
+        retry = asyncio.create_task(sent(served, RETRY, model=name))
+        await holds(lambda: served.services.presence.streams("local") == 1)
+        model.may_stop.set()
+        assert (await retry).json()["text"] == "Two."
 
 
 async def test_a_run_in_the_background_stays(tmp_path: Path) -> None:

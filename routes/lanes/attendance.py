@@ -56,6 +56,7 @@ class Attendance:
 
     def __init__(self) -> None:
         self._clients: Counter[str] = Counter()  # by run
+        self._stopping: set[str] = set()
         self._joined: dict[str, asyncio.Event] = {}  # by run that its last client has left: set if another comes
         self._started: OrderedDict[RequestKey, RunRow] = OrderedDict()
 
@@ -68,7 +69,7 @@ class Attendance:
     async def join(self, runs: RunsOfClients, key: RequestKey, principal: Principal) -> RunRow | None:
         """The run that the same request has started, if it is under way or its answer was lost a moment ago."""
         known = self._started.get(key)
-        if known is None:
+        if known is None or known.id in self._stopping:
             return None
         if not runs.is_active(known.id) and not await self._has_just_ended(runs, known, principal):
             return None
@@ -104,7 +105,11 @@ class Attendance:
                 await joined.wait()
         except TimeoutError:
             self._joined.pop(run, None)
-            await runs.cancel(run)
+            self._stopping.add(run)
+            try:
+                await runs.cancel(run)
+            finally:
+                self._stopping.discard(run)
 
     def _note_client(self, run: str) -> None:
         if joined := self._joined.pop(run, None):
