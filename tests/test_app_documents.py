@@ -170,7 +170,7 @@ async def test_no_secret_gets_into_a_document(cuts: list[int], where: int) -> No
 
 def taken(log: RunLog) -> list[EventRow]:
     """What the journal's writer would write now."""
-    rows = log.take()[1]
+    rows = log.take_events()
     log.publish(rows)
     return rows
 

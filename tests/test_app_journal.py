@@ -187,7 +187,7 @@ async def test_no_delta_in_the_log_is_longer_than_clients_read(tmp_path: Path) -
     async with EventWriter(store) as journal:
         log = RunLog("r1", journal, on_failure=never)
         log.add(TextDelta(text))
-        _, rows = log.take()
+        rows = log.take_events()
     await store.close()
     assert max(len(row.data) for row in rows) < 1024 * 1024
     assert "".join(json.loads(row.data)["text"] for row in rows) == text

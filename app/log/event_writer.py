@@ -46,14 +46,15 @@ BACKLOG = 1024  # changes not yet written; a producer that is further ahead wait
 
 
 class LogWriter(Protocol):
-    """The part of a writer that a run and its log need. `keeps`: events of a live run that its log holds in memory."""
+    """The part of a writer that a run and its log need."""
 
     redactor: Redactor
     documents: bool
-    keeps: int
 
     @property
     def full(self) -> bool: ...
+
+    def open_log(self, run: str, on_failure: Callable[[], None]) -> RunLog: ...
 
     def announce(self, log: RunLog) -> None: ...
 
@@ -108,26 +109,33 @@ class RunLog:
     async def after(self, cursor: int) -> list[EventRow] | None:
         """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""
         while self.last_seq <= cursor and not self.ended:
-            waiting = asyncio.get_running_loop().create_future()  # an asyncio.Event would be made anew for each batch
-            self._waiting.add(waiting)
-            try:
-                await waiting
-            finally:
-                self._waiting.discard(waiting)
+            await self.news()
         missing = max(0, self.last_seq - cursor)
         if missing > len(self._kept):
             return None
         begin = len(self._kept) - missing
         return self._kept[begin : begin + PAGE]
 
-    def take(self) -> tuple[list[Change], list[EventRow]]:
-        """The pending changes, and the pending events as numbered rows; neighbouring deltas leave as one."""
+    async def news(self) -> None:
+        """Wait until there is something new."""
+        waiting = asyncio.get_running_loop().create_future()  # an asyncio.Event would be made anew for each batch
+        self._waiting.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
+
+    def take_changes(self) -> list[Change]:
         changes, self._changes = self._changes, []
+        return [] if self.failure else changes
+
+    def take_events(self) -> list[EventRow]:
+        """The pending events as numbered rows; neighbouring deltas leave as one."""
         pending, self._pending = self._pending, []
         if self.failure:
-            return [], []
+            return []
         events = self._documents.with_documents(joined(pending)) if self._documents else joined(pending)
-        return changes, [
+        return [
             EventRow(self.run, seq, event.type, event.data if isinstance(event, Encoded) else encode(event))
             for seq, event in enumerate(events, start=self.last_seq + 1)
         ]
@@ -135,13 +143,12 @@ class RunLog:
     def publish(self, rows: list[EventRow]) -> None:
         if not rows:
             return
-        self._kept += rows
-        del self._kept[: -self._journal.keeps]
+        self._keep(rows)
         self.last_seq = rows[-1].seq
         self.ended = rows[-1].type in TERMINAL
         if self.ended:
             self._on_failure = _ignore  # of a run that is over: it would keep the run's task until garbage is collected
-        self._wake()
+        self.wake()
         for row in rows:
             if row.type in NEWS:
                 self.on_news()
@@ -150,9 +157,13 @@ class RunLog:
     def leave(self) -> None:
         """End the watchers' streams, not the log: it goes on when the server is back."""
         self.ended = True
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def _keep(self, rows: list[EventRow]) -> None:
+        self._kept += rows
+        del self._kept[:-KEPT]
+
+    def wake(self) -> None:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
@@ -185,8 +196,6 @@ class EventWriter:
     With `documents`, long code blocks are sent as documents, too.
     """
 
-    keeps = KEPT
-
     def __init__(self, store: ChangeWriter, redactor: Redactor | None = None, *, documents: bool = False) -> None:
         self._store = store
         self.documents = documents
@@ -207,6 +216,9 @@ class EventWriter:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+
+    def open_log(self, run: str, on_failure: Callable[[], None]) -> RunLog:
+        return RunLog(run, self, on_failure)
 
     def put(self, change: Change) -> None:
         self._batch().changes.append(redacted_row(change, self.redactor))
@@ -254,9 +266,8 @@ class EventWriter:
     async def _write(self, batch: _Batch) -> None:
         taken, rows = list[tuple[RunLog, list[EventRow]]](), list[Change]()
         for log in batch.logs:
-            changes, events = log.take()
-            batch.changes += changes
-            rows += events
+            batch.changes += log.take_changes()
+            rows += (events := log.take_events())
             taken.append((log, events))
         try:
             await self._store.write(batch.changes + rows)

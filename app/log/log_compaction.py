@@ -25,7 +25,7 @@ def joined_rows(rows: Sequence[EventRow]) -> list[EventRow]:
     group: list[tuple[EventRow, dict[str, Any]]] = []
     size = 0
     for row in _without_old_progress(rows):
-        fields = json.loads(row.data) if row.type in DELTAS and row.parts is None else None
+        fields = _fields(row) if row.type in DELTAS and row.parts is None else None
         size += len(fields["text"]) if fields else 0
         if group and not (fields and size <= MAX_JOINED and _continues(group, row, fields)):
             out.append(_joined(group))
@@ -36,6 +36,15 @@ def joined_rows(rows: Sequence[EventRow]) -> list[EventRow]:
         else:
             group.append((row, fields))
     return [*out, _joined(group)] if group else out
+
+
+def _fields(row: EventRow) -> dict[str, Any]:
+    """The fields of a delta. One with nothing but text that has no escapes, as most have, is not parsed."""
+    begins = f'{{"type": "{row.type}", "text": "'
+    if row.data.startswith(begins) and "\\" not in row.data and '"' not in (text := row.data[len(begins) : -2]):
+        return {"type": row.type, "text": text}
+    fields: dict[str, Any] = json.loads(row.data)
+    return fields
 
 
 def rest_after(row: EventRow, after: int) -> EventRow:

@@ -17,10 +17,10 @@ from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
 from app.core.provider import TokenUsage
-from app.log.event_writer import EventWriter, RunLog
+from app.log.event_writer import EventWriter
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
-from app.log.unlisted_log import UnlistedWriter
+from app.log.unlisted_log import UnlistedLog, UnlistedWriter
 from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.runs.agent import Agent
@@ -64,7 +64,7 @@ class RunManager:
         self._journal = journal
         self._switch = switch
         self._live: dict[str, RunTask] = {}
-        self._unlisted: dict[str, RunLog] = {}
+        self._unlisted: dict[str, UnlistedLog] = {}
         self._line = SessionQueue()
         self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
@@ -146,7 +146,7 @@ class RunManager:
 
     def _begin(self, live: RunTask) -> None:
         self._live[live.row.id] = live
-        if live.is_unlisted:
+        if isinstance(live.log, UnlistedLog):
             self._unlisted[live.row.id] = live.log
         self._line.join(live.row.session, live.row.id)
         self._ring(live.row)
@@ -223,7 +223,7 @@ class RunManager:
     def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
         if unlisted := self._unlisted.get(run):
-            return watched(self._store, lambda: unlisted, self._lost, run, after)
+            return unlisted.pages(after)
         return watched(self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after)
 
     async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:

@@ -118,7 +118,8 @@ class RunTask:
     begins_session: bool = False  # with which there is nothing to be found yet
 
     def __post_init__(self) -> None:
-        run, log = self.row.id, RunLog(self.row.id, self.journal, on_failure=partial(self.stop, "storage_failed"))
+        run = self.row.id
+        log = self.journal.open_log(run, partial(self.stop, "storage_failed"))
         self.log = log
         self.inbox = Inbox(keep=partial(_keep_message, log, run), forget=partial(log.put, InboxTaken(run)))
 

@@ -49,6 +49,7 @@ LIMIT = 8  # jobs of one principal that run at a time
 KEPT = 50  # ended jobs of one principal
 KEPT_S = 7 * 86_400.0
 CANCEL_S = 8.0  # a supervisor that has not ended its job by then is killed, and its job with it
+KILL_S = 10.0  # until what was killed has gone
 
 _log = logging.getLogger(__name__)
 
@@ -214,12 +215,12 @@ class Jobs:
             if silent:
                 with suppress(JobsFailed):  # a disk that is full must not keep the job running
                     await self.set_follow_up(job, FollowUp.OFF)
-            for what in (signal.SIGTERM, signal.SIGKILL):
+            for what, wait_s in ((signal.SIGTERM, self._cancel_s), (signal.SIGKILL, KILL_S)):
                 if known.handle is not None:
                     with suppress(ProcessLookupError):
                         signal.pidfd_send_signal(known.handle, what)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._cancel_s):
+                    async with asyncio.timeout(wait_s):
                         await known.ended.wait()
                         break
         return known.job
