@@ -175,6 +175,22 @@ async def test_an_unknown_previous_response_is_named(tmp_path: Path, given: str)
     assert (status, error["code"], error["param"]) == (400, "previous_response_not_found", "previous_response_id")
 
 
+async def test_a_relay_goes_on_from_no_answer_that_is_still_to_come(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    scripted = Scripted([["Half ", Pause(gate), "done."], "Two."])
+    async with serving(tmp_path, scripted) as served:
+        first = await create_response(served, "a", background=True)
+        body = {"model": "scripted", "input": "b", "previous_response_id": first["id"]}
+        status, error = await error_of(served, "POST", "", json=body)
+        assert (status, error["code"], error["param"]) == (
+            *(400, "previous_response_in_progress", "previous_response_id"),
+        )
+        gate.set()
+        await replayed(served, first["id"])
+        await create_response(served, "b", previous_response_id=first["id"])
+    assert [one.text for one in scripted.requests[1].messages] == ["a", "Half done.", "b"]
+
+
 async def test_items_may_be_referred_to(tmp_path: Path) -> None:
     scripted = Scripted([words(2), "Two."])
     async with serving(tmp_path, scripted) as served:

@@ -6,6 +6,7 @@ because it cannot come back to it; a retry of the same request joins it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -34,10 +35,11 @@ from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
 from routes.protocol.application import Route
-from routes.protocol.errors import ASCIIResponse
+from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.sse import EventStreamResponse
 from routes.services import Services, current_principal, services_of
 
+ENDING_S = 1.0  # for a run whose end has been sent
 RETRIES = "x-stainless-retry-count"  # of OpenAI's and Anthropic's SDKs
 
 
@@ -125,6 +127,7 @@ class Serving(Struct, frozen=True):
         options = RunOptions(model=wish.model, client_tools=wish.tools or None)
         messages, files = wish.messages, wish.files
         if wish.previous:
+            await self._has_ended(wish.previous)
             earlier = await self._sessions.history(wish.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         relay = self.services.factory.relay(self.principal, options, wish.parameters, files)
@@ -137,6 +140,16 @@ class Serving(Struct, frozen=True):
             unlisted=not wish.store,
         )
         return await self.services.runs.start(relay, self.principal, turn)
+
+    async def _has_ended(self, run: str) -> None:
+        """Raises Refused if the run goes on: the history would be without its answer."""
+        await self._sessions.previous(run)
+        try:
+            async with asyncio.timeout(ENDING_S):
+                await self.services.runs.ended(run)
+        except TimeoutError:
+            problem = "The previous response is still in progress. Wait until it has ended, or cancel it."
+            raise Refused(400, "previous_response_in_progress", problem, param="previous_response_id") from None
 
     def _policy(self, options: RunOptions) -> str:
         return keeping(options.policy(), self.lane.name, self.body.request)
