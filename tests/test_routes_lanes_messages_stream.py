@@ -234,6 +234,12 @@ def test_no_white_space_stands_around_thoughts_and_calls() -> None:
     assert [block.get("text") or block.get("thinking") for block in blocks] == ["\nHm.", "I look.", None]
 
 
+def test_white_space_of_the_other_kind_parts_no_words() -> None:
+    rows = rows_of(STARTED, ReasoningDelta("Let me "), TextDelta("\n"), ReasoningDelta("see."), FINISHED)
+    assert [block["thinking"] for block in whole(rows)["content"]] == ["Let me see."]
+    assert assembled(streamed(rows))["content"] == whole(rows)["content"]
+
+
 def test_white_space_between_words_stays() -> None:
     words = "a", " ", "b\n", "", "\t", "\\n", "c", "\u00a0", "d"
     [text] = content(*map(TextDelta, words), FINISHED)

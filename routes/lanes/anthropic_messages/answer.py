@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, Words
@@ -23,7 +23,7 @@ from routes.lanes.lane import Turn
 
 def whole_message(answer: Answer, turn: Turn) -> dict[str, Any]:
     content = list[Block]()
-    for item in answer.items:
+    for item in _joined(answer.items):
         content += _blocks(item, turn, first=not content)
     return {
         "id": message_id(turn),
@@ -35,6 +35,21 @@ def whole_message(answer: Answer, turn: Turn) -> dict[str, Any]:
         "stop_sequence": None,
         "usage": usage_of(answer.usage, answer.cached_tokens),
     }
+
+
+def _joined(items: Iterable[Item]) -> list[Item]:
+    """The items, words of one kind that only white space of the other parts as one: a stream has opened no block."""
+    found = list[Item]()
+    for item in items:
+        if isinstance(item, Words):
+            if not item.text.strip(WHITE):
+                continue
+            last = found[-1] if found else None
+            if isinstance(last, Words) and (last.thought, last.round) == (item.thought, item.round):
+                found[-1] = Words([*last.pieces, *item.pieces], item.thought, item.round)
+                continue
+        found.append(item)
+    return found
 
 
 def _blocks(item: Item, turn: Turn, *, first: bool) -> Iterator[Block]:
