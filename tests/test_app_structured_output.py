@@ -69,6 +69,10 @@ def test_the_prompt_has_the_schema() -> None:
         ('{"a": NaN}', LIST, None),
         ("{" * 100_000, OBJECT, None),
         ("[" * 5_000, LIST, None),
+        # Each would take minutes, if time were not linear.
+        ("{" * 60_000, OBJECT, None),
+        ('{"' * 30_000, OBJECT, None),
+        ("{I think {this} is [it] and so on. " * 1_800, OBJECT, None),
     ],
 )
 def test_the_json_of_an_answer_is_found_and_repaired(wrote: str, asked: Any, found: str | None) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from parsing.fitting import fit
+from parsing.literals import Literals, loads
 from tools.base.patterns import lazy_pattern
 from tools.base.schemas import argument_error
 
-MOST_REPAIRED = 64 * 1024  # characters: repairing more takes too long
+MOST_GUESSED = 1000  # characters: the time grows with their square, to seconds for 8,000
 MOST_TRIES = 16  # places in a text where the JSON may begin
 ONLY = "Answer with one JSON {kind} and nothing else: no introduction, no explanation, no block of code."
 FITTING = "It must fit this JSON Schema:"
@@ -60,8 +63,9 @@ def json_of(text: str, response_format: object) -> str | None:
         value = strict_value(candidate)
         if value is not NOTHING and _fits(value, schema):
             return candidate
-    for candidate in _candidates(text):
-        value = repaired_value(candidate)
+    begun = [candidate for candidate in _candidates(text) if candidate[:1] in ("{", "[")]
+    short = [candidate for candidate in begun if len(candidate) <= MOST_GUESSED][:1]
+    for value in chain(map(repaired_value, begun), map(guessed_value, short)):
         fitted = fit(value, schema)[0] if isinstance(value, dict) else value
         if fitted is not NOTHING and _fits(fitted, schema):
             return json.dumps(fitted, ensure_ascii=False)
@@ -104,12 +108,21 @@ def _no_constant(name: str) -> None:
 
 
 def repaired_value(text: str) -> Any:
-    """Return the value of JSON that is nearly right; NOTHING for other text."""
-    if text[:1] not in ("{", "[") or len(text) > MOST_REPAIRED:
+    """Return the value that text of JSON that is nearly right begins with; NOTHING for other text."""
+    if text[:1] not in ("{", "["):
         return NOTHING
-    from json_repair import loads  # rarely needed
+    with suppress(ValueError, RecursionError):
+        return loads(text, ended=True)
+    with suppress(ValueError, RecursionError):
+        return Literals(text, ended=True).value()
+    return NOTHING
+
+
+def guessed_value(text: str) -> Any:
+    """Return the value of short JSON with comments or without commas."""
+    from json_repair import loads as guess  # rarely needed
 
     try:
-        return loads(text, skip_json_loads=True)
+        return guess(text, skip_json_loads=True)
     except (ValueError, RecursionError):
         return NOTHING
