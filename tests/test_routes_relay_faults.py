@@ -109,3 +109,12 @@ async def test_a_relay_hands_nothing_over_without_the_right_to_client_tools(tmp_
         assert ended(events) == "answered"
         audit = (await served.client.get("/audit")).json()["audit"]
         assert [one["decision"] for one in audit] == ["refuse", "refuse"]
+
+
+async def test_a_relay_needs_no_tool_seconds(tmp_path: Path) -> None:
+    replies: list[list[Line]] = [*[[call("bash", command="sleep 60")]] * 2, [call("get_weather", city="Bern")]]
+    provider = Scripted(replies, call_form=CallForm.NATIVE)
+    async with asyncio.timeout(30), serving(tmp_path, provider, tool_seconds_per_day="1") as served:
+        assert ended(await served.chat()) == "budget"
+        assert (await served.client.post("/chat", json={"message": "x"})).status_code == 429
+        assert ended(await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)) == CLIENT_TOOLS

@@ -342,4 +342,5 @@ def no_session(session: str) -> NotFound:
 def uses_of(agent: Agent) -> list[BudgetKind]:
     """Return the kinds of budget that a run of this agent uses."""
     money = agent.provider.cost(TokenUsage(1, 1)) is not None
-    return [TOKENS, *([COST] if money else []), *([TOOL_SECONDS] if agent.toolbox.offers else [])]
+    runs_tools = any(not tool.handed for tool in agent.toolbox.offered)
+    return [TOKENS, *([COST] if money else []), *([TOOL_SECONDS] if runs_tools else [])]
