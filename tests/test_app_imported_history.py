@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,16 @@ def expect_pairs(sent: list[WireMessage]) -> None:
         assert all(waiting) and known.isdisjoint(waiting) and len(set(waiting)) == len(waiting)
         known.update(waiting)
     assert not waiting
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"), [(None, None, None), ("a", None, "a\n\nB"), (None, "b", "A\n\nb"), ("", "b", "b")]
+)
+def test_neighbouring_replies_show_what_both_have_shown(
+    first: str | None, second: str | None, shown: str | None
+) -> None:
+    [joined] = settled([Message("assistant", "A", shown=first), Message("assistant", "B", shown=second)])
+    assert (joined.text, joined.shown) == ("A\n\nB", shown)
 
 
 @given(st.lists(MESSAGES, max_size=10), RESULTS, st.booleans(), st.booleans())

@@ -86,11 +86,19 @@ def joined_replies(history: Sequence[Message]) -> list[Message]:
         joined[-1] = replace(
             last,
             text="\n\n".join(filter(None, (last.text, message.text))),
+            shown=_joined_shown(last, message),
             reasoning="\n\n".join(filter(None, (last.reasoning, message.reasoning))),
             calls=(*last.calls, *message.calls),
             sealed=(last.sealed or message.sealed) if not (last.sealed and message.sealed) else None,
         )
     return joined
+
+
+def _joined_shown(*replies: Message) -> str | None:
+    """Return what the client saw of replies, where that is not their text."""
+    if all(reply.shown is None for reply in replies):
+        return None
+    return "\n\n".join(filter(None, (reply.text if reply.shown is None else reply.shown for reply in replies)))
 
 
 def _pair_for(result: Message, waiting: dict[str, list[PairedCall]]) -> PairedCall | None:
