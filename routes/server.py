@@ -134,6 +134,8 @@ ROUTES = (
 # The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.
 SEND_BUFFER = 256 * 1024
 WARM_UP_AFTER_S = 0.2  # the first probes of a new server come before
+# Clients reuse a connection that was idle for up to 5 s (httpx) or 4 s (Node.js): one that closes then fails a request.
+KEEP_ALIVE_S = 20
 DRAIN_S = 5  # how long open streams may take to read their run's end when the server stops
 
 
@@ -211,6 +213,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
             forwarded_allow_ips=list(settings.trusted_proxies),
             access_log=False,
             log_level=settings.log_level,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=DRAIN_S,
             server_header=False,
         )

@@ -21,7 +21,7 @@ from app.config.sources import SettingsError
 from app.models.scripted import Scripted
 from routes.access.connection_limits import RESERVE, Connections
 from routes.access.rate_limits import MOST_WAITING, BoundedProtocol
-from routes.server import create_server
+from routes.server import KEEP_ALIVE_S, create_server
 from tests.people import LIMIT_S, connected, error_of, parsed
 from tests.serving import NO_TLS, Served, listening, serving, settings_in
 
@@ -44,6 +44,10 @@ async def asked(port: int, request: bytes = GET) -> tuple[int, bytes]:
         writer.write(request)
         status, headers, _ = parsed(await reader.readuntil(b"\r\n\r\n"))
         return status, await reader.readexactly(int(headers["content-length"]))
+
+
+def test_an_idle_connection_outlives_the_pools_of_clients() -> None:
+    assert (httpx2.Limits().keepalive_expiry or 0) < KEEP_ALIVE_S
 
 
 ROOMS = {
