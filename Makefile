@@ -117,6 +117,7 @@ clients: client-environments
 	@$(MAKE) --no-print-directory -k $(CLIENTS)/aider/.ready $(CLIENTS)/commands/.ready || \
 		echo 'Not all command lines are there; the tests that need them are skipped.'
 	DRAGOMAN_CLIENTS=all $(BIN)/python -m pytest $(SIDE) tests/test_clients*.py $(ARGS)
+	@$(BIN)/python -m tests.clients.results
 
 # The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one.
 conformance: $(VENV)/.dev $(CACHE)/conformance/.ready

@@ -6,16 +6,15 @@ import pytest
 
 from tests.clients.catalogue import JAVASCRIPT_CLIENTS
 from tests.clients.checks import Check
-from tests.clients.harness import LIMIT_S, Client
-from tests.clients.through_dragoman import Observations, assert_no_problems, cases
+from tests.clients.harness import Client
+from tests.clients.through_dragoman import TIMEOUT_S, Observations, assert_no_problems, cases, clients_of
 
-# The first test of a client waits for all of its jobs, of which each has a limit of its own.
-pytestmark = pytest.mark.timeout(LIMIT_S + 10)
+pytestmark = pytest.mark.timeout(TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")
-def observations(tmp_path_factory: pytest.TempPathFactory) -> Observations:
-    return Observations(tmp_path_factory.mktemp("clients"))
+def observations(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observations:
+    return Observations(tmp_path_factory.mktemp("clients"), clients_of(request))
 
 
 @pytest.mark.parametrize(("client", "way", "check"), cases(JAVASCRIPT_CLIENTS))

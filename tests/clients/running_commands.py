@@ -18,6 +18,7 @@ from tests.clients.commands import Command, script_of
 from tests.clients.harness import CACHE, EVERYTHING, NODE, ROOT, Target, dragoman
 from tests.clients.loopback import leading_to
 from tests.clients.model_server import WAYS, understood
+from tests.clients.results import record
 from tests.clients.scenarios import COMMAND, MOORED, SCENARIOS
 from tests.dragoman_process import run_dragoman
 
@@ -188,4 +189,5 @@ async def _observe(command: Command, home: Path) -> dict[str, list[str]]:
             found[job_id(check, model)] = problems(command, check, model, target, ended)
 
         await asyncio.gather(*(one(check, model) for check, model in jobs_of()))
+    record(command.name, found)
     return found

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.clients.checks import CHECKS, Check, problems
 from tests.clients.harness import (
+    LIMIT_S,
     MODELS,
     Client,
     dragoman,
+    is_installed,
     job_id,
     jobs,
     models_of,
@@ -19,21 +22,39 @@ from tests.clients.harness import (
     observed,
     seconds_to_leave,
 )
+from tests.clients.results import record
 
 Found = dict[str, list[str]]  # the problems of each job
+# The first test waits for the jobs of all clients, of which each has a limit of its own.
+TIMEOUT_S = 4 * LIMIT_S
 
 
 class Observations:
-    """Of each client, all at once when its first test asks: programs take longer to start than jobs do."""
+    """Of all clients whose tests are to run, when the first asks: programs take longer to start than jobs do."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, clients: Iterable[Client]) -> None:
         self._home = home
-        self._found: dict[str, Found] = {}
+        self._clients = [client for client in clients if is_installed(client)]
+        self._found: dict[str, Found | BaseException] = {}
 
     def of(self, client: Client) -> Found:
-        if client.name not in self._found:
-            self._found[client.name] = asyncio.run(_observe(client, self._home / client.name))
-        return self._found[client.name]
+        if not self._found:
+            self._found = asyncio.run(self._observe_all())
+        found = self._found[client.name]
+        if isinstance(found, BaseException):
+            raise AssertionError(f"{client.name} has no observations: {found!r}") from found
+        return found
+
+    async def _observe_all(self) -> dict[str, Found | BaseException]:
+        """Two at a time: each waits half of its time."""
+        free = asyncio.Semaphore(2)
+
+        async def one(client: Client) -> Found:
+            async with free:
+                return await _observe(client, self._home / client.name)
+
+        found = await asyncio.gather(*map(one, self._clients), return_exceptions=True)
+        return {client.name: each for client, each in zip(self._clients, found, strict=True)}
 
 
 async def _observe(client: Client, home: Path) -> Found:
@@ -49,6 +70,7 @@ async def _observe(client: Client, home: Path) -> Found:
                     await seconds_to_leave(target, client, seen)
                 except TimeoutError:
                     found[name].append("the model went on after the client had left")
+    record(client.name, found)
     return found
 
 
@@ -59,6 +81,12 @@ def assert_no_problems(observations: Observations, client: Client, way: str, che
     jobs = {model: found[job_id(way, model, check)] for model in models_of(check)}
     wrong = {model: problems for model, problems in jobs.items() if problems}
     assert not wrong, wrong
+
+
+def clients_of(request: pytest.FixtureRequest) -> list[Client]:
+    """Those of the tests of this module that are to run."""
+    params = [item.callspec.params for item in request.session.items if item.path == request.path]  # type: ignore[attr-defined]
+    return list({one["client"].name: one["client"] for one in params}.values())
 
 
 def cases(clients: tuple[Client, ...]) -> list[object]:

@@ -54,7 +54,7 @@ async function ui(job, seen) {
     }
     await sent;
     await rest(chat);
-    await decide(job, chat);
+    await decide(job, chat, ends);
     if (chat.error) throw chat.error;
   }
   for (const message of chat.messages.filter(({ role }) => role === "assistant")) {
@@ -67,11 +67,12 @@ async function ui(job, seen) {
 }
 
 /** Answer the question about a call, if there is one; the chat sends the answer itself. */
-async function decide(job, chat) {
+async function decide(job, chat, ends) {
   const asked = chat.messages.flatMap(({ parts }) => parts).filter(({ state }) => state === "approval-requested");
   for (const { approval } of asked) {
+    const before = ends.length;
     await chat.addToolApprovalResponse({ id: approval.id, approved: job.verdict });
-    await rest(chat);
+    while (ends.length === before) await turn();
   }
 }
 
