@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.clients.checks import CHECKS, LEAVING_S, Check
-from tests.clients.model_server import KEY, WAYS, Model, model_server
+from tests.clients.model_server import BEGUN, KEY, WAYS, Model, model_server
 from tests.dragoman_process import DragomanProcess, run_dragoman, started
 
 ROOT = Path(__file__).parent.parent.parent
@@ -100,7 +100,10 @@ def jobs(client: Client, target: Target, models: Iterable[str], ways: Iterable[s
             prompts = [f"scenario {scenario} (job {client.name}:{name})." for scenario in check.scenarios]
             asked = f"dragoman/{model}" if check.agent else model
             fields = {"id": name, "way": way, "url": target.url, "key": target.key, "model": asked, "prompts": prompts}
-            made.append(fields | {"tools": list(check.tools)} | dict(check.job))
+            fields |= {"tools": list(check.tools)} | dict(check.job)
+            if check.job.get("leave"):
+                fields["leave"] = f"{target.model.server.base_url.removesuffix('/v1')}{BEGUN}{client.name}:{name}"
+            made.append(fields)
     return made
 
 

@@ -6,7 +6,6 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const JOB_LIMIT_MS = 45_000;
-const LEAVES_AFTER_MS = 2_000;
 const DECLARED = JSON.parse(readFileSync(join(dirname(fileURLToPath(import.meta.url)), "tools.json"), "utf8"));
 
 const TOOLS = {
@@ -50,14 +49,14 @@ export function declared(job) {
   return Object.fromEntries(job.tools.map((name) => [name, DECLARED[name]]));
 }
 
-/** A signal for an answer that is not streamed: it ends the request of one who is to leave. */
+/** A signal for an answer that is not streamed: it ends that of a client that is to leave, when the model has begun. */
 export function leaving(job, seen) {
   const controller = new AbortController();
   if (job.leave) {
-    setTimeout(() => {
+    fetch(job.leave).then(() => {
       seen.left = Date.now() / 1000;
       controller.abort(new Left());
-    }, LEAVES_AFTER_MS);
+    });
   }
   return controller.signal;
 }

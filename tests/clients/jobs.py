@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
+from urllib.request import urlopen
 
 JOB_LIMIT_S = 45
-LEAVES_AFTER_S = 2.0
 T = TypeVar("T")
 
 
@@ -24,7 +24,8 @@ T = TypeVar("T")
 class Job:
     """One conversation: `prompts` are its user messages, answered in turn, `tools` those that the client offers.
 
-    With `leave` the client goes after the first words. With a `verdict` it approves calls of the server's, or not.
+    With `leave` the client goes after the first words; without a stream, when that address answers: then the model has
+    begun. With a `verdict` it approves calls of the server's, or not.
     """
 
     id: str
@@ -35,7 +36,7 @@ class Job:
     prompts: Sequence[str]
     tools: Sequence[str] = ()
     picture: str = ""
-    leave: bool = False
+    leave: str = ""
     verdict: bool | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -102,13 +103,14 @@ def note(text: str, tags: list[str], urgent: bool, size: int) -> str:
 
 
 async def whole(job: Job, seen: Seen, answer: Awaitable[T]) -> T:
-    """An answer that is not streamed. Who is to leave does so while waiting for it."""
-    if not job.leave:
-        return await answer
-    try:
-        return await asyncio.wait_for(answer, LEAVES_AFTER_S)
-    except TimeoutError:
+    """An answer that is not streamed. A client that is to leave does so while waiting for it."""
+    waiting = asyncio.ensure_future(answer)
+    if job.leave:
+        with await asyncio.to_thread(urlopen, job.leave, timeout=JOB_LIMIT_S):
+            waiting.cancel()
+        await asyncio.wait({waiting})
         seen.leave()
+    return await waiting
 
 
 TOOLS: Mapping[str, Callable[..., str]] = {"weather": weather, "add": add, "note": note}

@@ -40,6 +40,7 @@ DELIMITED = re.compile(r"^(?:Untrusted result|Result) of \S+ \[(\w+)\]:\n(.*?)\n
 PIECE = 6  # characters of a delta
 TICK_S = 0.2
 TOGETHER = 20
+BEGUN = "/begun/"
 Delta = dict[str, Any]
 
 
@@ -47,18 +48,23 @@ Delta = dict[str, Any]
 class Model:
     """`bodies` are requests by their job; `gone` ends with the time at which a job's client left before the end.
 
-    `together` lets that many requests go on when all of them have come.
+    `begun` are jobs that have come, for which `GET /begun/JOB` waits. `together` lets twenty requests go on when all of
+    them have come.
     """
 
     server: Upstream = field(default_factory=Upstream)
     bodies: defaultdict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     gone: defaultdict[str, asyncio.Future[float]] = field(default_factory=lambda: defaultdict(asyncio.Future))
 
+    begun: defaultdict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
     together: asyncio.Barrier = field(default_factory=lambda: asyncio.Barrier(TOGETHER))
 
     async def __call__(self, reader: StreamReader, writer: StreamWriter) -> None:
         asked = self.server.asked.pop()  # with its pictures it is large
-        if asked.path.endswith("/models"):
+        if asked.path.startswith(BEGUN):
+            await self.begun[asked.path.removeprefix(BEGUN)].wait()
+            await answer("{}")(reader, writer)
+        elif asked.path.endswith("/models"):
             rows = [{"id": name, "object": "model", "created": 1, "owned_by": "tests"} for name in WAYS]
             await answer(json.dumps({"object": "list", "data": rows}))(reader, writer)
         elif not asked.path.endswith("/chat/completions"):
@@ -74,6 +80,7 @@ class Model:
             return await answer(error("model_not_found", "The model does not exist."), 404)(reader, writer)
         read, job = understood(body)
         self.bodies[job].append(body)
+        self.begun[job].set()
         scenario = SCENARIOS.get(read.scenario)
         reply = scenario(read) if scenario else Reply("A conversation")
         if reply.then == "together":
