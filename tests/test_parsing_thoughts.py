@@ -10,6 +10,7 @@ from parsing import Call, ParseEvent, Parser, Reclassified, Text, Thought
 from parsing.framing import REASONING, Reasoning
 from parsing.matching import compiled
 from parsing.parser import gather
+from tests.nightly import at_night
 from tests.test_parsing_cases import CASES, events_of, expected, joined, seen
 
 TOOLS: dict[str, dict[str, Any]] = {
@@ -107,7 +108,7 @@ def test_in_a_thought_its_closer_beats_every_candidate(opener: str) -> None:
         call = case["text"]
         if compiled(marks_of(opener).shuts).search(call):
             continue  # a thought with these marks ends where such a call begins
-        for percent in (35, 50, 65, 80, 90):
+        for percent in at_night((35, 50, 65, 80, 90), (50, 80)):
             text = f"{opener}Maybe {call[: len(call) * percent // 100]} is wrong; no.{PAIRS[opener]}{call}"
             whole = events_of(case, [text])
             parsed = gather(whole)
