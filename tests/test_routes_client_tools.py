@@ -230,6 +230,16 @@ async def test_text_holds_no_calls_without_tools_or_where_none_are_wanted(
         assert ended(events) == "answered"
 
 
+@pytest.mark.parametrize("tools", [[], [WEATHER]])
+async def test_native_calls_that_were_not_wanted_are_text(tmp_path: Path, tools: list[dict[str, Any]]) -> None:
+    reply: list[Line] = ["I look.", call("get_weather", city="Bern")]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([reply], call_form=CallForm.NATIVE)) as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], *tools, tool_choice="none")
+        shown = "".join(one["text"] for one in of(events, "text.delta"))
+        assert shown == 'I look.{"name": "get_weather", "arguments": {"city": "Bern"}}'
+        assert (of(events, "tool.handed"), ended(events)) == ([], "answered")
+
+
 async def test_a_call_that_cannot_be_read_goes_where_the_client_must_refuse_it(tmp_path: Path) -> None:
     broken = [BadCall(0, "{", "Its arguments are no JSON object.")]
     opened: list[Line] = [CallOpened(0, "get_weather"), *broken]

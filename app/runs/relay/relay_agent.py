@@ -6,6 +6,7 @@ mended: every call, in whatever dialect, is handed over as one call of the clien
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -97,6 +98,10 @@ class RelayedCall(Struct, frozen=True):
     unreadable: str = ""
 
 
+def written(call: AskedCall) -> str:
+    return json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+
+
 class RelayAgent(Agent):
     """An agent of one round, whose tools are all the client's.
 
@@ -127,15 +132,24 @@ class RelayAgent(Agent):
         inbox.close()
         await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
 
+    @property
+    def _hands_over(self) -> bool:
+        """Return False where the client has no tools, or wants no calls: what looks like one is text."""
+        return self.toolbox.offers and may_call(self.parameters)
+
     async def _allowed(self, context: RunContext, calls: Sequence[RelayedCall]) -> list[RelayedCall]:
         """Return the calls that may be handed over, once usage and audit are durable. Raises StoreFailed."""
         allowed = list[RelayedCall]()
         for relayed in calls:
             decision = self._decision(relayed.call.name)
+            refused = decision.reason if isinstance(decision, Refuse) else None
+            if refused is None and not self._hands_over:  # the model's server has made it although none was wanted
+                await context.emit(TextDelta(written(relayed.call)))
+                continue
             if not relayed.unreadable:
                 self.calls.audit(context, relayed.call, decision)
-            if isinstance(decision, Refuse):
-                await context.emit(ToolRejected(decision.reason, relayed.call.id, relayed.call.name))
+            if refused is not None:
+                await context.emit(ToolRejected(refused, relayed.call.id, relayed.call.name))
             else:
                 allowed.append(relayed)
         await context.conversation.stored()
@@ -209,9 +223,7 @@ class RelayAgent(Agent):
         return True
 
     def _text_may_call(self, conversation: Conversation, natively: bool) -> bool:
-        """Without tools, or where the client wants no calls, what looks like one is text."""
-        may = self.toolbox.offers and may_call(self.parameters)
-        return may and text_may_call(self.provider, conversation.messages, natively)
+        return self._hands_over and text_may_call(self.provider, conversation.messages, natively)
 
     def _is_refused_empty(self, name: str) -> bool:
         schema = self.toolbox.schemas.get(name)
