@@ -78,7 +78,8 @@ class Model:
             return await answer(error("invalid_api_key", "Incorrect API key provided."), 401)(reader, writer)
         if body["model"] not in WAYS:
             return await answer(error("model_not_found", "The model does not exist."), 404)(reader, writer)
-        read, job = understood(body)
+        read = understood(body)
+        job = read.job
         self.bodies[job].append(body)
         self.begun[job].set()
         scenario = SCENARIOS.get(read.scenario)
@@ -132,14 +133,14 @@ class Model:
         writer.close()
 
 
-def understood(body: dict[str, Any]) -> tuple[Read, str]:
-    """What a request says to the model, and its job."""
+def understood(body: dict[str, Any]) -> Read:
+    """A request as the model reads it."""
     messages = [(message["role"], message, text_of(message.get("content"))) for message in body["messages"]]
     at = max((at for at, (role, _, text) in enumerate(messages) if role == "user" and NAMED.search(text)), default=-1)
     found = NAMED.search(messages[at][2]) if at >= 0 else None
     offered = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in body.get("tools") or []}
     around = json.dumps([body.get("tools"), [text for role, _, text in messages if role == "system"]])
-    read = Read(
+    return Read(
         found[1] if found else "",
         [one for role, _, text in messages[at + 1 :] if role in ("tool", "user") for one in results_in(text)],
         offered,
@@ -147,8 +148,8 @@ def understood(body: dict[str, Any]) -> tuple[Read, str]:
         pictures_of(messages[at][1].get("content")) if found else [],
         body,
         [(role, text) for role, _, text in messages if role in ("user", "assistant")],
+        (found[2] if found else "") or "",
     )
-    return read, (found[2] if found else "") or ""
 
 
 def text_of(content: Any) -> str:

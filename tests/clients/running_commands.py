@@ -142,7 +142,7 @@ def problems(command: Command, check: CommandCheck, model: str, target: Target, 
     bodies = target.model.bodies[job_id(check, model)]
     if ended.code != 0 or not bodies:
         return [everything]
-    read, _ = understood(bodies[-1])
+    read = understood(bodies[-1])
     output, found = command.read(ended.stdout, ended.work), []
     answer = SCENARIOS[read.scenario](read).text.strip()
     if [text.strip() for text in output.texts] != [answer]:

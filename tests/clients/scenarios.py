@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class Read:
     pictures: Sequence[bytes]
     body: Mapping[str, Any]
     turns: Sequence[tuple[str, str]]
+    job: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +141,10 @@ def mixed(read: Read) -> Reply:
 
 
 def ask(read: Read) -> Reply:
-    """A call that needs approval in every mode: git would run the file."""
+    """A call that needs approval in every mode: git would run the file. A file a job: approval is for its state."""
     if not read.results:
-        return Reply(calls=[("write_file", {"path": ".git/hooks/pre-commit", "content": "true\n"})])
+        path = f".git/hooks/{hashlib.sha256(read.job.encode()).hexdigest()[:12]}"
+        return Reply(calls=[("write_file", {"path": path, "content": "true\n"})])
     return Reply("It was not run." if "not run" in read.results[-1] else "It is written.")
 
 
