@@ -19,7 +19,7 @@ from tests.people import bearer
 from tests.serving import until
 from tools.mcp.connection.elicitation import MOST_WAITING
 from tools.mcp.model import ElicitationQuestion
-from tools.tool import Context
+from tools.tool import Context, NoAnswer
 
 pytestmark = pytest.mark.anyio
 ASK = "```mcp__helper__ask\n```"
@@ -133,8 +133,9 @@ async def test_a_question_does_not_keep_a_run_for_the_next_server(tmp_path: Path
 async def test_a_form_that_no_json_can_tell_is_not_asked() -> None:
     asked = list[str]()
 
-    async def ask(name: str, *_: object) -> None:
+    async def ask(name: str, *_: object) -> NoAnswer:
         asked.append(name)
+        return NoAnswer("denied")
 
     context = Context(Path("/"), ask=ask)
     for default in (7, inf):

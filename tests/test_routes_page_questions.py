@@ -1,4 +1,4 @@
-"""What an MCP server asks in the middle of a call, in a real browser: a form, or a page to open."""
+"""What an MCP server or the model asks in the middle of a call, in a real browser: a form, or a page to open."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.mcp_served import READS, helper, serving_mcp
 
+CHOICE = f"```ask_user\n{json.dumps({'question': 'Red or blue?', 'choices': ['red', 'blue']})}\n```"
 pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
     visit = f"```mcp__helper__visit\n{json.dumps({'url': 'https://pay.example.com/order?id=1'})}\n```"
-    provider = Scripted(["```mcp__helper__ask\n```", "Blue.", visit, "Not paid."])
+    provider = Scripted(["```mcp__helper__ask\n```", "Blue.", visit, "Not paid.", CHOICE, "So blue."])
     async with serving_mcp(tmp_path, provider, {"helper": helper()}, tools=READS) as served, browsing() as browser:
         browser.expected.append("422")
         page = await browser.page()
@@ -40,3 +41,14 @@ async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
         await question.get_by_role("button", name="Decline").click()
         await expect(page.get_by_text("Not paid.")).to_be_visible()
         assert any('"action": "decline"' in message.text for message in provider.requests[-1].messages)
+
+        await say(page, "Ask me yourself.")
+        question = page.get_by_role("group", name="The assistant asks you")
+        await expect(question.get_by_text("Red or blue?")).to_be_visible()
+        await question.get_by_role("button", name="Send answer").click()
+        await expect(question.get_by_role("alert")).to_contain_text("Choose an answer")
+        await question.get_by_role("textbox", name="Or in your own words").fill("rather green")
+        await question.get_by_role("combobox", name="Your answer").select_option("blue")
+        await question.get_by_role("button", name="Send answer").click()
+        await expect(page.get_by_text("So blue.", exact=True)).to_be_visible()
+        assert "blue\nrather green" in provider.requests[-1].messages[-1].text

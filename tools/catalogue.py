@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tools.base.rights import Risk, Role
+from tools.builtin.ask_user import ask_user
 from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_file, write_file
 from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.builtin.list_files import list_files
@@ -18,6 +19,7 @@ from tools.tool import Run, Tool, answering
 from tools.web.egress import NETWORK, normalise_network
 
 _TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
 _HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
@@ -122,6 +124,15 @@ TOOLS = (
         Risk.READ,
         read_result,
         Role.GUEST,
+    ),
+    _confined(
+        "ask_user",
+        "Ask the person a question that only they can answer.",
+        _object({"question": _TEXT}, {"choices": _TEXTS}),
+        Risk.READ,
+        answering(ask_user),
+        Role.GUEST,
+        needs_person=True,
     ),
     Tool(
         "web_fetch",

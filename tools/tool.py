@@ -15,11 +15,18 @@ from tools.base.rights import Approval, OutboundEffect, Risk, Role
 from tools.jobs.manager import Jobs
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
-AskPerson = Callable[[str, Arguments, str, Callable[[Arguments], str | None]], Awaitable[Arguments | None]]
+
+class NoAnswer(Struct, frozen=True):
+    """The end of a question without an answer: `denied`, `expired` or `withdrawn`, with the person's note if any."""
+
+    state: str
+    note: str = ""
+
+
+AskPerson = Callable[[str, Arguments, str, Callable[[Arguments], str | None]], Awaitable[Arguments | NoAnswer]]
 """Ask the person whom the run belongs to (name of the question, its fields, the reason).
 
-The last argument validates an answer: an error, or None. The result is None when they decline or do not answer in
-time.
+The last argument validates an answer: an error, or None.
 """
 
 
@@ -114,7 +121,8 @@ class Tool(Struct, frozen=True):
     the sandbox, except for what `leaves` names. `loses_nothing` recognises calls that change nothing that exists in
     this workspace, although the tool could; it may block. `hopeless` returns why a call cannot succeed in a sandbox
     without network, and what to do instead. `untrusted`: its results are treated as untrusted. `handed`: the client
-    runs it, so that its calls are handed over, and neither boxed nor asked about here.
+    runs it, so that its calls are handed over, and neither boxed nor asked about here. `needs_person`: it is refused in
+    a run that no person answers.
     """
 
     name: str
@@ -132,6 +140,7 @@ class Tool(Struct, frozen=True):
     hopeless: Callable[[Arguments], str | None] = nothing_against
     binds: Binds = binds_nothing
     handed: bool = False
+    needs_person: bool = False
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

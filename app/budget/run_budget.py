@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -68,6 +69,7 @@ class ToolTime:
         self._held = held
         self._clock = clock
         self._started = 0.0
+        self._waited_s = 0.0
 
     def __enter__(self) -> Self:
         self._started = self._clock()
@@ -78,7 +80,17 @@ class ToolTime:
 
     @property
     def elapsed_s(self) -> float:
-        return self._clock() - self._started
+        """Seconds that count: those in which a person is waited for do not."""
+        return self._clock() - self._started - self._waited_s
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Stop the tool's time while a person is waited for."""
+        since = self._clock()
+        try:
+            yield
+        finally:
+            self._waited_s += self._clock() - since
 
     def go_on(self) -> None:
         """Reserve the next slice if it is due. Raises BudgetSpent when no time is left."""

@@ -12,6 +12,7 @@ from tools.base.schemas import argument_error
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion
 from tools.mcp.names import question_name
 from tools.mcp.secret_fields import requests_secret
+from tools.tool import NoAnswer
 
 DECLINED = ElicitationAnswer("decline")
 MAX_MESSAGE = 2000  # characters of what a server says
@@ -29,7 +30,7 @@ async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
         return None if question.url else argument_error(name, schema, _with_defaults(schema, answer))
 
     content = await ask(name, _shown(question), _reason(question), objection)
-    if content is None:
+    if isinstance(content, NoAnswer):
         return DECLINED
     return ElicitationAnswer("accept", None if question.url else _with_defaults(schema, content))
 

@@ -27,7 +27,7 @@ from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
 NO_APPROVER = "nobody"
-QUESTION_TIME_LIMIT_S = 300.0  # limited because the time of the tool that asks goes on
+QUESTION_TIME_LIMIT_S = 300.0  # of those of MCP servers, whose calls hold a place at the server
 RUN_ENDED = "the end of its run"
 CALL_ENDED = "the end of its call"
 
@@ -95,10 +95,20 @@ class Approvals:
         return self._question_locks.setdefault(run, asyncio.Lock())
 
     def open_question(
-        self, run: str, session: str, principal: Principal, asked: AskedCall, reason: str, objection: Objection
+        self,
+        run: str,
+        session: str,
+        principal: Principal,
+        asked: AskedCall,
+        reason: str,
+        objection: Objection,
+        limit_s: float | None = QUESTION_TIME_LIMIT_S,
     ) -> ApprovalRow:
-        """Return a new row for a question that a tool asks during a call; the person's arguments are the answer."""
-        row = _row(run, session, principal, asked, reason, self.time_limit_s or QUESTION_TIME_LIMIT_S)
+        """Return a new row for a question that a tool asks during a call; the person's arguments are the answer.
+
+        `limit_s` is its time limit where approvals have none.
+        """
+        row = _row(run, session, principal, asked, reason, self.time_limit_s or limit_s)
         self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
         return row
 
@@ -137,7 +147,7 @@ class Approvals:
         return any(key[0] == run for key in self._questions)
 
     def is_waiting(self, run: str) -> bool:
-        """True if the run waits only for a decision. Questions do not count: the tool that asks cannot wait long."""
+        """True if the run waits only for a decision. A call that asks a question ends with the server."""
         return run in self._waiting and not self._waiting[run][1].done()
 
     async def withdraw(self, run: str, by: str = RUN_ENDED) -> ApprovalRow | None:

@@ -181,6 +181,8 @@ def _forbidden(principal: Principal, tool: Tool, policy: PolicyContext) -> str |
         return f"{tool.name} is disabled for {principal.name}."
     if _matches(tool.name, policy.disabled):
         return f"{tool.name} is disabled in this session."
+    if tool.needs_person and policy.unattended:
+        return f"Nobody answers questions in this run ({policy.unattended}). Decide yourself, or say what is missing."
     return None
 
 

@@ -24,7 +24,6 @@ from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
 from app.transcript.run_request import NotFound
 from app.transcript.run_totals import totals_of
-from tools.mcp.names import is_question
 
 INTERRUPTION = "The server stopped during this run. Send the next message."
 
@@ -67,9 +66,8 @@ async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentO
 
 
 def waited_s(rows: Sequence[ApprovalRow]) -> float:
-    """Return the seconds a run has waited for decisions on its calls; they do not count as its time."""
-    calls = [row for row in rows if not is_question(row.name)]
-    return sum(max(0.0, (row.decided or time.time()) - row.created) for row in calls)
+    """Return the seconds a run has waited for a person; they do not count as its time."""
+    return sum(max(0.0, (row.decided or time.time()) - row.created) for row in rows)
 
 
 def _left(calls: list[AskedCall], asked: ApprovalRow, events: Sequence[EventRow]) -> Unanswered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from functools import partial
 
 from msgspec import Struct, field
@@ -88,6 +88,7 @@ class ToolCall(Struct, frozen=True):
     outputs: Outputs
     redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
     check_not_paused: Callable[[], None]  # raises Paused
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -130,10 +131,18 @@ class ToolCall(Struct, frozen=True):
             self.context,
             session=self.conversation.session,
             time_limit_s=running.limit_s,
-            ask=Questions(self.run, self.approvals, self.gate, self.conversation),
+            ask=None if self.gate.policy.unattended else self._questions(running),
             result=self.results.of(self.conversation),
             result_characters=self.results.told,
         )
+
+    def _questions(self, running: ToolTime) -> Questions:
+        @contextmanager
+        def waiting() -> Iterator[None]:
+            with self.waiting(), running.waiting():
+                yield
+
+        return Questions(self.run, self.approvals, self.gate, self.conversation, waiting)
 
     def _is_untrusted(self, name: str) -> bool:
         tool = self.toolbox.tool(name)

@@ -281,6 +281,7 @@ class ToolExecutor(Struct):
             self.outputs,
             (context.conversation.redactor, *self.guards.redactors),
             self.check_not_paused,
+            self.waiting,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:

@@ -19,6 +19,7 @@ from rich.text import Text
 from app.core.events import ApprovalRequired, ApprovalResolved
 from app.policy.grants import is_command
 from app.policy.patterns import ANY, STAR
+from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
 GUTTER = "  │ "
@@ -68,9 +69,29 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     if wanted.expires_at is not None:
         until = time.strftime("%H:%M:%S on %d %b", time.localtime(wanted.expires_at))
         silence = f"Without an answer it is off at {until}."
+    if wanted.name == OWN_QUESTION:
+        return _own_question(wanted, silence, width)
     title = [f"? {one_line(wanted.name)} {'asks you.' if form_of(wanted) is not None else 'wants to run.'}"]
     reason = [f"  {line}" for line in _wrapped(f"{one_line(wanted.reason)} {silence}", width)]
     return [*_styled(title, "bold yellow"), *_styled(reason, "yellow"), *_values(wanted.arguments, width)]
+
+
+def choices_of(wanted: ApprovalRequired) -> list[str]:
+    """The choices that the tool ask_user gives; empty where a text is wanted."""
+    match wanted.arguments:
+        case {"schema": {"properties": {"answer": {"enum": [*choices]}}}}:
+            return [choice for choice in choices if isinstance(choice, str)]
+    return []
+
+
+def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> list[Text]:
+    """A question of the model, with its choices numbered."""
+    message = exact(str(wanted.arguments.get("message", ""))).split("\n")
+    title = _styled(["? The assistant asks you."], "bold yellow")
+    rows = [Text(f"{GUTTER}{piece}") for row in message for piece in _folded(row.expandtabs(4), width)]
+    for number, choice in enumerate(choices_of(wanted), start=1):
+        rows += [Text(f"{GUTTER}{piece}") for piece in _folded(f"{number}  {one_line(choice)}", width)]
+    return [*title, *rows, *_styled([f"  {line}" for line in _wrapped(silence, width)], "yellow")]
 
 
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:

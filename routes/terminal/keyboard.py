@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.core.events import ApprovalRequired
-from routes.terminal.approval_text import exact_json, form_of, literal_pattern
+from routes.terminal.approval_text import choices_of, exact_json, form_of, literal_pattern
+from tools.builtin.ask_user import OWN_QUESTION
 
 Decision = Mapping[str, Any]
 """The body of POST /runs/{id}/approvals/{call}."""
@@ -20,6 +21,8 @@ LONGEST = 10_000  # characters of one line that can still be changed with comfor
 ONCE = "  y  yes, this once\n  s  yes, this very call all session\n"
 EDITED = "  p  yes, calls that fit a pattern\n  e  yes, with other arguments\n"
 NO = "  n  no; words after it tell why\n"
+CHOOSE = "Type the number of a choice, or other words. Enter on an empty line declines.\n"
+WRITE = "Type your answer. Enter on an empty line declines.\n"
 PATTERN_HELP = "Widen it with *. Enter on an empty line goes back.\npattern: "
 ARGUMENTS_HELP = "Change it. Enter on an empty line goes back.\narguments: "
 
@@ -57,6 +60,8 @@ class Keyboard:
             return {"decision": "deny"}
 
     async def _decision(self, wanted: ApprovalRequired) -> Decision:
+        if wanted.name == OWN_QUESTION:
+            return await self._own_answer(choices_of(wanted))
         letters = "y, s or n" if self._dumb else "y, s, p, e or n"
         menu = f"{ONCE}{'' if self._dumb else EDITED}{NO}answer: "
         while True:
@@ -76,6 +81,15 @@ class Keyboard:
                         return {"decision": "approve", "arguments": arguments}
                 case _:
                     self._tell(f"Answer with {letters}, and Enter.")
+
+    async def _own_answer(self, choices: list[str]) -> Decision:
+        """The answer to a question of the model: the number of a choice, a text, or none."""
+        text = (await self._line(f"{CHOOSE if choices else WRITE}answer: ")).strip()
+        if not text:
+            return {"decision": "deny"}
+        if text.isdecimal() and 1 <= int(text) <= len(choices):
+            return {"decision": "approve", "arguments": {"answer": choices[int(text) - 1]}}
+        return {"decision": "approve", "arguments": {"other" if choices else "answer": text}}
 
     async def _object(self, message: str, draft: Mapping[str, Any]) -> dict[str, Any] | None:
         """The JSON object that the person makes of the draft; None when they go back."""

@@ -13,8 +13,10 @@ export function mcpParts(name) {
   return found && { server: found[1], tool: found[2] };
 }
 
-/** Whether it is an elicitation: a question of an MCP server during a call. */
-export const isQuestion = (name) => mcpParts(name)?.tool === "elicitation";
+const OWN_QUESTION = "ask_user__question"; // of the tool ask_user
+
+/** Whether it is a question that a call asks: an elicitation of an MCP server, or one of the model's. */
+export const isQuestion = (name) => name === OWN_QUESTION || mcpParts(name)?.tool === "elicitation";
 
 const inBackground = ({ command, background }) => background === true || /^\s*#!bg\s*(\n|$)/.test(command ?? "");
 
@@ -42,7 +44,7 @@ const SENTENCES = {
 /** "Run this command?" */
 export function questionOf({ name, arguments: given }) {
   const parts = mcpParts(name);
-  if (isQuestion(name)) return `${escapeLine(parts.server)} asks you`;
+  if (isQuestion(name)) return `${parts ? escapeLine(parts.server) : "The assistant"} asks you`;
   if (parts) return `Call ${escapeLine(parts.tool)} of the MCP server ${escapeLine(parts.server)}?`;
   return SENTENCES[name]?.(given) ?? `Call ${escapeLine(name)}?`;
 }
@@ -165,6 +167,7 @@ function hostOf(url) {
 /** The effects of the call, in sentences. `tool`: its row of GET /tools, if it has one. */
 export function effectOf({ name, arguments: given }, server, tool) {
   const parts = mcpParts(name);
+  if (name === OWN_QUESTION) return "Your answer goes to the model, and stays in this conversation.";
   if (isQuestion(name)) return `Your answer is sent to the MCP server  ${escapeLine(parts.server)}.`;
   const service = `The MCP server ${escapeLine(parts?.server ?? "")} receives these arguments. It does not run in the sandbox.`;
   const words = parts ? service : EFFECTS[name]?.(given, server ?? {});

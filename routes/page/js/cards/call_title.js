@@ -20,6 +20,7 @@ const TITLES = {
   job_status: ({ id = "all" }) => id,
   job_output: ({ id }) => id,
   job_cancel: ({ id }) => id,
+  ask_user: ({ question }) => question,
 };
 
 const ICONS = {

@@ -23,13 +23,13 @@ const DECISIONS = {
   withdrawn: () => ["refused", "withdrawn"],
 };
 
-// the same for an elicitation, which runs nothing
+// the same for a question, which runs nothing
 const ANSWERS = {
   ...DECISIONS,
   approved: (by) => ["done", `answered by ${by}`],
   denied: (by) => ["refused", `declined by ${by}`],
 };
-const QUESTION = /^mcp__.+__elicitation$/s;
+const QUESTION = /^(mcp__.+__elicitation|ask_user__question)$/s;
 
 const writing = new WeakMap(); // by run: the cards whose call has not started
 
