@@ -26,6 +26,7 @@ AT_ONCE = 20
 EVERYTHING = os.environ.get("DRAGOMAN_CLIENTS") == "all"
 LIMIT_S = 600 if EVERYTHING else 110  # of all jobs of a client
 MODELS = tuple(WAYS) if EVERYTHING else ("native", "hermes")
+HERMES = ("hermes",)
 WITH_NATIVE = {"plain", "two", "three", "thoughts", "cut-call", "failure"}  # in `make test`; with Hermes all
 
 
@@ -86,8 +87,8 @@ def job_id(way: str, model: str, check: Check) -> str:
 
 def models_of(check: Check) -> tuple[str, ...]:
     if check.once:
-        return MODELS[-1:]
-    return MODELS if EVERYTHING or check.name in WITH_NATIVE else MODELS[-1:]
+        return HERMES
+    return MODELS if EVERYTHING or check.name in WITH_NATIVE else HERMES
 
 
 def jobs(client: Client, target: Target, models: Iterable[str], ways: Iterable[str]) -> list[dict[str, Any]]:
