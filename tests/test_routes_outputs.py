@@ -13,6 +13,8 @@ import pytest
 from app.models.scripted import Scripted
 from app.redaction.output_chunks import PIECE
 from app.redaction.redactor import MARK
+from app.runs.tool_call import PRINTED
+from app.transcript.conversation import STOPPED
 from tests.serving import Served, serving, until
 from tests.test_routes_jobs import in_background, job_of, says
 from tools.base.output_buffer import TEXT_CHARACTERS
@@ -140,3 +142,26 @@ async def test_a_call_that_was_killed_with_its_server_ends_all_the_same(tmp_path
             assert not (await piece(served, path))["done"]
             assert (await served.client.post(f"/runs/{run}/cancel")).status_code == 200
         assert (await rest(served, path))[-1]["done"]
+
+
+async def test_a_call_that_is_stopped_keeps_what_it_had_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPEN_SECRET", SECRET)
+    chatty = f"```bash\nseq 5000; echo {SECRET}; until [ -e go ]; do sleep 0.01; done\n```\n"
+    model = Scripted([chatty, "I see."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        async with aclosing(served.turn(message="Count.")) as turn:
+            started = await until(turn, "run.started")
+            path = f"/runs/{started['run']}/calls/{(await until(turn, 'tool.started'))['call']}"
+            while (await until(turn, "tool.progress"))["lines"] < 5001:
+                """It counts."""
+            assert (await served.client.post(f"/runs/{started['run']}/cancel")).status_code == 200
+            finished, ended = await until(turn, "tool.finished"), await until(turn, "run.finished")
+        assert (finished["ok"], "exit_code" in finished, ended["reason"]) == (False, False, "cancelled")
+        assert finished["text"].startswith(f"{STOPPED} {PRINTED}\n1\n2\n")
+        assert f"\n5000\n{MARK}" in finished["text"] and "left out" in finished["text"]
+        whole = text_of(await rest(served, path))
+        assert "\n2500\n" in whole and SECRET not in whole
+        await served.chat("And?", session=started["session"])
+    assert [one.text for one in model.requests[1].messages if one.role == "tool"] == [finished["text"]]

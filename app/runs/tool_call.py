@@ -22,11 +22,14 @@ from app.redaction.redactor import Redactor
 from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import Outputs
 from app.runs.tool_results import Results
-from app.transcript.conversation import Conversation
+from app.transcript.conversation import STOPPED, Conversation
 from tools.base.outcome import Progress, Result
+from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
 from tools.tool import Context
 from tools.toolbox import Toolbox
+
+PRINTED = "It had printed:"
 
 
 class Cleared(Struct, frozen=True):
@@ -45,8 +48,12 @@ class Outcome(Struct, frozen=True):
 
 
 class Siblings(Struct):
-    """The calls that run concurrently. `_holding` of them have reserved tool time."""
+    """The calls that run concurrently. `_holding` of them have reserved tool time.
 
+    `outcomes`, by call, are there at once, also those of calls that were stopped with something printed.
+    """
+
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
     _holding: int = 0
     _one_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -99,12 +106,14 @@ class ToolCall(Struct, frozen=True):
         running = await siblings.time(self.run_budget, self.context.time_limit_s, self.conversation)
         with siblings.held(running):
             self.check_not_paused()
-            outcome = await self._call(cleared, running, emit)
-        if outcome:
+            await self._call(cleared, running, siblings.outcomes, emit)
+        if outcome := siblings.outcomes.get(cleared.call.id):
             await emit(outcome)
 
-    async def _call(self, cleared: Cleared, running: ToolTime, emit: Emit[AgentEvent | Outcome]) -> Outcome | None:
-        call, outcome = cleared.call, None
+    async def _call(
+        self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
+    ) -> None:
+        call = cleared.call
         self.conversation.begin(call)
         started = time.monotonic()
         await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
@@ -112,19 +121,26 @@ class ToolCall(Struct, frozen=True):
         self.gate.wrote(tool := self.toolbox.tool(call.name))
         steps = self.toolbox.run(call.name, call.arguments, self._context(running), cleared.permit)
         with self.outputs.writing(self.run, call.id, self.redactors) as written:
-            async with aclosing(steps) as seen:
-                async for step in seen:
-                    match step:
-                        case Progress(elapsed_s, tail, lines, size, output):
-                            written.output = output
-                            await emit(ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size))
-                            running.go_on()
-                        case Result(ok, text, exit_code, untrusted):
-                            self.gate.wrote(tool)
-                            duration, text = round(time.monotonic() - started, 3), cleared.note + text
-                            finished = ToolFinished(call.id, call.name, ok, text, duration, exit_code)
-                            outcome = Outcome(finished, untrusted or self._is_untrusted(call.name))
-        return outcome
+            result: Result | None = None
+            try:
+                async with aclosing(steps) as seen:
+                    async for step in seen:
+                        match step:
+                            case Progress(elapsed_s, tail, lines, size, output):
+                                written.output = output
+                                await emit(ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size))
+                                running.go_on()
+                            case Result():
+                                self.gate.wrote(tool)
+                                result = step
+            finally:
+                if result := result or stopped(written.output):
+                    outcomes[call.id] = self._outcome(cleared, result, time.monotonic() - started)
+
+    def _outcome(self, cleared: Cleared, result: Result, duration_s: float) -> Outcome:
+        call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
+        finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
+        return Outcome(finished, result.untrusted or self._is_untrusted(call.name))
 
     def _context(self, running: ToolTime) -> Context:
         return replace(
@@ -147,3 +163,9 @@ class ToolCall(Struct, frozen=True):
     def _is_untrusted(self, name: str) -> bool:
         tool = self.toolbox.tool(name)
         return tool is not None and tool.untrusted
+
+
+def stopped(output: OutputBuffer | None) -> Result | None:
+    """Return the result of a process that was stopped, if it had printed anything."""
+    printed = output.text().rstrip() if output else ""
+    return Result(ok=False, text=f"{STOPPED} {PRINTED}\n{printed}") if printed else None

@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
-from app.core.events import AgentEvent, ApprovalRequired, ToolHanded, ToolRejected
-from app.core.messages import AskedCall
+from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
+from app.core.messages import AskedCall, unanswered
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.decisions import audit_of, denial_of
 from app.policy.gate import Gate, of_quotation, of_quoted
@@ -258,15 +258,32 @@ class ToolExecutor(Struct):
         one_call, siblings = self._one_call(context), Siblings()
         ended: dict[int, Outcome] = {}
         finished = 0
-        async with aclosing(merge_streams([one_call.stream(one, siblings) for one in cleared])) as streams:
-            async for number, item in streams:
-                if not isinstance(item, Outcome):
-                    await context.emit(item)
-                    continue
-                ended[number] = item
-                while outcome := ended.pop(finished, None):
-                    await self._finish(context, cleared[finished].call, outcome)
-                    finished += 1
+        try:
+            async with aclosing(merge_streams([one_call.stream(one, siblings) for one in cleared])) as streams:
+                async for number, item in streams:
+                    if not isinstance(item, Outcome):
+                        await context.emit(item)
+                        continue
+                    ended[number] = item
+                    while outcome := ended.pop(finished, None):
+                        await self._finish(context, cleared[finished].call, outcome)
+                        finished += 1
+        finally:
+            if finished < len(cleared):
+                self._keep_stopped(context, [one.call for one in cleared[finished:]], siblings.outcomes)
+
+    def _keep_stopped(self, context: RunContext, calls: Sequence[AskedCall], outcomes: Mapping[str, Outcome]) -> None:
+        """Keep what is known of calls that the end of the run has stopped: without waiting, the run is being left."""
+        conversation = context.conversation
+        unread = {call.id for call in unanswered(conversation.messages)}
+        for call in (call for call in calls if call.id in unread and call.id in outcomes):
+            finished, untrusted = outcomes[call.id].finished, outcomes[call.id].untrusted
+            if untrusted and self.guards.screens_results:  # it can be screened no more
+                continue
+            whole, finished = self._shortened(finished, call, conversation)
+            self.results.keep(whole, context.run, call, conversation)
+            conversation.keep_stopped(call.id, finished.text, untrusted=untrusted)
+            conversation.log_event(finished)
 
     def _one_call(self, context: RunContext) -> ToolCall:
         return ToolCall(
@@ -287,9 +304,7 @@ class ToolExecutor(Struct):
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:
         """The result into the history, as the guards let it pass; its whole is kept, if the model is told a part."""
         finished, untrusted, conversation = outcome.finished, outcome.untrusted, context.conversation
-        whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
-        readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
-        finished = replace(finished, text=self.results.shown(whole, call, readable=readable))
+        whole, finished = self._shortened(finished, call, conversation)
         screened: Sequence[AgentEvent] = ()
         if untrusted:
             self.gate.taint()
@@ -300,3 +315,11 @@ class ToolExecutor(Struct):
         conversation.answer(call, finished.text, untrusted=untrusted)
         for event in (*screened, finished, *self.guards.news(conversation)):
             await context.emit(event)
+
+    def _shortened(
+        self, finished: ToolFinished, call: AskedCall, conversation: Conversation
+    ) -> tuple[str, ToolFinished]:
+        """Return the whole result, without secrets, and the event with as much of it as the model is told."""
+        whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
+        readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
+        return whole, replace(finished, text=self.guards.plain(self.results.shown(whole, call, readable=readable)))

@@ -54,6 +54,7 @@ class Conversation:
         self.redactor = redactor
         self._started: set[str] = set()
         self._handed: set[str] = set()
+        self._stopped: dict[str, tuple[str, bool]] = {}
 
     def append(self, message: Message) -> None:
         message = self._marked(self.redactor.redact_value(message))
@@ -80,6 +81,10 @@ class Conversation:
         """Leave the call with this id open at the end of this run: the client answers it with its next turn."""
         self._handed.add(call)
 
+    def keep_stopped(self, call: str, text: str, *, untrusted: bool) -> None:
+        """Answer a call that was stopped with this text, in its turn, when the open calls are answered (`settle`)."""
+        self._stopped[call] = text, untrusted
+
     def take_results(self, results: Sequence[CallResult]) -> list[str]:
         """Answer calls that were handed over; return the calls of results that no open call waits for."""
         open_calls = {call.id: call for call in unanswered(self.messages)}
@@ -99,4 +104,6 @@ class Conversation:
         """
         for call in [call for call in unanswered(self.messages) if call.id not in self._handed]:
             begun = call.id in self._started or call.id in started
-            self.answer(call, unknown if begun else NO_RESULT if call.id in handed else NOT_RUN)
+            text = unknown if begun else NO_RESULT if call.id in handed else NOT_RUN
+            text, untrusted = self._stopped.get(call.id, (text, False))
+            self.answer(call, text, untrusted=untrusted)
