@@ -356,6 +356,7 @@ STORIES: dict[str, Story] = {
         "An empty reply: the model is asked once more for its answer.",
         [["", TokenUsage(100, 1)], ["Hello to you.", TokenUsage(150, 4)]],
     ),
+    "no_answer": Story("A model without words, asked once more.", [["", TokenUsage(90, 1)], ["", TokenUsage(95, 1)]]),
     "document": Story(
         "A long code block is shown as a document, too.",
         [["A table:\n```c\n" + "x = 1;\n" * 40 + "```\n", HOLD, "That is it.", TokenUsage(100, 99)]],

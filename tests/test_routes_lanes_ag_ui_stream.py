@@ -348,6 +348,7 @@ ENDINGS = {
     "deadline": ({"type": "success"}, "deadline"),
     "budget": ({"type": "success"}, "budget"),
     "loop_broken": ({"type": "success"}, "loop_broken"),
+    "no_answer": ({"type": "success"}, "no_answer"),
 }
 
 

@@ -188,6 +188,7 @@ REASONS = {
     "call_limit": "length",
     "token_limit": "length",
     "budget": "length",
+    "no_answer": "length",
     "deadline": "length",
     "cancelled": "length",
     "a word of a later version": "length",

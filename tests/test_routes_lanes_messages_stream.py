@@ -302,6 +302,7 @@ STOPS = {
     "rounds": ([TextDelta("Hi")], "round_limit", "max_tokens"),
     "budget": ([], "budget", "max_tokens"),
     "deadline": ([], "deadline", "max_tokens"),
+    "no answer": ([TextDelta("I have none.")], "no_answer", "max_tokens"),
     "a reason to come": ([], "something_new", "max_tokens"),
 }
 

@@ -123,6 +123,7 @@ ENDINGS = {
     "deadline": ("incomplete", "incomplete", "max_output_tokens"),
     "budget": ("incomplete", "incomplete", "max_output_tokens"),
     "loop_broken": ("incomplete", "incomplete", "max_output_tokens"),
+    "no_answer": ("incomplete", "incomplete", "max_output_tokens"),
     "server_stopped": ("failed", "failed", None),
     "paused": ("failed", "failed", None),
     "revoked": ("failed", "failed", None),

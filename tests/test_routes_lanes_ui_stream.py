@@ -329,6 +329,7 @@ ENDS = {
     "token_limit": "length",
     "deadline": "length",
     "budget": "length",
+    "no_answer": "other",
     "cancelled": "other",
 }
 

@@ -103,7 +103,10 @@ class ToolProgress(Struct, frozen=True):
 
 
 class ToolFinished(Struct, frozen=True):
-    """The result of a call. `text` is what the model receives; `exit_code` is set for processes."""
+    """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
+
+    A call that is stopped with its run ends in this event, too, if it had printed something.
+    """
 
     type: ClassVar[str] = "tool.finished"
     call: str
@@ -238,7 +241,8 @@ class RunFinished(Struct, frozen=True):
     """The run has ended without an error; `reason` is one of the codes listed below.
 
     `text` is the final answer, at most 200,000 characters of it; in front of it stand the blocks of code that were
-    calls. `usage` holds the totals of the run.
+    calls. `calls` counts the calls that ran or were handed to the client, not those that were refused. `usage` holds
+    the totals of the run.
     """
 
     type: ClassVar[str] = "run.finished"

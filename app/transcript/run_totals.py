@@ -15,6 +15,7 @@ from app.core.events import (
     RoundStarted,
     RunFinished,
     ToolFinished,
+    ToolHanded,
     ToolRejected,
     ToolStarted,
     Usage,
@@ -43,8 +44,9 @@ class Action(Struct):
 class RunTotals(Struct):
     """Counted in rounds, calls, tokens and money; `measured` until something had to be estimated.
 
-    `dearest` is the most tokens that one request has taken, `cost` None until a model with a price has answered.
-    `actions` are by call, `notices` counts the notices by code and words.
+    `calls` are those that the model has made, which limits count, also if they were refused. `dearest` is the most
+    tokens that one request has taken, `cost` None until a model with a price has answered. `actions` are by call,
+    `notices` counts the notices by code and words.
     """
 
     rounds: int = 0
@@ -61,6 +63,11 @@ class RunTotals(Struct):
     @property
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def calls_run(self) -> int:
+        """Return how many calls were run, or handed to the client."""
+        return sum(action.outcome != "refused" for action in self.actions.values())
 
     def add(self, used: TokenUsage, *, measured: bool, cost: float | None = None) -> Usage:
         self.prompt_tokens += used.prompt_tokens
@@ -90,7 +97,7 @@ class RunTotals(Struct):
                 action.arguments = json.dumps(fields["arguments"])[:MAX_ARGUMENTS]
             case ToolFinished.type:
                 action.outcome = "ok" if fields["ok"] else "failed"
-            case _:
+            case ToolRejected.type:
                 action.outcome = "refused"
 
     def finished(self, reason: str, code: Sequence[str] = ()) -> RunFinished:
@@ -102,7 +109,7 @@ class RunTotals(Struct):
         }
         if self.cost is not None:
             usage["cost"] = self.cost
-        return RunFinished(reason, with_code(self.text, code), self.rounds, self.calls, usage)
+        return RunFinished(reason, with_code(self.text, code), self.rounds, self.calls_run, usage)
 
 
 def with_code(text: str, code: Sequence[str]) -> str:
@@ -118,7 +125,7 @@ def with_code(text: str, code: Sequence[str]) -> str:
     return "\n\n".join(filter(None, parts))[:MAX_TEXT]
 
 
-REMEMBERED = frozenset({ToolStarted.type, ToolFinished.type, ToolRejected.type, Notice.type})
+REMEMBERED = frozenset({ToolStarted.type, ToolFinished.type, ToolHanded.type, ToolRejected.type, Notice.type})
 COUNTED = frozenset({RoundStarted.type, Usage.type})
 
 

@@ -24,7 +24,7 @@ RULE = (
 ASKED = "The model ended without an answer: it is asked once more, for the answer alone."
 # Why a run ended, to follow `I have no answer:`.
 WHY = {
-    "answered": "the model ended without words",
+    "no_answer": "the model ended without words",
     "round_limit": "the limit of rounds was reached",
     "call_limit": "the limit of tool calls was reached",
     "token_limit": "the limit of tokens was reached",

@@ -37,7 +37,7 @@ from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 
-ANSWERED, LOOP_BROKEN = "answered", "loop_broken"
+ANSWERED, LOOP_BROKEN, NO_ANSWER = "answered", "loop_broken", "no_answer"
 LEAST_KEPT_S = 5.0  # in less time no model answers
 LEAST_TOOL_S = 1.0
 MORE_ROUNDS = 2  # that a run gets whose work was found wanting
@@ -154,7 +154,7 @@ class LimitEnforcer:
 
     def ends(self, reason: str, totals: RunTotals, *, steered: bool) -> str | None:
         """The same reason, unless the person said something more that can still be answered."""
-        if not steered or reason not in (ANSWERED, LOOP_BROKEN):
+        if not steered or reason not in (ANSWERED, LOOP_BROKEN, NO_ANSWER):
             return reason
         self._begin_again()
         if self.limits.spent(totals):

@@ -11,7 +11,7 @@ from app.core.events import Notice, TextDelta
 from app.core.messages import Message
 from app.policy.gate import CLIENT_TOOLS
 from app.runs.discipline.fallback_answer import ASKED, fallback_answer, synthesise
-from app.runs.discipline.limit_enforcer import LimitEnforcer
+from app.runs.discipline.limit_enforcer import ANSWERED, NO_ANSWER, LimitEnforcer
 from app.runs.discipline.limits import TOKEN_LIMIT
 from app.runs.discipline.reminders import SHORT
 from app.runs.discipline.verifier import verify
@@ -63,7 +63,7 @@ class RoundEnd(Struct):
             await self.wait_for_client()
             return
         if no_answer(reply) and not self.discipline.so_far:
-            await self._answer_anyway(ends, reply.prose)
+            ends = await self._answer_anyway(ends, reply.prose)
         elif self._changed() and self.discipline.checks(ends, self.totals):
             await self._check()
             if self.discipline.wanting:
@@ -86,10 +86,11 @@ class RoundEnd(Struct):
             await self.context.emit(added(message))
         return bool(messages)
 
-    async def _answer_anyway(self, reason: str, said: str) -> None:
-        """An answer for a run that has none. It is shown whole: it is no part of what the model was saying.
+    async def _answer_anyway(self, reason: str, said: str) -> str:
+        """Answer for a run that has no answer, and return why it ends: without a word of the model, not as answered.
 
-        What it had `said` beside calls that were not run stands for an answer if there is no better one.
+        The answer is shown whole: it is no part of what the model was saying. What it had `said` beside calls that were
+        not run stands for an answer if there is no better one.
         """
         text, cut, emit = "", False, self.context.emit
         if not self.discipline.limits.spent(self.totals):
@@ -101,13 +102,15 @@ class RoundEnd(Struct):
             await emit(answer.usage)
             text, cut = answer_in(answer.reply), bool(answer.trouble)
         if not text and said.strip() and reason != TOKEN_LIMIT:
-            return
+            return reason
         self.silent = not text
         if not text:
+            reason = NO_ANSWER if reason == ANSWERED else reason
             text, cut = fallback_answer(reason, self.totals, self.conversation), False
         self.totals.text = self.conversation.redactor.redact(text)
         self.conversation.append(Message("assistant", text, shown=text, cut=cut))
         await emit(TextDelta(text))
+        return reason
 
     def _changed(self) -> bool:
         return any(one.outcome == "ok" and self.changes(one.name) for one in self.totals.actions.values())

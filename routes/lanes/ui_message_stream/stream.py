@@ -25,6 +25,7 @@ FINISH_REASONS = {
     "token_limit": "length",
     "deadline": "length",
     "budget": "length",
+    "no_answer": "other",
 }
 # What these notices say of an answer that is complete otherwise.
 NOTICED = {"cut": "length", "refusal": "content-filter"}

@@ -68,6 +68,7 @@ function details(code, words, ...inside) {
 const GO_ON = "Continue";
 /** By the reason of `run.finished`: a sentence, and the label of a button to continue. */
 const ENDS = {
+  no_answer: ["The model gave no answer.", GO_ON],
   cancelled: ["Stopped."],
   client_tools: ["The client has calls to run, and sends their results with its next message."],
   taken_back: ["Cancelled before it started."],
