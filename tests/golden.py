@@ -176,6 +176,7 @@ SPELLINGS = (
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:1"),
     (re.compile(r"\b\d{4}-\d\d-\d\d([T ])\d\d:\d\d(:\d\d)?"), r"2026-01-02\g<1>03:04\2"),
     (re.compile(r'"(elapsed_s|duration_s)": [\d.e-]+'), r'"\1": 0.5'),
+    (re.compile(r', "timing": \{[^{}]*\}'), ""),  # chance decides even which times there are
     (re.compile(r"\bin [\d.]+ s\b"), "in 0.5 s"),  # until a model is asked again, with jitter
     (re.compile(r'("type": "context.trimmed".*) "before": \d+, "after": \d+'), r'\1 "before": 2000, "after": 1000'),
     (re.compile(r'"expires_at": [\d.]+'), '"expires_at": 1767322800.0'),

@@ -97,7 +97,9 @@ def comparable(events: Sequence[AgentEvent]) -> list[dict[str, Any]]:
     """The events: neighbouring deltas joined, calls by their order, without times."""
     rows, ids = list[dict[str, Any]](), dict[str, str]()
     for event in events:
-        row = {name: value for name, value in fields_of(event).items() if name not in ("duration_s", "run")}
+        row = {name: value for name, value in fields_of(event).items() if name not in ("duration_s", "run", "timing")}
+        if "usage" in row:
+            row["usage"] = {name: value for name, value in row["usage"].items() if name != "timing"}
         if "call" in row:
             row["call"] = ids.setdefault(row["call"], f"call {len(ids)}")
         last = rows[-1] if rows else {}

@@ -265,7 +265,7 @@ async def test_who_waited_while_the_server_was_paused_is_not_asked(tmp_path: Pat
             go_on.set()
             *_, last = [event async for event in waits]
     assert (last["type"], last["reason"], len(server.asked)) == ("run.finished", "paused", 1)
-    assert last["usage"] == UNUSED
+    assert UNUSED.items() <= last["usage"].items()
 
 
 @pytest.mark.parametrize(("status", "spends"), [(503, False), (500, True)])
@@ -282,4 +282,4 @@ async def test_who_is_cancelled_while_it_waits_to_ask_again_pays_for_what_may_ha
             await until(turn, "notice")
             await served.client.post(f"/runs/{run}/cancel")
             *_, last = [event async for event in turn]
-    assert (last["reason"], last["usage"] != UNUSED) == ("cancelled", spends)
+    assert (last["reason"], UNUSED.items() <= last["usage"].items()) == ("cancelled", not spends)

@@ -96,7 +96,7 @@ async def test_an_answer_is_judged_once_it_is_there(tmp_path: Path, verdict: Rep
     assert "Paris." in model.requests[1].whole()[1].text and not model.requests[1].tools
     assert (events[-1]["type"], events[-1]["text"]) == ("run.finished", "Paris.")
     if not isinstance(verdict, tuple):
-        assert events[-1]["usage"] == {"prompt_tokens": 150, "completion_tokens": 3, "measured": True}
+        assert {"prompt_tokens": 150, "completion_tokens": 3, "measured": True}.items() <= events[-1]["usage"].items()
         assert [event["total_prompt_tokens"] for event in of_kind(events, "usage")] == [100, 150]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.context.view import View
 from app.core.provider import Finished, ProviderFailed
 from app.models.scripted import Line, Raise, Scripted
 from parsing import Call
@@ -49,8 +50,28 @@ async def test_the_agent_passes_on_what_is_about_each_answer(tmp_path: Path) -> 
     model = Scripted(["Hi."])
     given = {"max_tokens": 5, "temperature": 0.5, "tool_choice": "required", "stop": ["x"], "unknown": 1}
     async with serving_plain(tmp_path, model) as served:
-        await whole(served, user("Hello"), model="dragoman/agent", parameters=given)
+        answer = await whole(served, user("Hello"), model="dragoman/agent", parameters=given)
+        [row] = await served.services.store.runs(answer["session"])
+        again, _ = await served.services.factory.restored_agent(row)
     assert model.requests[0].parameters == {"max_tokens": 5, "temperature": 0.5}
+    assert isinstance(again.view, View) and again.view.parameters == model.requests[0].parameters
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"temperature": 3}, "temperature: Input should be less than or equal to 2"),
+        ({"max_completion_tokens": 0, "max_tokens": 5}, "max_completion_tokens: Input should be greater"),
+        ({"max_tokens": "5"}, "max_tokens: Input should be a valid integer"),
+        ({"reasoning_effort": "huge"}, "reasoning_effort: Input should be 'none', "),
+    ],
+)
+async def test_a_parameter_that_no_model_takes_is_refused(tmp_path: Path, given: dict[str, Any], problem: str) -> None:
+    async with serving_plain(tmp_path, Scripted([])) as served:
+        body = {"messages": [user("Hi")], "model": "dragoman/agent", "parameters": given}
+        response = await served.client.post(PATH, json=body)
+    error = response.json()["plain"]
+    assert (response.status_code, error["code"]) == (400, "invalid_request") and problem in error["message"]
 
 
 async def test_a_stream_has_the_lanes_frames_and_headers(tmp_path: Path) -> None:

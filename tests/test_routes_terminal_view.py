@@ -70,6 +70,12 @@ def test_a_run_reads_from_top_to_bottom() -> None:
         ({"measured": True, "cost": 0.0045}, "1 round, 2 calls, cost 0.0045"),
         ({"measured": False, "cost": 12}, "1 round, 2 calls, cost about 12"),
         ({"measured": True, "cost": "much"}, "1 round, 2 calls"),
+        ({"timing": {"preparation_s": 0.1}}, "1 round, 2 calls"),
+        ({"timing": {"first_token_s": 0.42}}, "1 round, 2 calls, first token after 0.4 s"),
+        (
+            {"timing": {"first_token_s": 61, "tokens_per_s": 30.5}},
+            "1 round, 2 calls, first token after 1 min 01 s, 30.5 tokens/s",
+        ),
     ],
 )
 def test_a_run_of_a_model_with_a_price_ends_with_its_cost(usage: dict[str, object], told: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ from app.storage.usage import ModelUsage
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
+from app.transcript.timings import RequestTimes
 
 WORDIEST = 8  # maximum characters per token in a long text
 ALLOWANCE = 4096  # tokens of an answer that are reserved at a time
@@ -90,15 +92,20 @@ class MeteredRequest:
         self._request = request
         self._room = self._characters()
         self._unread = False
+        self._times: RequestTimes | None = None
 
     def request(self, *, left_s: float | None = None, take_text: TakeText | None = None) -> ModelRequest:
         """Return the request within the limits that the budget allows."""
         return replace(self._request, max_tokens=self._most, afford=self._afford, left_s=left_s, take_text=take_text)
 
-    def receiving(self, reply: Reply, totals: RunTotals) -> Self:
-        """Set the reply that the answer goes to and the totals of the run."""
+    def receiving(self, reply: Reply, totals: RunTotals, since: float | None = None) -> Self:
+        """Set the reply that the answer goes to and the totals of the run.
+
+        `since`: when the preparation of a round began, whose times are reported.
+        """
         self._reply = reply
         self._account = totals
+        self._times = None if since is None else RequestTimes(since, monotonic())
         return self
 
     def __enter__(self) -> Self:
@@ -113,7 +120,8 @@ class MeteredRequest:
         used, measured = self._used()
         for meter in self._meters:
             meter.held.settle(meter.weigh(used))
-        self.usage = self._account.add(used, measured=measured, cost=self._provider.cost(used))
+        timing = self._timing(used)
+        self.usage = self._account.add(used, measured=measured, cost=self._provider.cost(used), timing=timing)
         if used != NOTHING:
             self._keep(used, self.usage.cost, measured=measured)
             if error:
@@ -175,6 +183,11 @@ class MeteredRequest:
             return reported, True
         prompt = reported.prompt_tokens or guess.prompt_tokens
         return replace(reported, prompt_tokens=prompt, completion_tokens=answer), False
+
+    def _timing(self, used: TokenUsage) -> dict[str, float] | None:
+        if self._times is None:
+            return None
+        return replace(self._times, first=self._reply.first_at, ended=monotonic()).timing(used.completion_tokens)
 
     def _keep(self, used: TokenUsage, cost: float | None, *, measured: bool) -> None:
         held = self._meters[0].held

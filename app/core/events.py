@@ -223,7 +223,9 @@ class Usage(Struct, frozen=True):
     """Tokens of one round, and totals of the run so far; `measured` is false if they are estimated.
 
     `cached_tokens` is the part of the prompt that the server had cached, if it reports that. `cost` is that of the
-    round, `total_cost` that of the run so far, for models with a price.
+    round, `total_cost` that of the run so far, for models with a price. `timing` of a round holds `preparation_s`
+    (context fitted, budget reserved), `first_token_s` (from the request to the first token, queue and retries included)
+    and `tokens_per_s` (from the first token on; left out if the answer came at once).
     """
 
     type: ClassVar[str] = "usage"
@@ -235,6 +237,7 @@ class Usage(Struct, frozen=True):
     cached_tokens: int | None = None
     cost: float | None = None
     total_cost: float | None = None
+    timing: dict[str, float] | None = None
 
 
 class RunFinished(Struct, frozen=True):
@@ -242,7 +245,8 @@ class RunFinished(Struct, frozen=True):
 
     `text` is the final answer, at most 200,000 characters of it; in front of it stand the blocks of code that were
     calls. `calls` counts the calls that ran or were handed to the client, not those that were refused. `usage` holds
-    the totals of the run.
+    the totals of the run; its `timing` has the sum of the preparation, the first token of the first round, and the
+    tokens a second of all rounds.
     """
 
     type: ClassVar[str] = "run.finished"

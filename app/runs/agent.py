@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iter
 from contextlib import aclosing
 from functools import partial
 from secrets import token_hex
+from time import monotonic
 from typing import ClassVar
 
 from msgspec import Struct
@@ -181,11 +182,12 @@ class Agent(Struct):
         """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""
         for _ in range(MOST_REFUSALS):
             self.check_not_paused()
+            since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
             for event in fitted.events:
                 await context.emit(event)
             try:
-                return await self._request(context, reply, fitted)
+                return await self._request(context, reply, fitted, since)
             except ProviderFailed as failure:
                 if broken := self.discipline.go_on(plan, reply, failure, self.totals):
                     return await context.emit(broken)
@@ -195,14 +197,17 @@ class Agent(Struct):
             await context.emit(Notice("context", REFUSED if self.view.fits_model(fitted) else STANDS_IN))
         raise refusal
 
-    async def _request(self, context: RunContext, reply: Reply, fitted: Fitted) -> None:
-        """Make one request; what the model wrote is in the history afterwards, however the stream ends."""
+    async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, since: float) -> None:
+        """Make one request, whose preparation began at `since`.
+
+        What the model wrote is in the history afterwards, however the stream ends.
+        """
         self.check_not_paused()  # a summary may have taken its time
         conversation, emit = context.conversation, context.emit
         metered_request = await self.calls.run_budget.metered_request(
             self.provider, fitted.request, fitted.counted, conversation
         )
-        with metered_request.receiving(reply, self.totals):  # a request that is cut off has cost tokens too
+        with metered_request.receiving(reply, self.totals, since):  # a request that is cut off has cost tokens too
             try:
                 take_text = self._taking(context, reply, metered_request)
                 request = metered_request.request(left_s=self.discipline.left_s(), take_text=take_text)

@@ -154,8 +154,8 @@ class RunFactory(Struct):
         tools = self.client_tools.joined(tools, declared)
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer)
 
-    def agent(self, principal: Principal, options: RunOptions, parameters: Mapping[str, Any] = NO_PARAMETERS) -> Agent:
-        """A new agent for one run, each of whose requests to the model has `parameters` of chat completions.
+    def agent(self, principal: Principal, options: RunOptions) -> Agent:
+        """A new agent for one run.
 
         Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, FolderUnusable.
         """
@@ -194,7 +194,7 @@ class RunFactory(Struct):
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
                 self.files.read,
                 describe_files=options.without_vision == "describe",
-                parameters=parameters,
+                parameters=options.parameters,
             ),
             discipline,
             self.switch.check,

@@ -12,6 +12,7 @@ from app.context.system_text import SystemText, as_fields
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.core.settings_fields import DAY_S
 from app.core.strict_model import StrictModel
+from app.runs.sampling import Sampling
 
 LONGEST_MODEL = 256
 LONGEST_NAME = 128  # characters of a client's tool, namespace included
@@ -26,7 +27,7 @@ class ClientTool(StrictModel):
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-class RunOptions(StrictModel):
+class RunOptions(Sampling):
     """All are optional; the settings hold where one is left out. A new option of a run is one field here."""
 
     model: str | None = Field(default=None, max_length=LONGEST_MODEL)

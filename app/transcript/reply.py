@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from math import isfinite
+from time import monotonic
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -95,7 +96,10 @@ class Reply:
         prompt_suffix: Callable[[], str] = str,
         text_calls: Callable[[bool], bool] = lambda _: True,
         is_handed: Callable[[str], bool] = lambda _: False,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
+        self.first_at: float | None = None  # when the first token came
+        self._clock = clock
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
         self.used: TokenUsage | None = None
         self.stopped: str | None = None
@@ -180,6 +184,7 @@ class Reply:
                 if not unfit(sealed.fields):
                     self._sealed[index] = sealed
             case Thought() | CallOpened() | CallDelta() | Call() | BadCall():
+                self.first_at = self.first_at or self._clock()
                 if isinstance(piece, Thought | CallDelta):
                     self.characters += len(piece.text)
                 yield from self._see(piece, NATIVE)
@@ -274,6 +279,8 @@ class Reply:
         )
 
     def _new_parser(self) -> Parser:
+        """Return the parser of the text, which begins."""
+        self.first_at = self.first_at or self._clock()
         self._only_text = not self._text_calls(self.called_natively)
         self._hint = suffix = self._prompt_suffix()
         return Parser(self._tools, fences=self._fences(), prompt_suffix=suffix, calls=not self._only_text)

@@ -26,6 +26,7 @@ from app.core.provider import TokenUsage
 from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE, THOUGHT
+from app.transcript.timings import RunTimes
 
 MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
 MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
@@ -57,6 +58,7 @@ class RunTotals(Struct):
     text: str = ""
     dearest: int = 0
     cost: float | None = None
+    times: RunTimes = field(default_factory=RunTimes)
     actions: dict[str, Action] = field(default_factory=dict)
     notices: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -69,14 +71,23 @@ class RunTotals(Struct):
         """Return how many calls were run, or handed to the client."""
         return sum(action.outcome != "refused" for action in self.actions.values())
 
-    def add(self, used: TokenUsage, *, measured: bool, cost: float | None = None) -> Usage:
+    def add(
+        self,
+        used: TokenUsage,
+        *,
+        measured: bool,
+        cost: float | None = None,
+        timing: dict[str, float] | None = None,
+    ) -> Usage:
         self.prompt_tokens += used.prompt_tokens
         self.completion_tokens += used.completion_tokens
         self.measured = self.measured and measured
         self.dearest = max(self.dearest, used.prompt_tokens + used.completion_tokens)
         self.cost = total(self.cost, cost)
+        if timing:
+            self.times.add(timing, used.completion_tokens)
         now, sums = (used.prompt_tokens, used.completion_tokens), (self.prompt_tokens, self.completion_tokens)
-        return Usage(*now, *sums, measured, used.cached, cost, self.cost)
+        return Usage(*now, *sums, measured, used.cached, cost, self.cost, timing)
 
     def record(self, event: AgentEvent) -> None:
         """Remember a call's outcome and count a notice."""
@@ -109,6 +120,8 @@ class RunTotals(Struct):
         }
         if self.cost is not None:
             usage["cost"] = self.cost
+        if timing := self.times.timing():
+            usage["timing"] = timing
         return RunFinished(reason, with_code(self.text, code), self.rounds, self.calls_run, usage)
 
 
@@ -141,7 +154,7 @@ def totals_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> Ru
                 totals.rounds = fields["round"]
             case Usage.type:
                 used = TokenUsage(fields["prompt_tokens"], fields["completion_tokens"])
-                totals.add(used, measured=fields["measured"], cost=fields.get("cost"))
+                totals.add(used, measured=fields["measured"], cost=fields.get("cost"), timing=fields.get("timing"))
             case _:
                 totals.remember(row.type, fields)
     totals.calls = len(totals.actions.keys() - {call.id for call in unanswered})

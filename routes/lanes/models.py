@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from pydantic import ValidationError
 
 from app.context.prompt import MOST_OVERRIDE
 from app.context.system_text import SystemText
@@ -13,17 +14,14 @@ from app.core.messages import Message
 from app.core.rules import WhenAbsent
 from app.models.endpoints.model_registry import UnknownModel
 from app.runs.run_options import LONGEST_MODEL, RunOptions
+from app.runs.sampling import IN_CHAT_COMPLETIONS, Sampling
 from routes.lanes.lane import LaneRequest
 from routes.protocol.errors import Refused
 
 AGENTS = "dragoman/"
 DEFAULT = "agent"
-# Of a client's parameters those that the agent passes on. The others are about one round, of which it makes several: a
-# call that must be made would be made without an end.
-FOR_AGENT = frozenset(
-    {"max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "reasoning_effort"}
-    | {"frequency_penalty", "presence_penalty"}
-)
+# Of a client's parameters those that the agent takes, as options of a run.
+FOR_AGENT = {word: name for name, word in IN_CHAT_COMPLETIONS.items()} | {"max_completion_tokens": "max_output_tokens"}
 AGENT = f"{AGENTS}{DEFAULT}"
 
 
@@ -56,11 +54,24 @@ def agent_options(request: LaneRequest, absent: WhenAbsent) -> RunOptions:
         system=SystemText(text=instructions) if instructions else None,
         client_tools=request.tools or None,
         when_absent=absent,
+        **_sampling(request.parameters).model_dump(exclude_none=True),
     )
 
 
-def agent_parameters(request: LaneRequest) -> dict[str, Any]:
-    return {name: value for name, value in request.parameters.items() if name in FOR_AGENT}
+def _sampling(parameters: Mapping[str, Any]) -> Sampling:
+    """The parameters that an agent takes. Raises Refused for a value that is no such parameter's."""
+    given = {FOR_AGENT[word]: _whole(parameters[word]) for word in FOR_AGENT if word in parameters}
+    try:
+        return Sampling(**given)
+    except ValidationError as invalid:
+        error = invalid.errors(include_url=False)[0]
+        word = next(word for word in reversed(FOR_AGENT) if FOR_AGENT[word] == error["loc"][0] and word in parameters)
+        raise Refused(400, "invalid_request", f"{word}: {error['msg']}.", param=word) from None
+
+
+def _whole(value: Any) -> Any:
+    """JavaScript has one kind of number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def conversation_of(request: LaneRequest) -> list[Message]:

@@ -30,7 +30,7 @@ from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping
 from routes.lanes.lane import Lane, LaneRequest, Turn
-from routes.lanes.models import AGENT, agent_options, agent_parameters, continued, wanted
+from routes.lanes.models import AGENT, agent_options, continued, wanted
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
@@ -102,7 +102,7 @@ class Serving(Struct, frozen=True):
     async def _start_agent(self, wish: LaneRequest) -> RunRow:
         there = wish.asks or self.services.presence.has_page(self.principal.name)
         options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY)
-        agent = self.services.factory.agent(self.principal, options, agent_parameters(wish))
+        agent = self.services.factory.agent(self.principal, options)
         new = await self._sessions.turn(wish)
         if wish.asks and new.session:
             await self._end_undecided(new.session)

@@ -195,7 +195,7 @@ class View:
             case RunFinished(reason=reason) if reason != "answered":
                 return self._block(Text(f"■ The run ended early: {printable(reason).replace('_', ' ')}.", "yellow"))
             case RunFinished(rounds=rounds, calls=calls, usage=usage) if self._summary:
-                text_line = f"  {_count(rounds, 'round')}, {_count(calls, 'call')}{_cost(usage)}"
+                text_line = f"  {_count(rounds, 'round')}, {_count(calls, 'call')}{_cost(usage)}{_speed(usage)}"
                 return self._block(Text(text_line, "dim"))
         return self._fresh_line()
 
@@ -249,6 +249,15 @@ def _cost(usage: dict[str, Any]) -> str:
         case {"cost": float(cost) | int(cost)}:
             about = "" if usage.get("measured") else "about "
             return f", cost {about}{cost:.6f}".rstrip("0").rstrip(".")
+    return ""
+
+
+def _speed(usage: dict[str, Any]) -> str:
+    match usage.get("timing"):
+        case {"first_token_s": float(first) | int(first), "tokens_per_s": float(rate) | int(rate)}:
+            return f", first token after {_seconds(first)}, {rate:g} tokens/s"
+        case {"first_token_s": float(first) | int(first)}:
+            return f", first token after {_seconds(first)}"
     return ""
 
 

@@ -20,7 +20,7 @@ OTHER_LIMIT: dict[Limit, Limit] = {
     "max_tokens": "max_completion_tokens",
     "max_completion_tokens": "max_tokens",
 }
-FORMAT = "response_format"
+FORMAT, EFFORT = "response_format", "reasoning_effort"
 # Parameters without which the answer is still of use: clients send most of them on their own account, and models that
 # think refuse a choice of tools.
 HINTS = (
@@ -28,13 +28,15 @@ HINTS = (
     "service_tier", "tool_choice", "top_k", "verbosity",
 )  # fmt: skip
 WORDS = ("metadata", "store", "thinking", "user")  # the same, with names that are also words of other complaints
-OPTIONAL = lazy_pattern(rf"\b({'|'.join((*OTHER_LIMIT, *HINTS))}|temperature|stream_options)\b")
+# Those that an agent goes without: of a relay's client the refusal is its own to answer.
+SAMPLING = frozenset({"top_p", "seed", "frequency_penalty", "presence_penalty"})
+OPTIONAL = lazy_pattern(rf"\b({'|'.join((*OTHER_LIMIT, *HINTS, *sorted(SAMPLING)))}|temperature|stream_options)\b")
 NAMED_WORD = lazy_pattern(
     rf"(?:argument|field|input|parameter|propert)\w*\b.{{0,40}}?\b({'|'.join(WORDS)})\b", re.IGNORECASE
 )
 LEARNED = frozenset({*OTHER_LIMIT, *HINTS, *WORDS, "temperature", "stream_options"})
 BY_VALUE = frozenset(
-    {"reasoning_effort", "service_tier", "tool_choice", "top_k", "verbosity"}
+    {"reasoning_effort", "service_tier", "tool_choice", "top_k", "verbosity"} | SAMPLING
 )  # another value may be accepted
 # Refusals of a format that do not name its parameter (Groq, vLLM, llama.cpp), and those of one schema only.
 ABOUT_FORMAT = lazy_pattern(r"response[_ ]format|json[_ ]schema|json_object|structured output|grammar", re.IGNORECASE)
@@ -91,11 +93,15 @@ class Parameters:
         """Request no such format for a while: the server has taken it, and has not kept to it."""
         self._refused_at[key_of_kind(wanted)] = self._clock()
 
-    def learn(self, status: int, text: str, sent: Mapping[str, Any]) -> frozenset[str]:
-        """Return the sent fields that this refusal is about, and leave them out from now on."""
+    def learn(self, status: int, text: str, sent: Mapping[str, Any], *, agent: bool = False) -> frozenset[str]:
+        """Return the sent fields that this refusal is about, and leave them out from now on.
+
+        An `agent` can do without more of them than a client whose request is relayed.
+        """
         if status not in REFUSALS or is_too_long(text):
             return frozenset()
-        refused = frozenset(name for name in named_in(text) if name in LEARNED and name in sent)
+        learned = LEARNED | SAMPLING if agent else LEARNED
+        refused = frozenset(name for name in named_in(text) if name in learned and name in sent)
         keys = {key_of(name, sent[name]) if name in BY_VALUE else name for name in refused}
         if not refused and is_structured(sent.get(FORMAT)) and is_about_format(text):
             refused, keys = frozenset({FORMAT}), {format_key(sent[FORMAT], text)}
@@ -106,6 +112,14 @@ class Parameters:
             ProviderNotice("parameter", DROPPED.format(name)) for name in sorted(refused) if self._is_dropped(name)
         ]
         return refused
+
+    def leave_out(self, name: str, value: Any) -> None:
+        """Send no such value of a parameter for a while: a refusal was about the fields that stand for it."""
+        self._refused_at[key_of(name, value)] = self._clock()
+        self._notices.append(ProviderNotice("parameter", DROPPED.format(name)))
+
+    def refuses(self, name: str, value: Any) -> bool:
+        return bool({name, key_of(name, value)} & self._refused)
 
     def take_notices(self) -> list[ProviderNotice]:
         """Return the notices about dropped parameters since the last call."""

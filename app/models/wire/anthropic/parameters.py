@@ -12,6 +12,7 @@ from app.models.wire.tool_choice import AUTO, NONE, REQUIRED, tool_choice
 
 MODES = {AUTO: "auto", NONE: "none", REQUIRED: "any"}
 EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
+LEAST_EFFORT = {"minimal": "low"}  # `none` needs no field: these models think only if a request has one
 THINKING = ("thinking", "output_config")  # fields that models refuse which think in another way, or not at all
 
 
@@ -28,6 +29,15 @@ def message_fields(given: Mapping[str, Any], *, tools: bool) -> dict[str, Any]:
         **_thinking(given),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def with_thinking(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agent's parameters with the model's own way to think, for a `reasoning_effort`."""
+    effort = given.get("reasoning_effort")
+    effort = LEAST_EFFORT.get(str(effort), effort)
+    if effort not in EFFORTS:
+        return dict(given)
+    return {**given, "thinking": {"type": "adaptive"}, "reasoning_effort": effort}
 
 
 def _stops(stop: Any) -> list[str] | None:

@@ -17,12 +17,12 @@ from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.blocks import wire_tools
 from app.models.wire.anthropic.caching import marked, marked_turns
 from app.models.wire.anthropic.history import Wire, Written
-from app.models.wire.anthropic.parameters import THINKING, message_fields
+from app.models.wire.anthropic.parameters import THINKING, message_fields, with_thinking
 from app.models.wire.anthropic.reasoning import metadata_origin, reasoning_in
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.client_history import settled, with_opening
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
-from app.models.wire.parameters import FORMAT, limit_in
+from app.models.wire.parameters import EFFORT, FORMAT, limit_in
 from app.models.wire.request_extras import added
 from app.models.wire.structured_output import instruction, is_structured
 from tools.base.patterns import lazy_pattern
@@ -72,7 +72,7 @@ class AnthropicMessages(HostedProvider):
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
         files, key = await encoded_files(request), request.key or self.key
-        with_reasoning, room, given = True, self._room(request), dict(request.parameters)
+        with_reasoning, room, given = True, self._room(request), self._given(request)
         while True:  # terminates: each round leaves out one more thing
             written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
             body = self._body(request, written, room, given)
@@ -94,8 +94,17 @@ class AnthropicMessages(HostedProvider):
                     with_reasoning = False
                 elif given.get("thinking") and is_about_thinking(refusal):
                     given = {name: value for name, value in given.items() if name not in THINKING}
+                    if not request.verbatim:
+                        self._parameters.leave_out(EFFORT, request.parameters.get(EFFORT))
                 else:
                     raise self._refusal(refusal, native=native and not CLAUDE.search(self.model)) from refusal
+
+    def _given(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the parameters as this API has them; a client of its own says itself how the model thinks."""
+        given = dict(request.parameters)
+        if request.verbatim or self._parameters.refuses(EFFORT, given.get(EFFORT)):
+            return given
+        return with_thinking(given)
 
     def _prompts_format(self, request: ModelRequest) -> bool:
         return is_structured(request.parameters.get(FORMAT))
@@ -111,7 +120,8 @@ class AnthropicMessages(HostedProvider):
         return Wire(native, tools, origin, files=files, verbatim=True).write(history)
 
     def _body(self, request: ModelRequest, written: Written, room: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        fields = self._parameters.fields(self.model, None, self._temperature(request))
+        thinks = not request.verbatim and bool(given.get("thinking"))  # which takes no other temperature than 1
+        fields = self._parameters.fields(self.model, None, None if thinks else self._temperature(request))
         body = message_fields(given, tools=bool(written.tools)) | {
             "model": self.model,
             "max_tokens": min(self._max_tokens(request), room),

@@ -84,9 +84,9 @@ class OpenAIChat(HostedProvider):
             try:
                 return await post(self._client, completion), ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
-                if self._parameters.learn(refusal.status, refusal.text, body):
+                if self._parameters.learn(refusal.status, refusal.text, body, agent=not request.verbatim):
                     continue
-                if request.verbatim and is_too_long(refusal.text) and limit_in(request.parameters) is not None:
+                if is_too_long(refusal.text) and limit_in(request.parameters) is not None:
                     request = replace(request, parameters=without_limit(request.parameters))
                     continue
                 if not (request.verbatim and self._learn_of_histories(refusal)):

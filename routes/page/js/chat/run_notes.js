@@ -108,6 +108,7 @@ export function turnFoot({ model, created, seconds, usage }) {
     h("time", { datetime: date.toISOString(), title: date.toLocaleString() }, formatTime(created)),
     seconds === null ? null : formatDuration(seconds),
     tokens(usage),
+    ...speed(usage?.timing),
     usage?.cost ? h("span", { title: "cost" }, cost(usage.cost)) : null,
   ];
   return h(
@@ -122,6 +123,15 @@ function tokens(usage) {
   const about = usage.measured ? "" : "about ";
   const [read, written] = [usage.prompt_tokens, usage.completion_tokens].map((number) => number.toLocaleString());
   return `${about}${read} input tokens, ${written} output tokens`;
+}
+
+/** How soon a run answered, and how fast. */
+function speed(timing) {
+  const { first_token_s: first, tokens_per_s: rate } = timing ?? {};
+  return [
+    first === undefined ? null : h("span", { title: "first token of the run" }, `first token ${formatDuration(first)}`),
+    rate === undefined ? null : `${count(rate)} tokens/s`,
+  ];
 }
 
 /** Prices have no currency. */

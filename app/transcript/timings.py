@@ -1,0 +1,52 @@
+"""Times of a round and of a run: preparation, first token, tokens a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+PREPARATION, FIRST, RATE = "preparation_s", "first_token_s", "tokens_per_s"
+SHORTEST_S = 0.05  # of an answer with a rate: shorter ones have come in one piece
+
+
+class RequestTimes(Struct):
+    """Moments of one request, on a clock of the caller. `since` is when its preparation began."""
+
+    since: float
+    sent: float
+    first: float | None = None
+    ended: float = 0.0
+
+    def timing(self, tokens: int) -> dict[str, float]:
+        """Return the times, of an answer of so many tokens; left out is what there was not."""
+        timing = {PREPARATION: round(self.sent - self.since, 3)}
+        if self.first is None:
+            return timing
+        timing[FIRST] = round(self.first - self.sent, 3)
+        seconds = self.ended - self.first
+        if tokens > 1 and seconds >= SHORTEST_S and (rate := round((tokens - 1) / seconds, 1)):
+            timing[RATE] = rate
+        return timing
+
+
+class RunTimes(Struct):
+    """Sums of the rounds of a run; the first token is that of its first answer."""
+
+    preparation_s: float = 0.0
+    first_token_s: float | None = None
+    tokens: int = 0  # of the answers that have a rate
+    seconds: float = 0.0
+
+    def add(self, timing: Mapping[str, float], tokens: int) -> None:
+        self.preparation_s += timing.get(PREPARATION, 0.0)
+        if self.first_token_s is None:
+            self.first_token_s = timing.get(FIRST)
+        if rate := timing.get(RATE):
+            self.tokens += tokens - 1
+            self.seconds += (tokens - 1) / rate
+
+    def timing(self) -> dict[str, float]:
+        rate = round(self.tokens / self.seconds, 1) if self.seconds else None
+        wanted = {PREPARATION: round(self.preparation_s, 3) or None, FIRST: self.first_token_s, RATE: rate}
+        return {name: value for name, value in wanted.items() if value is not None}
