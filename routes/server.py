@@ -47,6 +47,7 @@ from routes.http import (
     sessions,
     tokens,
     usage,
+    workspace_files,
 )
 from routes.http.dashboard_state import Seen
 from routes.lanes.anthropic_messages.counting import count_tokens
@@ -97,6 +98,8 @@ ROUTES = (
     Route("/sessions/{session}/grants", grants.withdraw_all, methods=["DELETE"]),
     Route("/sessions/{session}/grants/{grant}", grants.withdraw, methods=["DELETE"]),
     Route("/sessions/{session}/files/{sha256}", attachments.show_file),
+    Route("/sessions/{session}/files", workspace_files.list_files),
+    Route("/sessions/{session}/workspace/{path:path}", workspace_files.read_file),
     Route("/jobs", jobs.list_jobs),
     Route("/jobs/{job}", jobs.show_job),
     Route("/jobs/{job}/events", jobs.job_events),

@@ -47,7 +47,7 @@ PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\
 async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Path) -> None:
     command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; echo over"
     failing = "seq 1 30; echo 'no such file' >&2; exit 3"
-    replies = ([bash(command)], [bash(failing)], [bash("true")], "Done.")
+    replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], "Done.")
     async with asked(tmp_path, *replies) as (_, _, page):
         card, tail = cards(page), cards(page).locator(".tail")
         await expect(card).to_have_attribute("data-state", "running")
@@ -72,6 +72,11 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await expect(failed.locator(".tail")).to_contain_text("30\nno such file")
         await expect(failed.locator(".tail")).not_to_contain_text("exit code")
         await expect(cards(page, 2).locator(".card-state")).to_have_text("done")
+        files = cards(page, 2).get_by_role("list", name="Changed files")
+        await expect(files.locator("li")).to_have_text(["−ondeleted", "+table.csvcreated, 4 B"])
+        await files.get_by_role("button").click()
+        await expect(page.get_by_role("dialog", name="table.csv").locator("code")).to_have_text("x,y")
+        await page.keyboard.press("Escape")
 
         fold = card.get_by_role("button", name="bash printf")
         await fold.focus()

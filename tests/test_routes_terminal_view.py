@@ -15,6 +15,7 @@ from rich.console import Console
 from app.core.events import (
     AgentEvent,
     ApprovalRequired,
+    FileChanged,
     MessageAdded,
     Notice,
     ReasoningDelta,
@@ -106,6 +107,8 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
         (ToolRejected("no such tool", "c", "bsh"), "✗ bsh refused: no such tool\n"),
         (ToolRejected("cut off"), "✗ call refused: cut off\n"),
         (Notice("retry", "Trying again."), "! Trying again.\n"),
+        (FileChanged("c", "a\x1b[31m.csv", "created", 2048), "  ▪ a.csv (created, 2.0 KB)\n"),
+        (FileChanged("c", "b.csv", "deleted"), "  ▪ b.csv (deleted)\n"),
         (MessageAdded("And?"), "> And?\n"),
         (MessageAdded("See", [{"name": "cat.png"}, {"media_type": "image/gif"}]), "> See, cat.png, image/gif\n"),
         (ToolFinished("c", "read_file", False, "No such file.", 61.0), "✗ read_file · 1 min 01 s\n  No such file.\n"),

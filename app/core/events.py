@@ -139,6 +139,22 @@ class ToolHanded(Struct, frozen=True):
     dialect: str
 
 
+class FileChanged(Struct, frozen=True):
+    """A file of the workspace is another after a call: `change` is `created`, `modified` or `deleted`.
+
+    `path` is relative to the workspace, `size` in bytes, `kind` the media type by its content. A deleted file has none
+    of them, a very large one no `sha256`. At most 32 for a call; a notice counts the rest.
+    """
+
+    type: ClassVar[str] = "file.changed"
+    call: str
+    path: str
+    change: str
+    size: int | None = None
+    sha256: str | None = None
+    kind: str | None = None
+
+
 class ApprovalRequired(Struct, frozen=True):
     """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
 
@@ -279,6 +295,7 @@ AgentEvent = (
     | ToolFinished
     | ToolRejected
     | ToolHanded
+    | FileChanged
     | ApprovalRequired
     | ApprovalResolved
     | Notice

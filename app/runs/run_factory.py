@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
-from app.config.folders import FolderUnsafe, workspace_of
+from app.config.folders import PEOPLE, FolderUnsafe, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
@@ -56,6 +56,7 @@ from app.storage.principals import Principal, folder_name
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
+from app.workspace.changes import WorkspaceChanges
 from tools.base.rights import Role
 from tools.catalogue import TOOLS
 from tools.jobs.manager import Jobs
@@ -189,6 +190,7 @@ class RunFactory(Struct):
                 parallel_reads=self.settings.parallel_reads,
                 provenance=Provenance(partial(self._also_read, persona, override)),
                 waiting=discipline.waiting,
+                changes=self._changes(workspace),
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
@@ -199,6 +201,10 @@ class RunFactory(Struct):
             discipline,
             self.switch.check,
         )
+
+    def _changes(self, workspace: Path) -> WorkspaceChanges:
+        """Reports of changes; the folders of people in an admin's workspace are theirs."""
+        return WorkspaceChanges(workspace, frozenset({PEOPLE} if workspace == self.settings.workspace else ()))
 
     def relay(
         self,

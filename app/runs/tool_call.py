@@ -23,9 +23,12 @@ from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import Outputs
 from app.runs.tool_results import Results
 from app.transcript.conversation import STOPPED, Conversation
+from app.workspace.changes import WorkspaceChanges
+from app.workspace.scan import Scan
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
+from tools.process.process_tree import run_shielded
 from tools.tool import Context
 from tools.toolbox import Toolbox
 
@@ -95,6 +98,7 @@ class ToolCall(Struct, frozen=True):
     outputs: Outputs
     redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
     check_not_paused: Callable[[], None]  # raises Paused
+    changes: WorkspaceChanges
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
@@ -115,10 +119,24 @@ class ToolCall(Struct, frozen=True):
     ) -> None:
         call = cleared.call
         self.conversation.begin(call)
-        started = time.monotonic()
         await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
         await self.conversation.stored()  # with its time: after a kill it must not be run again
         self.gate.wrote(tool := self.toolbox.tool(call.name))
+        before = await self.changes.before(tool)
+        try:
+            await self._steps(cleared, running, outcomes, emit)
+        except asyncio.CancelledError:
+            await run_shielded(self._log_changes(before, call.id))
+            raise
+        for event in await self.changes.since(before, call.id):
+            await emit(event)
+
+    async def _steps(
+        self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
+    ) -> None:
+        """Run the tool, and show its progress."""
+        call, started = cleared.call, time.monotonic()
+        tool = self.toolbox.tool(call.name)
         steps = self.toolbox.run(call.name, call.arguments, self._context(running), cleared.permit)
         with self.outputs.writing(self.run, call.id, self.redactors) as written:
             result: Result | None = None
@@ -141,6 +159,11 @@ class ToolCall(Struct, frozen=True):
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
         return Outcome(finished, result.untrusted or self._is_untrusted(call.name))
+
+    async def _log_changes(self, before: Scan | None, call: str) -> None:
+        """Log what a call that was stopped has changed: nothing waits for its events any more."""
+        for event in await self.changes.since(before, call):
+            self.conversation.log_event(event)
 
     def _context(self, running: ToolTime) -> Context:
         return replace(

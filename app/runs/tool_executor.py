@@ -33,6 +33,7 @@ from app.storage.approvals import ApprovalRow
 from app.transcript.client_calls import declared_name, fitted_for_client
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
+from app.workspace.changes import WorkspaceChanges
 from tools.base.permit import Permit, fingerprint
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Context
@@ -71,6 +72,7 @@ class ToolExecutor(Struct):
     parallel_reads: bool = True
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     provenance: Provenance = field(default_factory=Provenance)
+    changes: WorkspaceChanges = field(default_factory=WorkspaceChanges)
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -298,6 +300,7 @@ class ToolExecutor(Struct):
             self.outputs,
             (context.conversation.redactor, *self.guards.redactors),
             self.check_not_paused,
+            self.changes,
             self.waiting,
         )
 

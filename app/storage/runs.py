@@ -111,6 +111,10 @@ class RunStore(ChangeWriter, Protocol):
         """Ids of the calls of a run whose tool had been started."""
         ...
 
+    async def events_of(self, session: str, kind: str, limit: int) -> list[EventRow]:
+        """The last events of this type in the runs of a session, in their order; of types that are not packed."""
+        ...
+
     async def call_events(self, run: str, call: str) -> list[EventRow]:
         """Events of one call: started, finished or rejected."""
         ...

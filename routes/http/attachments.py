@@ -7,11 +7,10 @@ from starlette.responses import Response
 
 from app.storage.files.kinds import PICTURES, UnknownKind, kind_of
 from app.transcript.run_request import NotFound
-from routes.protocol.errors import SAFE_HEADERS
+from routes.protocol.file_answer import SANDBOXED
 from routes.services import current_principal, services_of
 
 UNKNOWN = "application/octet-stream"
-SANDBOXED = {"Content-Security-Policy": f"{SAFE_HEADERS['Content-Security-Policy']}; sandbox"}
 
 
 async def show_file(request: Request) -> Response:

@@ -21,6 +21,7 @@ from app.core.events import (
     AgentEvent,
     ApprovalRequired,
     ApprovalResolved,
+    FileChanged,
     MessageAdded,
     Notice,
     ReasoningDelta,
@@ -137,6 +138,9 @@ class View:
                 return self._block(*question(event, self._width()))
             case ApprovalResolved(call):
                 return self._block(*answer(event, self._pending.pop(call, "A call"), self._width()))
+            case FileChanged(_, path, change, size):
+                facts = change if size is None else f"{change}, {_bytes(size)}"
+                return self._block(Text(f"  ▪ {printable(path)} ({facts})", "cyan"))
             case MessageAdded(message, files):
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))

@@ -14,7 +14,7 @@ from itertools import groupby, islice
 
 from msgspec import Struct
 
-from app.core.events import TERMINAL, ToolFinished, ToolHanded, ToolRejected, ToolStarted
+from app.core.events import TERMINAL, FileChanged, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.storage.runs import EventRow
 
 MOST_EVENTS = 32  # of a run
@@ -26,7 +26,8 @@ OF_CALLS = (
     ToolStarted.type,
     ToolFinished.type,
     ToolRejected.type,
-)  # queries look for these: they are not packed
+)
+LOOKED_FOR = frozenset({*OF_CALLS, FileChanged.type})  # by queries: they are not packed
 
 
 class EventChanges(Struct, frozen=True):
@@ -148,7 +149,7 @@ def packed(events: Iterable[EventRow]) -> Iterator[EventRow]:
     A row has MOST_EVENTS at most, however many come at once: each page of a log reads the rows that it begins and ends
     in whole.
     """
-    for alone, group in groupby(events, lambda row: row.type in OF_CALLS or row.parts is not None):
+    for alone, group in groupby(events, lambda row: row.type in LOOKED_FOR or row.parts is not None):
         if alone:
             yield from group
         while rows := list(islice(group, MOST_EVENTS)):

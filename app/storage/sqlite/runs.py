@@ -10,7 +10,7 @@ from typing import Any
 
 from app.storage.changes import Change
 from app.storage.runs import EventRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
-from app.storage.sqlite.columns import Write, delete, insert, select, update, upsert
+from app.storage.sqlite.columns import Select, Write, delete, insert, names, select, update, upsert
 from app.storage.sqlite.commit_queue import INSERT_EVENT, CommitQueue
 from app.storage.sqlite.recent_events import OF_CALLS, behind, unpacked
 
@@ -41,6 +41,13 @@ CALL_EVENTS = select(
     EventRow,
     "events",
     f"WHERE run = ? AND type IN {OF_CALLS} AND json_extract(data, '$.call') = ? ORDER BY seq",
+)
+LAST_EVENTS_OF = Select(
+    f"""
+    SELECT {names(EventRow, "events")} FROM events JOIN runs ON runs.id = events.run
+    WHERE runs.session = ? AND events.type = ? ORDER BY runs.created DESC, runs.rowid DESC, events.seq DESC LIMIT ?
+    """,
+    EventRow,
 )
 INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
 KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
@@ -101,6 +108,14 @@ class SQLiteRuns(CommitQueue):
         recent = [row.data for row in self._recent.of(run) if row.type == kind]
         rows = await self._all("SELECT data FROM events WHERE run = ? AND type = ?", run, kind)
         return {json.loads(data)["call"] for data in chain(recent, (row[0] for row in rows))}
+
+    async def events_of(self, session: str, kind: str, limit: int) -> list[EventRow]:
+        runs = [row.id for row in await self.runs(session)]
+        recent = [row for run in runs for row in self._recent.of(run) if row.type == kind]
+        rows = await self._rows(LAST_EVENTS_OF, session, kind, limit)
+        order = {run: place for place, run in enumerate(runs)}  # of two with the same number one was just settled
+        events = {(order.get(row.run, -1), row.seq): row for row in (*recent, *rows)}
+        return [events[place] for place in sorted(events)][-limit:]
 
     async def call_events(self, run: str, call: str) -> list[EventRow]:
         recent = [row for row in self._recent.of(run) if row.type in OF_CALLS and json.loads(row.data)["call"] == call]

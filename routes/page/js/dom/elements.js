@@ -130,7 +130,7 @@ let dialogs = 0;
 
 /**
  * A dialog in the middle, by `<dialog>`: focus stays in it, Escape closes it. Resolves with what `close(value)` gets,
- * undefined if the dialog was dismissed.
+ * undefined if the dialog was dismissed. `build(close)` returns an element or several.
  */
 export function dialog(title, build) {
   const opener = document.activeElement;
@@ -148,7 +148,7 @@ export function dialog(title, build) {
       resolve(given);
       restoreFocus(opener);
     });
-    box.append(heading, build(close));
+    box.append(heading, ...[build(close)].flat());
     document.body.append(box);
     box.showModal();
   });

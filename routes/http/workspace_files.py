@@ -1,0 +1,77 @@
+"""GET /sessions/{session}/files and /workspace/{path}: files that its runs made or changed, and any file's bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.config.folders import workspace_of
+from app.core.events import FileChanged
+from app.storage.runs import EventRow
+from app.transcript.run_request import NotFound
+from app.workspace.open_file import NotSent, open_file, size_now
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.file_answer import FileAnswer
+from routes.services import current_principal, services_of
+from tools.base.outcome import ToolFailed
+
+READS = "read_file"  # the tool whose right this is
+MOST_FILES = 500
+MOST_EVENTS = 10_000
+
+
+async def list_files(request: Request) -> Response:
+    """The files that the session's runs made or changed, the latest first, each with its last change."""
+    services = services_of(request)
+    session = await services.runs.session(request.path_params["session"], current_principal(request))
+    rows = await services.store.events_of(session.id, FileChanged.type, MOST_EVENTS)
+    files = latest(rows)
+    workspace = workspace_of(services.settings.workspace, current_principal(request))
+    shown = await asyncio.to_thread(with_size, workspace, files[:MOST_FILES])
+    return ASCIIResponse({"files": shown, "more": max(0, len(files) - MOST_FILES)})
+
+
+def latest(rows: list[EventRow]) -> list[dict[str, Any]]:
+    """The last event of each path, newest first."""
+    files: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        fields = json.loads(row.data) | {"run": row.run}
+        del fields["type"]
+        files.pop(fields["path"], None)
+        files[fields["path"]] = fields
+    return [*reversed(files.values())]
+
+
+def with_size(workspace: Path, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The files with `available`: whether they can be fetched now, and their size if so."""
+    sizes = [size_now(workspace, file["path"]) for file in files]
+    return [
+        file | {"available": size is not None} | ({} if size is None else {"size": size})
+        for file, size in zip(files, sizes, strict=True)
+    ]
+
+
+async def read_file(request: Request) -> Response:
+    """A file of the workspace of the session's owner, if `read_file` is open to them."""
+    services, principal = services_of(request), current_principal(request)
+    await services.runs.session(request.path_params["session"], principal)
+    if READS not in services.factory.gate(principal).offer(services.factory.tools).by_name:
+        raise Refused(403, "forbidden", f"You may not use {READS}, and so not read files of the workspace.")
+    workspace = workspace_of(services.settings.workspace, principal)
+    try:
+        file = await asyncio.to_thread(open_file, workspace, request.path_params["path"])
+    except NotSent as refused:
+        raise Refused(403, "private_file", str(refused)) from None
+    except ToolFailed as failure:
+        raise NotFound(str(failure)) from None
+    try:
+        return FileAnswer(request, file)
+    except Refused:
+        os.close(file.handle)
+        raise

@@ -1,0 +1,42 @@
+/** The files that a call has created, modified or deleted, below its card: each opens a preview. */
+
+import { h, icon } from "../dom/elements.js";
+import { escapeLine } from "../text/exact_text.js";
+
+const MARKS = { created: "+", modified: "~", deleted: "−" };
+
+export class ChangedFiles {
+  #list = h("ul", { class: "changed-files", "aria-label": "Changed files", hidden: true });
+
+  /** `session` is a function: a new conversation has its id only later. */
+  constructor(session) {
+    this.session = session;
+    this.element = this.#list;
+  }
+
+  add(event) {
+    const { path, change, size } = event;
+    const mark = h("span", { class: "faint", "aria-hidden": "true" }, MARKS[change] ?? "");
+    const name = h("bdi", {}, escapeLine(path));
+    const words = size === undefined ? change : `${change}, ${formatSize(size)}`;
+    const facts = h("span", { class: "faint" }, words);
+    const open = async () => (await import("./file_preview.js")).openFile(event, this.session());
+    const props = { type: "button", class: "file-chip", title: `Show ${escapeLine(path)}`, onclick: open };
+    const shown = [mark, icon("file"), name, facts];
+    const row = change === "deleted" ? h("span", { class: "file-chip" }, shown) : h("button", props, shown);
+    this.#list.append(h("li", {}, row));
+    this.#list.hidden = false;
+  }
+}
+
+export function formatSize(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  const units = ["KB", "MB", "GB", "TB"];
+  let size = bytes,
+    at = -1;
+  while (size >= 1024 && at < units.length - 1) {
+    size /= 1024;
+    at++;
+  }
+  return `${size.toFixed(1)} ${units[at]}`;
+}

@@ -1,0 +1,58 @@
+/** A file of the workspace in a dialog: its text, its picture, and a button that saves it. Fetched with the token. */
+
+import { request } from "../feed/api.js";
+import { dialog, fill, h } from "../dom/elements.js";
+import { codeBlock } from "../text/code.js";
+import { escapeLine } from "../text/exact_text.js";
+import { fileLanguage } from "../text/file_language.js";
+
+const TEXT_BYTES = 256 * 1024; // of a text that are shown
+const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
+
+/** Shows the file of an event `file.changed` as it is now. */
+export function openFile({ path, kind }, session) {
+  const address = `/sessions/${encodeURIComponent(session)}/workspace/${path.split("/").map(encodeURIComponent).join("/")}`;
+  const view = h("div", { class: "file-preview", "aria-live": "polite" }, "Loading…");
+  const urls = [];
+  const addressOf = (blob) => {
+    urls.push(URL.createObjectURL(blob));
+    return urls.at(-1);
+  };
+  const whole = async () => (await request("GET", address)).blob();
+  const save = guardedBy(view, async () => {
+    h("a", { href: addressOf(await whole()), download: path.split("/").at(-1) }).click();
+  });
+  guardedBy(view, async () => fill(view, await preview(address, path, kind, whole, addressOf)))();
+  const closed = dialog(escapeLine(path), (close) => [
+    view,
+    h("button", { type: "button", onclick: save }, "Save"),
+    h("button", { type: "button", onclick: () => close() }, "Close"),
+  ]);
+  return closed.then(() => setTimeout(() => urls.forEach((url) => URL.revokeObjectURL(url)), 10_000));
+}
+
+async function preview(address, path, kind, whole, addressOf) {
+  if (PICTURES.has(kind)) return h("img", { class: "large-picture", src: addressOf(await whole()), alt: path });
+  const response = await request("GET", address, { headers: { range: `bytes=0-${TEXT_BYTES - 1}` } }).catch((error) => {
+    if (error.status === 416) return null; // nothing is in it
+    throw error;
+  });
+  if (!response) return h("p", { class: "faint" }, "The file is empty.");
+  if (!response.headers.get("content-type").startsWith("text/plain")) {
+    return h("p", { class: "faint" }, `${kind ?? "This type of file"} has no preview.`);
+  }
+  const size = Number(/\/(\d+)$/.exec(response.headers.get("content-range") ?? "")?.[1] ?? 0);
+  const rest = size > TEXT_BYTES && h("p", { class: "faint" }, "Only the beginning is shown.");
+  return [codeBlock(await response.text(), fileLanguage(path)), rest];
+}
+
+/** The function, with its error shown in the dialog. */
+function guardedBy(view, does) {
+  return async () => {
+    try {
+      await does();
+    } catch (error) {
+      fill(view, h("p", { class: "problem", role: "alert" }, error.message));
+    }
+  };
+}

@@ -1,0 +1,149 @@
+"""The workspace as people see it: what is found changed, of which type files are, and which of them are private."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from app.core.events import Notice
+from app.workspace.changes import MOST_EVENTS, WorkspaceChanges
+from app.workspace.content_types import media_type_of
+from app.workspace.open_file import NotSent, open_file, size_now
+from app.workspace.private_files import private_reason
+from app.workspace.scan import Scan, differences, scan
+from tests.pictures import CAT, LAW
+from tools.base.outcome import ToolFailed
+from tools.catalogue import TOOLS
+from tools.tool import ToolList
+
+BASH, READS = ToolList(TOOLS).by_name["bash"], ToolList(TOOLS).by_name["read_file"]
+
+
+def changed(before: Scan, after: Scan) -> list[tuple[str, str]]:
+    return [(change.path, change.change) for change in differences(before, after)]
+
+
+def test_what_was_made_changed_replaced_and_deleted_is_found(tmp_path: Path) -> None:
+    for name in ("kept", "grown", "replaced", "gone", "moved"):
+        (tmp_path / name).write_text("one")
+    before = scan(tmp_path)
+    (tmp_path / "grown").write_text("one more")
+    same_time = (tmp_path / "replaced").stat()
+    (tmp_path / "other").write_text("two")
+    os.utime(tmp_path / "other", ns=(same_time.st_atime_ns, same_time.st_mtime_ns))
+    (tmp_path / "other").rename(tmp_path / "replaced")  # of the same size and time
+    (tmp_path / "gone").unlink()
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "moved").rename(tmp_path / "a/b/moved")
+    assert changed(before, scan(tmp_path)) == [
+        *(("a/b/moved", "created"), ("gone", "deleted"), ("grown", "modified")),
+        *(("moved", "deleted"), ("replaced", "modified")),
+    ]
+
+
+def test_nothing_outside_is_looked_at_and_no_heavy_folder(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for folder in (work, outside, work / ".git", work / "node_modules/x", work / "people/bob"):
+        folder.mkdir(parents=True)
+    before = scan(work, frozenset({"people"}))
+    (outside / "secret").write_text("x")
+    (work / "link").symlink_to(outside)
+    (work / "to_file").symlink_to(outside / "secret")
+    os.mkfifo(work / "pipe")
+    for name in (".git/config", "node_modules/x/index.js", "people/bob/his"):
+        (work / name).write_text("x")
+    (work / "sub/people").mkdir(parents=True)
+    (work / "sub/people/ours").write_text("x")
+    assert changed(before, scan(work, frozenset({"people"}))) == [("sub/people/ours", "created")]
+
+
+def test_of_too_many_files_only_what_has_just_changed_is_reported(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"f{number}").write_text("x")
+    before = scan(tmp_path, most=30)
+    assert not before.whole
+    files = dict([*before.files.items()][5:])  # other ones were reached the first time
+    later = Scan(files, before.began_ns + 10**12, whole=False)
+    assert changed(later, scan(tmp_path, most=30)) == []
+    assert changed(Scan(files, 0, whole=False), scan(tmp_path))
+
+
+@pytest.mark.anyio
+async def test_events_are_bounded_and_only_of_tools_that_write(tmp_path: Path) -> None:
+    changes = WorkspaceChanges(tmp_path)
+    assert await changes.before(READS) is None
+    before = await changes.before(BASH)
+    for number in range(MOST_EVENTS + 5):
+        (tmp_path / f"f{number:03}").write_text("x")
+    *events, notice = await changes.since(before, "c1")
+    assert len(events) == MOST_EVENTS and {event.type for event in events} == {"file.changed"}
+    assert isinstance(notice, Notice) and "5 more files" in notice.message
+    assert await changes.since(None, "c1") == ()
+
+
+def zipped(*names: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    return out.getvalue()
+
+
+TYPES = [
+    (CAT, "a.txt", "image/png"),
+    (LAW, "law", "application/pdf"),
+    (b"a,b\n1,2\n", "t.CSV", "text/csv"),
+    ("Grüße".encode()[:4], "cut.md", "text/markdown"),  # in the middle of a character
+    (b"<html><script>1</script>", "x.html", "text/html"),
+    (b"a\0b", "x.csv", "application/octet-stream"),
+    (b"", "empty", "text/plain"),
+    (zipped("a.txt"), "a.docx", "application/zip"),
+    (zipped("word/document.xml"), "a", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    (zipped("xl/workbook.xml"), "a", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    (b"\x1f\x8b\x08\0", "a.tgz", "application/gzip"),
+    (b"\x7fELF\x02\0", "a", "application/x-executable"),
+]
+
+
+@pytest.mark.parametrize(("data", "name", "media_type"), TYPES, ids=[f"{row[1]} {row[2]}" for row in TYPES])
+def test_the_type_is_that_of_the_content(data: bytes, name: str, media_type: str) -> None:
+    assert media_type_of(data, name) == media_type
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(".env", "a/.env.local", "key.PEM", ".ssh/known_hosts", "id_rsa", ".git/config", ".envrc"),
+        *("x/.vscode/tasks.json", "credentials.json", ".ENV.", "deploy.env"),
+    ],
+)
+def test_secrets_and_places_that_programs_obey_are_private(tmp_path: Path, path: str) -> None:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text("x")
+    assert private_reason(path.split("/"))
+    with pytest.raises(NotSent, match="is not sent"):
+        open_file(tmp_path, path)
+    assert size_now(tmp_path, path) is None
+
+
+@pytest.mark.parametrize("path", [".env.example", "id_rsa.pub", "src/keys.py", "environment.txt", "a.md"])
+def test_other_files_are_not_private(path: str) -> None:
+    assert private_reason(path.split("/")) is None
+
+
+def test_no_link_and_no_path_leads_out(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "sub").mkdir(parents=True)
+    (tmp_path / "secret").write_text("x")
+    (work / "link").symlink_to(tmp_path / "secret")
+    (work / "folder").symlink_to(tmp_path)
+    os.mkfifo(work / "pipe")
+    paths = ["../secret", "sub/../../secret", "link", "folder/secret", "pipe", "sub", "", "/etc/passwd", "a\0b", "none"]
+    for path in paths:
+        with pytest.raises(ToolFailed):
+            open_file(work, path)
+        assert size_now(work, path) is None
