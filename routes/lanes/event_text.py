@@ -7,6 +7,8 @@ from typing import Any
 
 from app.storage.runs import EventRow
 
+WHITE_ESCAPES = ("\\n", "\\r", "\\t")  # which a backslash may stand in front of
+
 
 def fields_of(row: EventRow) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads(row.data)
@@ -19,6 +21,17 @@ def text_literal(row: EventRow) -> str:
     if row.data.startswith(begins):  # as `app.core.events.encode` writes it: nearly always
         return row.data[len(begins) : -1]
     return json.dumps(fields_of(row)["text"])
+
+
+def without_end(literal: str, held: str) -> tuple[str, str] | None:
+    """Return a JSON string behind `held` spaces and without those that it ends with, and these.
+
+    None if that takes more than looking at it: it holds nothing else, or other white space may stand at an end.
+    """
+    body = literal[1:-1].rstrip(" ")
+    if not body or body.endswith(WHITE_ESCAPES) or held.strip(" "):
+        return None
+    return f'"{held}{body}"', " " * (len(literal) - 2 - len(body))
 
 
 def joined_literals(literals: list[str]) -> str:

@@ -44,11 +44,10 @@ from routes.lanes.anthropic_messages.blocks import (
     usage_of,
 )
 from routes.lanes.errors import STOPPED, anthropic_error, failure_of
-from routes.lanes.event_text import arguments_text, fields_of, text_literal
+from routes.lanes.event_text import arguments_text, fields_of, text_literal, without_end
 from routes.lanes.lane import Turn
 
 END = "}}\n\n"  # of a frame with a delta
-SPACES = (' "', '\\n"', '\\r"', '\\t"')  # ends of a JSON string that may end with white space
 
 
 class Kind(Struct, frozen=True):
@@ -118,8 +117,9 @@ class MessagesEncoder(Struct):
         return "" if goes_on else self._close()
 
     def _add_words(self, kind: Kind, literal: str) -> str:
-        if self.open is kind and not self.tail and not literal.endswith(SPACES):  # nearly always
-            return f"{self.head}{literal}{END}"
+        if self.open is kind and (found := without_end(literal, self.tail)):  # nearly always
+            words, self.tail = found
+            return f"{self.head}{words}{END}"
         text = json.loads(literal)
         if self.open is kind:
             return self._extend(self.tail + text)

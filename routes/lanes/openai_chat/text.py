@@ -11,7 +11,8 @@ import json
 
 from msgspec import Struct
 
-WHITE_ESCAPES = ("\\n", "\\r", "\\t")  # which a backslash may stand in front of
+from routes.lanes.event_text import without_end
+
 WHITE = " \t\r\n"
 EMPTY_LINE = "\n\n"
 
@@ -49,11 +50,9 @@ class RunningText(Struct):
 
         Nearly always it neither begins nor ends with white space but for spaces, and is not decoded.
         """
-        if self._begun and not self._strips:
-            body = literal[1:-1].rstrip(" ")
-            if body and not body.endswith(WHITE_ESCAPES) and not self._held.strip(" "):
-                held, self._held = self._held, " " * (len(literal) - 2 - len(body))
-                return f'"{held}{body}"'
+        if self._begun and not self._strips and (found := without_end(literal, self._held)):
+            sent, self._held = found
+            return sent
         text = self.add(json.loads(literal))
         return json.dumps(text) if text else ""
 
