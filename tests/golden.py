@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app.core.provider import Piece
 from app.models.scripted import Line, Pause, Reply, Scripted
+from parsing import Call, CallDelta, CallOpened
 from tests.serving import Served, serving
 from tests.upstream import Act, upstream
 from tools.catalogue import TOOLS
@@ -98,6 +100,13 @@ class Stage:
         answer = await self.served.client.get(f"/runs/{run}/events")
         assert answer.status_code == 200, answer.text
         return answer.content
+
+
+def native(number: int, name: str, arguments: Mapping[str, object]) -> list[Piece]:
+    """A call as a model server sends it, piece by piece."""
+    text = json.dumps(arguments)
+    pieces = [CallDelta(number, text[at : at + 8]) for at in range(0, len(text), 8)]
+    return [CallOpened(number, name), *pieces, Call(number, name, dict(arguments), "native")]
 
 
 async def play(story: Story, folder: Path) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Raise, Reply, Scripted
-from parsing import Call, CallDelta, CallOpened, Thought
+from parsing import Thought
 from tests.chatting import DONE, chunk, says
 from tests.feeding import feeding
-from tests.golden import HOLD, Event, Reaction, Stage, Story
+from tests.golden import HOLD, Event, Reaction, Stage, Story, native
 from tests.parsing_forms import WRITERS
 from tests.upstream import Act, answer, hang_up, stream
 
@@ -26,6 +25,7 @@ DRAFT = '<tool_call>{"name": "read_file", "arguments": {"path": "note.txt"}}</to
 WRITE = "I write it.\n```write_file\nnote.txt\nfirst\n```\n"
 ASKS = {"approval": "ask"}
 WEATHER = {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+TICKED = {"steps": [{"content": "Look", "status": "completed"}, {"step": "Answer", "state": "active"}]}
 LOST = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=True))
 DOWN = Raise(ProviderFailed("model_down", "No model server answers at http://127.0.0.1:9/v1.", retryable=True))
 LONG = "And then she wrote of engines, of numbers and of music, at length. " * 60
@@ -47,13 +47,6 @@ FAMILIES = {
 
 def bash(command: str) -> str:
     return f"```bash\n{command}\n```\n"
-
-
-def native(number: int, name: str, arguments: Mapping[str, object]) -> list[Piece]:
-    """A call as a model server sends it, piece by piece."""
-    text = json.dumps(arguments)
-    pieces = [CallDelta(number, text[at : at + 8]) for at in range(0, len(text), 8)]
-    return [CallOpened(number, name), *pieces, Call(number, name, dict(arguments), "native")]
 
 
 def recorded(name: str) -> Act:
@@ -357,6 +350,14 @@ STORIES: dict[str, Story] = {
         [["", TokenUsage(100, 1)], ["Hello to you.", TokenUsage(150, 4)]],
     ),
     "no_answer": Story("A model without words, asked once more.", [["", TokenUsage(90, 1)], ["", TokenUsage(95, 1)]]),
+    "plan": Story(
+        "The model keeps a plan, and ticks off its first step.",
+        [
+            [*native(0, "update_plan", {"steps": ["Look", "Answer"]}), TokenUsage(100, 20)],
+            [*native(0, "update_plan", TICKED), TokenUsage(120, 20)],
+            ["Done.", TokenUsage(150, 2)],
+        ],
+    ),
     "document": Story(
         "A long code block is shown as a document, too.",
         [["A table:\n```c\n" + "x = 1;\n" * 40 + "```\n", HOLD, "That is it.", TokenUsage(100, 99)]],

@@ -11,13 +11,16 @@ from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say, shot
 from tests.mcp_served import READS, helper, serving_mcp
 
+TICKED = [{"step": "Look", "state": "done"}, {"step": "Paint", "state": "active"}]
 CHOICE = f"```ask_user\n{json.dumps({'question': 'Red or blue?', 'choices': ['red', 'blue']})}\n```"
+PLANS = [f"```update_plan\n{json.dumps({'steps': steps})}\n```" for steps in (["Look", "Paint"], TICKED)]
 pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
     visit = f"```mcp__helper__visit\n{json.dumps({'url': 'https://pay.example.com/order?id=1'})}\n```"
-    provider = Scripted(["```mcp__helper__ask\n```", "Blue.", visit, "Not paid.", CHOICE, "So blue."])
+    asked = ["```mcp__helper__ask\n```", "Blue.", visit, "Not paid.", CHOICE, "So blue."]
+    provider = Scripted([*asked, *PLANS, "Painted."])
     async with serving_mcp(tmp_path, provider, {"helper": helper()}, tools=READS) as served, browsing() as browser:
         browser.expected.append("422")
         page = await browser.page()
@@ -52,3 +55,10 @@ async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
         await question.get_by_role("button", name="Send answer").click()
         await expect(page.get_by_text("So blue.", exact=True)).to_be_visible()
         assert "blue\nrather green" in provider.requests[-1].messages[-1].text
+
+        await say(page, "Paint it.")
+        plan = page.get_by_role("group", name="Plan", exact=True)
+        await expect(page.get_by_text("Painted.", exact=True)).to_be_visible()
+        await expect(plan).to_have_count(1)
+        await expect(plan.get_by_role("listitem")).to_have_text(["✓Look (done)", "▸Paint (under way)"])
+        await expect(plan).to_contain_text("1 of 2 done")

@@ -10,6 +10,7 @@ from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_fil
 from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.builtin.list_files import list_files
 from tools.builtin.outbound_effects import file_left, hosts_reached, nothing_lost, nothing_to_reach, request_sent
+from tools.builtin.plan import STATES, update_plan, with_plain_steps
 from tools.builtin.read_result import read_result
 from tools.builtin.recall_history import recall_history
 from tools.builtin.shell import running
@@ -29,6 +30,9 @@ _DESCRIBED_HOSTS = _HOSTS | {"description": "true, or hosts such as example.org"
 
 def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"type": "object", "properties": required | (optional or {}), "required": list(required)}
+
+
+_STEP = _object({"step": _TEXT, "state": {"type": "string", "enum": [*STATES]}})
 
 
 def _confined(
@@ -133,6 +137,15 @@ TOOLS = (
         answering(ask_user),
         Role.GUEST,
         needs_person=True,
+    ),
+    _confined(
+        "update_plan",
+        "Keep the plan of a longer task: all its steps, each pending, active or done.",
+        _object({"steps": {"type": "array", "items": _STEP}}),
+        Risk.READ,
+        answering(update_plan),
+        Role.GUEST,
+        normalise=with_plain_steps,
     ),
     Tool(
         "web_fetch",

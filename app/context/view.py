@@ -14,16 +14,19 @@ from app.context.compaction.replay import CachedCounter, CompactedHistory, Histo
 from app.context.compaction.summarise import MessageRange, Summariser
 from app.context.compaction.summary import cut_position
 from app.context.compaction.trim import MOST_BYTES, Trimmed, attachment_bytes, limit_attachments
+from app.context.current_plan import reminder
 from app.context.overflow import ContextOverflow
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
+from app.models.tokens.cutting import shortened
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
+from tools.builtin.plan import NAME as PLAN
 from tools.builtin.recall_history import NAME as RECALL
 from tools.tool import Tool
 
@@ -119,13 +122,13 @@ class View(Struct):
         A round without tools gets the same messages as one with tools, so that the prefix cache stays valid.
         """
         compacted = self._compacted = self._compacted or await self._known(conversation)
-        notes = [Message("user", note) for note in plan.notes]
         room = await self._room(conversation.messages[compacted.position :], tools)
         compacted.advance(conversation.messages, room)
         if events := await self._summarise(conversation, room, totals):
             room = self._measured_anew(room)
         if trimmed := self._fitting(room):
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
+        notes = [Message("user", note) for note in (*self._plan_note(conversation, room, tools), *plan.notes)]
         messages = [*limit_attachments(self._with_marker(self._compacted, tools), self.most_bytes), *notes]
         request = self._request(
             self._compacted, tools, messages, offers=plan.tools, describes=self._describes(conversation)
@@ -135,6 +138,19 @@ class View(Struct):
         counted += room.described if request.tools else 0
         counter = self.counter
         return Fitted(request, counted, counter, counter.scale, events)
+
+    def _plan_note(self, conversation: Conversation, room: WindowBudget, tools: Sequence[Tool]) -> Sequence[str]:
+        """Return the model's plan, if the request does not have it any more.
+
+        It comes last, so that the prefix stays as it is, and shortened where it would take an eighth of the window.
+        """
+        compacted = self._compacted
+        if compacted is None or not (compacted.incomplete or compacted.summary):
+            return ()
+        if not any(tool.name == PLAN for tool in tools):
+            return ()
+        note = reminder(conversation.messages, compacted.kept)
+        return (shortened(note, room.budget // 3),) if note else ()
 
     def _describes(self, conversation: Conversation) -> bool:
         """Return True if attachments may be described in words for a model that cannot read them.

@@ -235,6 +235,16 @@ class DocumentUpdated(Struct, frozen=True):
     done: bool | None = None
 
 
+class PlanUpdated(Struct, frozen=True):
+    """The plan of the model: all its steps, at most 40, in place of those before.
+
+    Each step has its text, `step`, and its `state`: `pending`, `active` or `done`.
+    """
+
+    type: ClassVar[str] = "plan"
+    steps: list[dict[str, str]]
+
+
 class Usage(Struct, frozen=True):
     """Tokens of one round, and totals of the run so far; `measured` is false if they are estimated.
 
@@ -302,6 +312,7 @@ AgentEvent = (
     | ContextTrimmed
     | ContextSummarised
     | DocumentUpdated
+    | PlanUpdated
     | Usage
     | RunFinished
     | RunFailed

@@ -184,7 +184,8 @@ class RunTask:
         if left_s <= 0:
             self.stop("deadline")
             return
-        after_s = max(left_s, SHORTEST_LOOK_S) if self.approvals.is_waiting(self.row.id) else left_s
+        waits = self.approvals.is_waiting(self.row.id) or self.approvals.has_question(self.row.id)
+        after_s = max(left_s, SHORTEST_LOOK_S) if waits else left_s
         self._timer = asyncio.get_running_loop().call_later(after_s, self._watch_deadline)
 
     async def _turn(self) -> Conversation:

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, aclosing, contextmanager, nullcon
 from functools import partial
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
-from app.core.events import AgentEvent, ToolFinished, ToolProgress, ToolStarted
+from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
@@ -172,6 +172,7 @@ class ToolCall(Struct, frozen=True):
             time_limit_s=running.limit_s,
             ask=None if self.gate.policy.unattended else self._questions(running),
             result=self.results.of(self.conversation),
+            show_plan=self._show_plan,
             result_characters=self.results.told,
         )
 
@@ -182,6 +183,9 @@ class ToolCall(Struct, frozen=True):
                 yield
 
         return Questions(self.run, self.approvals, self.gate, self.conversation, waiting)
+
+    def _show_plan(self, steps: Sequence[Struct]) -> None:
+        self.conversation.log_event(PlanUpdated([asdict(step) for step in steps]))
 
     def _is_untrusted(self, name: str) -> bool:
         tool = self.toolbox.tool(name)

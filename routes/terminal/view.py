@@ -24,6 +24,7 @@ from app.core.events import (
     FileChanged,
     MessageAdded,
     Notice,
+    PlanUpdated,
     ReasoningDelta,
     RunFailed,
     RunFinished,
@@ -144,6 +145,8 @@ class View:
             case MessageAdded(message, files):
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
+            case PlanUpdated(steps):
+                return self._block(*map(_step, steps))
             case Notice(_, message):
                 return self._block(Text(f"! {printable(message)}", "yellow"))
             case RunFinished() | RunFailed():
@@ -237,6 +240,15 @@ def _indented(lines: list[str]) -> Iterable[Text]:
     if left_out > 1:
         lines = [*lines[:HEAD_LINES], f"... {left_out} lines left out ...", *lines[-TAIL_LINES:]]
     return [Text(f"  {line if len(line) <= LINE_LENGTH else line[:LINE_LENGTH] + ' ...'}", "dim") for line in lines]
+
+
+MARKS = {"done": ("☑", "dim"), "active": ("▶", "bold")}
+
+
+def _step(step: dict[str, str]) -> Text:
+    """A step of the model's plan, ticked off if it is done."""
+    mark, style = MARKS.get(step.get("state", ""), ("☐", ""))
+    return Text(f"  {mark} {printable(step.get('step', ''))}", style)
 
 
 def _line(text: str, style: str) -> Text:

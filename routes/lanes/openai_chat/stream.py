@@ -15,6 +15,7 @@ from app.core.events import (
     ContextSummarised,
     ContextTrimmed,
     Notice,
+    PlanUpdated,
     ReasoningDelta,
     RoundStarted,
     RunFailed,
@@ -41,7 +42,7 @@ OWN = frozenset(
     kind.type
     for kind in (
         *(RunStarted, ToolStarted, ToolFinished, ToolRejected, ApprovalRequired, ApprovalResolved, Notice),
-        *(ContextTrimmed, ContextSummarised),
+        *(ContextTrimmed, ContextSummarised, PlanUpdated),
     )
 )
 

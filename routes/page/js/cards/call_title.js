@@ -20,6 +20,7 @@ const TITLES = {
   job_status: ({ id = "all" }) => id,
   job_output: ({ id }) => id,
   job_cancel: ({ id }) => id,
+  update_plan: ({ steps }) => (Array.isArray(steps) ? `${steps.length} step${steps.length === 1 ? "" : "s"}` : ""),
   ask_user: ({ question }) => question,
 };
 

@@ -5,6 +5,7 @@ import { h, announce } from "../dom/elements.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
 import { StreamedText } from "./streamed_text.js";
 import { ending, Note, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
+import { Plan } from "./plan.js";
 import { ToolCard } from "../cards/tool_card.js";
 
 const HANDLERS = {
@@ -26,6 +27,7 @@ const HANDLERS = {
   "context.trimmed": (view, event) => view.contextReduced(event, trimmed(event)),
   "context.summarised": (view, event) => view.contextReduced(event, summarised(event, view.asked.session)),
   notice: (view, event) => view.note(event.code, event.message),
+  plan: (view, event) => view.plan(event),
   "document.updated": () => undefined, // the same text is in text.delta
   usage: (view, event) => view.used(event),
   "run.finished": (view, event) => view.end(event),
@@ -42,6 +44,7 @@ export class RunView {
   usage = null; // its last `usage`
   #part = null;
   #note = null;
+  #plan = null; // the model's list of steps
   #blank = null; // blank text that is held back: `{ Kind, text }`
   #texts = []; // all, in order: answers, and blank text that was not shown
   #cards = new Map();
@@ -209,6 +212,12 @@ export class RunView {
     const note = new Note(code, words);
     this.append(note.element);
     this.#note = note;
+  }
+
+  /** The steps of the plan, ticked off in place. */
+  plan({ steps }) {
+    if (!this.#plan) this.append((this.#plan = new Plan()).element);
+    this.#plan.show(steps, { quietly: this.restoring });
   }
 
   /** The context was reduced: `element` says how. Earlier runs may be drawn later. */

@@ -1,0 +1,39 @@
+/** The model's plan in a run: a list of steps that is ticked off in place. */
+
+import { fill, h, announce } from "../dom/elements.js";
+import { escapeLine } from "../text/exact_text.js";
+
+const WORDS = { __proto__: null, pending: "to do", active: "under way", done: "done" };
+const MARKS = { __proto__: null, pending: "○", active: "▸", done: "✓" };
+
+export class Plan {
+  #heading = h("h3", {}, "Plan");
+  #count = h("span", { class: "faint" });
+  #list = h("ol");
+
+  constructor() {
+    const head = h("header", {}, this.#heading, this.#count);
+    this.element = h("section", { class: "plan", role: "group", "aria-label": "Plan" }, head, this.#list);
+  }
+
+  /** Draws all steps; `quietly`: screen readers are not told. */
+  show(steps, { quietly }) {
+    const done = steps.filter(({ state }) => state === "done").length;
+    this.#count.textContent = `${done} of ${steps.length} done`;
+    fill(this.#list, steps.map(drawn));
+    if (!quietly) announce(`Plan: ${done} of ${steps.length} steps done.`);
+  }
+}
+
+function drawn({ step, state }) {
+  const known = state in WORDS ? state : "pending";
+  const mark = h("span", { class: "plan-mark", "aria-hidden": "true" }, MARKS[known]);
+  const words = h("span", { dir: "auto" }, escapeLine(step));
+  return h(
+    "li",
+    { dataset: { state: known } },
+    mark,
+    words,
+    h("span", { class: "visually-hidden" }, ` (${WORDS[known]})`),
+  );
+}
