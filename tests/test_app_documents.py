@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.events import MAX_JOINED, Delta, DocumentUpdated, Encoded, RunFinished, TextDelta, encode
+from app.core.deltas import MAX_JOINED
+from app.core.events import Delta, DocumentUpdated, Encoded, RunFinished, TextDelta, encode
 from app.core.provider import Finished, Piece, TextChunk
 from app.log.documents import LONG, MAX_FENCE_LINE, MAX_HELD, Documents
 from app.log.event_writer import EventWriter, RunLog

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.events import MAX_DELTA, RunFinished, TextDelta, ToolDelta, ToolStarted, parted
+from app.core.deltas import MAX_DELTA, parted
+from app.core.events import RunFinished, TextDelta, ToolDelta, ToolStarted
 from app.log.event_writer import KEPT, EventWriter, RunLog
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import ALL, EventRow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.core.events import MAX_DELTA
+from app.core.deltas import MAX_DELTA
 from app.core.provider import ProviderFailed
 from app.models.capabilities.prompt_prefill import ONE_WORD, WORD
 from app.models.http.client import model_client

@@ -7,17 +7,8 @@ from secrets import token_hex
 
 from msgspec import Struct, field
 
-from app.core.events import (
-    MAX_JOINED,
-    TERMINAL,
-    Delta,
-    DocumentUpdated,
-    Encoded,
-    RoundStarted,
-    TextDelta,
-    TextReclassified,
-    Usage,
-)
+from app.core.deltas import MAX_JOINED
+from app.core.events import TERMINAL, Delta, DocumentUpdated, Encoded, RoundStarted, TextDelta, TextReclassified, Usage
 from tools.base.patterns import lazy_pattern
 
 LONG = 30  # lines; a block of more becomes a document

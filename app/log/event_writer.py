@@ -15,8 +15,8 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from app.core.deltas import MAX_DELTA, joined, parted
 from app.core.events import (
-    MAX_DELTA,
     TERMINAL,
     AgentEvent,
     ApprovalRequired,
@@ -28,8 +28,6 @@ from app.core.events import (
     TextDelta,
     ToolFinished,
     encode,
-    joined,
-    parted,
 )
 from app.log.documents import Documents
 from app.log.redacted_rows import redacted_row

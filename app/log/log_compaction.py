@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.core.events import MAX_JOINED, ReasoningDelta, TextDelta, ToolDelta, ToolProgress
+from app.core.deltas import MAX_JOINED
+from app.core.events import ReasoningDelta, TextDelta, ToolDelta, ToolProgress
 from app.storage.runs import EventRow
 
 DELTAS = frozenset({TextDelta.type, ReasoningDelta.type, ToolDelta.type})
