@@ -87,6 +87,23 @@ async def test_short_results_and_those_of_no_process_come_from_the_log(tmp_path:
         assert finished[-1]["text"] == "hello"
 
 
+async def test_a_program_is_read_off_a_screen_and_its_log_stays_as_it_was(tmp_path: Path) -> None:
+    bar = "for n in $(seq 400); do printf '\\r\\e[32m%d/400\\e[0m' $n; done; printf '\\ntwo\\n\\e[A\\e[2KTWO\\n'"
+    said = [f"```bash\n{bar}\n```\n", "Done."]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(said)) as served:
+        events = await served.chat()
+        [finished] = [event for event in events if event["type"] == "tool.finished"]
+        assert finished["text"] == "400/400\nTWO"
+        progress = [event for event in events if event["type"] == "tool.progress"][-1]
+        assert (progress["tail"], progress["lines"]) == (["\x1b[32m400/400\x1b[0m", "TWO"], 2)
+        path = f"/runs/{events[0]['run']}/calls/{finished['call']}"
+        written = "".join(f"\r\x1b[32m{n}/400\x1b[0m" for n in range(1, 401)) + "\ntwo\n\x1b[A\x1b[2KTWO\n"
+        for _ in range(2):
+            pieces = await rest(served, path)
+            assert (text_of(pieces), pieces[-1]["lines"]) in ((written, 2), (written, 3))
+            served.services.factory.outputs._ended.clear()  # as after a restart
+
+
 async def test_more_than_is_kept_has_a_gap(tmp_path: Path) -> None:
     flood = "```bash\nseq 200000; until [ -e go ]; do sleep 0.01; done\n```\n"
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([flood, "Done."])) as served:

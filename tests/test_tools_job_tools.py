@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from tests.jobs import ANN, SESSION, UNBOXED, end_of, opened, until
 from tests.processes import all_gone, endless
 from tools.base.outcome import Progress, Result
-from tools.builtin.job_tools import PAGE, unmarked
+from tools.builtin.job_tools import PAGE, _page, unmarked
 from tools.catalogue import TOOLS
 from tools.jobs.manager import Jobs
+from tools.jobs.records import OutputPart
 from tools.tool import Context
 from tools.toolbox import Allow, Toolbox
 
@@ -50,6 +51,12 @@ async def started(context: Context, command: str, **more: Any) -> str:
     assert result.ok and result.text.startswith("Started job_"), result
     [job] = re.findall(r"job_[0-9a-f]{20}", result.text)
     return str(job)
+
+
+def test_a_page_is_what_a_screen_shows() -> None:
+    written = b"1/400\r2/400\r\x1b[1m400/400\x1b[0m\ntwo\n"
+    shown = _page(OutputPart(0, written, len(written), 2), 2)
+    assert shown == f"400/400\ntwo\n[up to byte {len(written)} of {len(written)}]"
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def fed(*blocks: bytes, most: int = TEXT_CHARACTERS) -> OutputBuffer:
         (b"one", "one", ("one",), 1),
         (b"one\n", "one\n", ("one",), 1),
         (b"one\n\ntwo", "one\n\ntwo", ("one", "", "two"), 3),
-        (b"10%\r20%\rdone\r\n", "10%\r20%\rdone\r\n", ("done",), 1),
-        (b"10%\r", "10%\r", ("10%",), 1),
+        (b"10%\r20%\rdone\r\n", "done\n", ("done",), 1),
+        (b"10%\r", "10%", ("10%",), 1),
         (b"caf\xc3\xa9 \xff", "café \ufffd", ("café \ufffd",), 1),
         (b"cut \xe2\x82", "cut \ufffd", ("cut \ufffd",), 1),
         (b"a\0b", "a\ufffdb", ("a\ufffdb",), 1),
@@ -57,8 +57,7 @@ def test_the_tail_is_the_last_lines(lines: list[str]) -> None:
 
 def test_an_endless_line_shows_its_moving_end() -> None:
     output = fed(b"before\n", b"x" * 1_000_000, b"END")
-    before, line = output.tail
-    assert before == "before"
+    (line,) = output.tail
     assert line.startswith("…") and line.endswith("xEND") and len(line) == LINE_CHARACTERS
 
 

@@ -89,7 +89,9 @@ class ToolStarted(Struct, frozen=True):
 class ToolProgress(Struct, frozen=True):
     """Output of a running call: at most 5 events a second, at least one every 2 s.
 
-    `tail` holds the last lines, at most 12; `lines` and `bytes` count all output so far.
+    `tail` holds the last lines, at most 12, as a terminal would show them: carriage returns and cursor moves are
+    applied, and each line has its own colours (SGR sequences). `lines` counts the lines of that screen and above it,
+    `bytes` all output so far.
     """
 
     type: ClassVar[str] = "tool.progress"

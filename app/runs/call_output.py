@@ -33,12 +33,12 @@ class CallOutput(Struct, frozen=True):
         return OutputPart("", after, after, after, 0, done=run.ended is not None)
 
     async def _finished(self, session: str, call: str, told: str, after: int) -> OutputPart:
-        lines = await self.store.result_lines(session, call)
+        lines = await self.store.written_lines(session, call)
 
         async def read(offset: int, size: int) -> OutputSlice:
             if lines is None:  # short enough that nothing else was kept
                 return stretch(told[offset : offset + size], offset, len(told))
-            part = await self.store.result(session, call, offset, size)
+            part = await self.store.written(session, call, offset, size)
             return stretch(part.text, offset, part.characters) if part else stretch("", 0, 0)
 
         count = lines_of(told) if lines is None else lines

@@ -20,7 +20,7 @@ from app.policy.gate import Gate
 from app.policy.questions import Questions
 from app.redaction.redactor import Redactor
 from app.runs.emitter import Emit, Emitter
-from app.runs.live_outputs import Outputs
+from app.runs.live_outputs import Outputs, Written
 from app.runs.tool_results import Results
 from app.transcript.conversation import STOPPED, Conversation
 from app.workspace.changes import WorkspaceChanges
@@ -44,10 +44,12 @@ class Cleared(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """The tool's whole result. `untrusted`: it may hold text of third parties."""
+    """The tool's whole result. `untrusted`: it may hold text of third parties. `written`: its output as the program
+    wrote it, if a screen shows something else."""
 
     finished: ToolFinished
     untrusted: bool
+    written: str | None = None
 
 
 class Siblings(Struct):
@@ -153,12 +155,12 @@ class ToolCall(Struct, frozen=True):
                                 result = step
             finally:
                 if result := result or stopped(written.output):
-                    outcomes[call.id] = self._outcome(cleared, result, time.monotonic() - started)
+                    outcomes[call.id] = self._outcome(cleared, result, time.monotonic() - started, raw_of(written))
 
-    def _outcome(self, cleared: Cleared, result: Result, duration_s: float) -> Outcome:
+    def _outcome(self, cleared: Cleared, result: Result, duration_s: float, raw: str | None) -> Outcome:
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
-        return Outcome(finished, result.untrusted or self._is_untrusted(call.name))
+        return Outcome(finished, result.untrusted or self._is_untrusted(call.name), raw)
 
     async def _log_changes(self, before: Scan | None, call: str) -> None:
         """Log what a call that was stopped has changed: nothing waits for its events any more."""
@@ -196,3 +198,10 @@ def stopped(output: OutputBuffer | None) -> Result | None:
     """Return the result of a process that was stopped, if it had printed anything."""
     printed = output.text().rstrip() if output else ""
     return Result(ok=False, text=f"{STOPPED} {PRINTED}\n{printed}") if printed else None
+
+
+def raw_of(written: Written) -> str | None:
+    if written.output is None:
+        return None
+    raw = written.output.written()
+    return None if raw == written.output.text() else raw

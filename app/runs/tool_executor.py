@@ -314,7 +314,8 @@ class ToolExecutor(Struct):
             finished, screened = await self.guards.screen(finished, self.totals, conversation)
         finished = self.guards.plain(finished)
         if finished.text != WITHHELD:
-            self.results.keep(whole, context.run, call, conversation)
+            written = outcome.written and self.guards.plain(conversation.redactor.redact(outcome.written))
+            self.results.keep(whole, context.run, call, conversation, written)
         conversation.answer(call, finished.text, untrusted=untrusted)
         for event in (*screened, finished, *self.guards.news(conversation)):
             await context.emit(event)

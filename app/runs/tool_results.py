@@ -40,12 +40,14 @@ class Results(Struct, frozen=True):
         how = f'\n[{NAME}(call="{call.id}", offset={half}) shows what is left out.]' if readable else ""
         return head_and_tail(text, half) + how
 
-    def keep(self, text: str, run: str, call: AskedCall, conversation: Conversation) -> None:
-        """The whole, with the message that tells of it: both are stored, or none."""
-        if len(text) > self.told:
-            whole = text if len(text) <= MOST_KEPT else head_and_tail(text, MOST_KEPT // 2)
-            whole = encodable(whole).replace("\0", "\ufffd")  # at which a database may end a text
-            conversation.record(ResultRow(conversation.session, run, call.id, encodable(call.name), whole))
+    def keep(
+        self, text: str, run: str, call: AskedCall, conversation: Conversation, written: str | None = None
+    ) -> None:
+        """The whole, with the message that tells of it: both are stored, or none; and what was `written`, if that is
+        something else."""
+        if len(text) > self.told or written is not None:
+            name, raw = encodable(call.name), written if written is None else _storable(written)
+            conversation.record(ResultRow(conversation.session, run, call.id, name, _storable(text), raw))
 
     def of(self, conversation: Conversation) -> ReadResult:
         """Reads the results of this conversation, and of no other."""
@@ -60,3 +62,8 @@ class Results(Struct, frozen=True):
             return Kept(whole[offset : offset + size], len(whole), answer.untrusted)
 
         return read
+
+
+def _storable(text: str) -> str:
+    whole = text if len(text) <= MOST_KEPT else head_and_tail(text, MOST_KEPT // 2)
+    return encodable(whole).replace("\0", "\ufffd")  # at which a database may end a text

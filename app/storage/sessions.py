@@ -59,13 +59,14 @@ class SummaryRow(Change, frozen=True):
 
 
 class ResultRow(Change, frozen=True):
-    """A tool's result of which the model received only a part."""
+    """A tool's result of which the model received only a part, or, in `written`, not as the program wrote it."""
 
     session: str
     run: str
     call: str
     name: str
     text: str
+    written: str | None = None
 
 
 class ResultPart(Struct, frozen=True):
@@ -133,6 +134,10 @@ class SessionStore(ChangeWriter, Protocol):
         """At most `size` characters of a stored result, from the character `offset`; None if it was not stored."""
         ...
 
-    async def result_lines(self, session: str, call: str) -> int | None:
-        """The number of lines of a stored result; None if it was not stored."""
+    async def written(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
+        """The same of the text as the program wrote it."""
+        ...
+
+    async def written_lines(self, session: str, call: str) -> int | None:
+        """The number of lines of that text; None if it was not stored."""
         ...

@@ -1,11 +1,15 @@
-"""A bounded buffer for a process's output: head, end, the last few lines, and counts of the rest."""
+"""A bounded buffer for a process's output: head, end, the last few lines, and counts of the rest.
+
+It is kept twice: as it was written, for whoever wants the log, and as a screen shows it, for model and people.
+"""
 
 from __future__ import annotations
 
 import codecs
-from collections import deque
 
 from msgspec import Struct
+
+from tools.base.screen import Screen, Window
 
 TAIL_LINES = 12
 LINE_CHARACTERS = 400
@@ -25,101 +29,118 @@ class OutputSlice(Struct, frozen=True):
     more: bool
 
 
+class _Ends:
+    """Head and end of a text, at most `most` characters together."""
+
+    def __init__(self, most: int) -> None:
+        self.characters = 0
+        self.head = ""
+        self.end = ""
+        self._head_room = most // 2
+        self._end_room = most - most // 2
+        self._waiting: list[str] = []
+        self._waits = 0  # characters of those
+
+    def add(self, text: str) -> None:
+        self.characters += len(text)
+        self._waiting.append(text)
+        self._waits += len(text)
+        if self._waits > _CHARACTERS or len(self._waiting) > _PIECES:
+            self.put_by()
+
+    def put_by(self) -> None:
+        """Flush pending text into head and end; in large batches, because each flush copies the whole end."""
+        if not self._waiting:
+            return
+        later = "".join(self._waiting)
+        self._waiting, self._waits = [], 0
+        if (room := self._head_room - len(self.head)) > 0:
+            self.head, later = self.head + later[:room], later[room:]
+        self.end = (self.end + later)[-self._end_room :]
+
+    def shortened(self, more: str) -> str:
+        """This text and `more`, if that is short enough; else head and end, and how many characters are missing."""
+        self.put_by()
+        characters, end = self.characters + len(more), (self.end + more)[-self._end_room :]
+        if characters <= self._head_room + self._end_room:
+            return self.head + self.end + more
+        head = (self.head + more)[: self._head_room]
+        head, end = _whole_lines(head, end[_NOTE:])
+        return f"{head}\n[... {characters - len(head) - len(end):,} characters left out ...]\n{end}"
+
+
 class OutputBuffer:
     """Bytes in, in any slicing; at most `most` characters out. Memory does not grow with what is fed."""
 
-    def __init__(self, most: int = TEXT_CHARACTERS) -> None:
+    def __init__(self, most: int = TEXT_CHARACTERS, window: Window | None = None) -> None:
         self.bytes = 0
-        self._head_room = most // 2
-        self._end_room = most - most // 2
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._characters = 0
-        self._head = ""
-        self._end = ""
-        self._waiting: list[str] = []
-        self._waits = 0  # characters of those
-        self._newlines = 0
-        self._finished: deque[str] = deque(maxlen=TAIL_LINES)
-        self._open = ""
+        self._written = _Ends(most)
+        self._left = _Ends(most)
+        self._screen = Screen(self._left.add, window)
 
     def feed(self, block: bytes, *, final: bool = False) -> None:
         """Take what was written next. `final` decodes a character that was cut off."""
         self.bytes += len(block)
         text = self._decoder.decode(block, final)
-        if not text:
-            return
-        self._characters += len(text)
-        self._waiting.append(text)
-        self._waits += len(text)
-        if self._waits > _CHARACTERS or len(self._waiting) > _PIECES:
-            self._put_by()
-        self._newlines += text.count("\n")
-        # One split more than the ring holds: whatever is left unsplit in front falls out of it.
-        *finished, rest = text.rsplit("\n", TAIL_LINES + 1)
-        if finished:
-            self._finished.append(_shortened(self._open + finished[0]))
-            self._finished.extend(_shortened(line) for line in finished[1:])
-            self._open = ""
-        self._open = (self._open + rest)[-LINE_CHARACTERS - 1 :]
-
-    def _put_by(self) -> None:
-        """Flush pending text into head and end; in large batches, because each flush copies the whole end."""
-        later = "".join(self._waiting)
-        self._waiting, self._waits = [], 0
-        if (room := self._head_room - len(self._head)) > 0:
-            self._head, later = self._head + later[:room], later[room:]
-        self._end = (self._end + later)[-self._end_room :]
+        if text:
+            self._written.add(text)
+            self._screen.feed(text)
 
     @property
     def lines(self) -> int:
-        """Lines so far, an unfinished one included."""
-        return self._newlines + bool(self._open)
+        """Lines so far on the screen and above it, an unfinished one included."""
+        return self._screen.lines
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The last 12 lines at most, as a terminal would show them."""
-        shown = [*self._finished, _shortened(self._open)] if self._open else list(self._finished)
-        return tuple(_as_on_a_terminal(line) for line in shown[-TAIL_LINES:])
+        """The last 12 lines at most, as a terminal shows them, each with its own colours."""
+        return tuple(self._painted(text, styles) for text, styles in self._screen.tail(TAIL_LINES))
+
+    @property
+    def is_coloured(self) -> bool:
+        """Return True if the tail has colours, which `text` has not."""
+        return any(styles.strip("\0") for _, styles in self._screen.tail(TAIL_LINES))
 
     def part(self, offset: int, size: int) -> OutputSlice:
-        """At most `size` characters from the character `offset` on; what is not kept is skipped."""
-        self._put_by()
-        end_at = self._characters - len(self._end)
-        start = min(offset, self._characters)
-        if start >= len(self._head):
+        """At most `size` characters, as they were written, from the character `offset` on; what is not kept is
+        skipped."""
+        written = self._written
+        written.put_by()
+        end_at = written.characters - len(written.end)
+        start = min(offset, written.characters)
+        if start >= len(written.head):
             start = max(start, end_at)
-            text = self._end[start - end_at : start - end_at + size]
+            text = written.end[start - end_at : start - end_at + size]
         else:
-            text = self._head[start : start + size]
-            if end_at == len(self._head):
-                text += self._end[: size - len(text)]
+            text = written.head[start : start + size]
+            if end_at == len(written.head):
+                text += written.end[: size - len(text)]
         behind = start + len(text)
-        return OutputSlice(start, _printable(text), self._characters, len(text) == size and behind < self._characters)
+        return OutputSlice(
+            start, _printable(text), written.characters, len(text) == size and behind < written.characters
+        )
 
     def text(self) -> str:
-        """All of it if it is short enough; else head and end, and how many characters are missing between them."""
-        self._put_by()
-        left_out = self._characters - len(self._head) - len(self._end)
-        if left_out == 0:
-            return _printable(self._head + self._end)
-        head, end = self._whole_lines()
-        note = f"\n[... {self._characters - len(head) - len(end):,} characters left out ...]\n"
-        return _printable(head + note + end)
+        """All of it as a screen shows it, if it is short enough; else head and end, and how much is missing."""
+        return self._left.shortened(self._screen.text())
 
-    def _whole_lines(self) -> tuple[str, str]:
-        """Head and end without their cut line, unless it is long: half a secret is not recognised as one."""
-        head, end = self._head, self._end[_NOTE:]
-        last, first = head.rfind("\n", max(0, len(head) - _CUT)), end.find("\n", 0, _CUT)
-        return head[:last] if last >= 0 else head, end[first + 1 :]
+    def written(self) -> str:
+        """The same as it was written."""
+        return _printable(self._written.shortened(""))
 
-
-def _shortened(line: str) -> str:
-    """Keep the end of a line: progress bars change there."""
-    return line if len(line) <= LINE_CHARACTERS else "…" + line[1 - LINE_CHARACTERS :]
+    def _painted(self, text: str, styles: str) -> str:
+        """Keep the end of a line: it changes there."""
+        if len(text) <= LINE_CHARACTERS:
+            return self._screen.painted(text, styles)
+        kept = 1 - LINE_CHARACTERS
+        return "…" + self._screen.painted(text[kept:], styles[kept:])
 
 
-def _as_on_a_terminal(line: str) -> str:
-    return _printable(line.rstrip("\r").rsplit("\r", 1)[-1])
+def _whole_lines(head: str, end: str) -> tuple[str, str]:
+    """Head and end without their cut line, unless it is long: half a secret is not recognised as one."""
+    last, first = head.rfind("\n", max(0, len(head) - _CUT)), end.find("\n", 0, _CUT)
+    return head[:last] if last >= 0 else head, end[first + 1 :]
 
 
 def _printable(text: str) -> str:

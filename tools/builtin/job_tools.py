@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.patterns import lazy_pattern
+from tools.base.screen import without_controls
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Glance, Job, JobsFailed, OutputPart
 from tools.tool import Context, Run, answering
@@ -121,7 +122,7 @@ def described(glance: Glance) -> str:
 
 def _page(part: OutputPart, lines: int | None = None) -> str:
     """Some output as text, with where it lies in the whole."""
-    text = part.data.decode(errors="replace").replace("\0", "\ufffd").rstrip("\n")
+    text = without_controls(part.data.decode(errors="replace")).rstrip("\n")
     if lines is not None:
         text = "\n".join(text.split("\n")[-lines:])
     if not part.bytes:

@@ -26,6 +26,8 @@ DRAIN_S = 0.5  # for what is still in the pipe when a process has ended
 
 _BLOCK = 65_536
 _BURST, _REST_S = 16, 0.005  # a command that writes without end may use a quarter of the loop, not all of it
+_SLOW_S = 0.005  # output full of cursor moves takes longer to read: less of it at once, and as much rest
+_SMALL_BLOCK = 8_192
 _SOONEST_S = 0.2
 _LATEST_S = 2.0
 _KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
@@ -69,7 +71,7 @@ async def stream(
     finally:
         await run_shielded(child.end())
     now = loop.time()
-    if child.output.bytes != shown_bytes and now >= shown_at + _SOONEST_S:
+    if child.output.bytes != shown_bytes and (now >= shown_at + _SOONEST_S or child.output.is_coloured):
         yield child.progress(now - started)
     yield Finished(child.exit_code, child.output.text(), now - started, overdue)
 
@@ -184,6 +186,7 @@ class _Child:
         self._waiting = asyncio.create_task(process.wait())
         self._waiting.add_done_callback(self._on_exit)
         self._blocks = 0
+        self._block_size = _BLOCK
         self._resting: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(read_end, self._read)
@@ -292,16 +295,20 @@ class _Child:
 
     def _read(self) -> None:
         try:
-            block = os.read(self._read_end, _BLOCK)
+            block = os.read(self._read_end, self._block_size)
         except BlockingIOError:
             return
         if not block:
             self._loop.remove_reader(self._read_end)
             self._silent.set()
             return
+        started = self._loop.time()
         self.output.feed(block)
+        taken = self._loop.time() - started
+        self._block_size = _SMALL_BLOCK if taken > _SLOW_S else _BLOCK
         self._changed.set()
         self._blocks += 1
-        if self._blocks % _BURST == 0:
+        if self._blocks % _BURST == 0 or taken > _SLOW_S:
             self._loop.remove_reader(self._read_end)
-            self._resting = self._loop.call_later(_REST_S, self._loop.add_reader, self._read_end, self._read)
+            rest = max(_REST_S, 3 * taken)
+            self._resting = self._loop.call_later(rest, self._loop.add_reader, self._read_end, self._read)

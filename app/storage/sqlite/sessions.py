@@ -73,9 +73,16 @@ RESULT = Select(
     "SELECT name, substr(text, ?, ?), length(text) FROM results WHERE session = ? AND call = ?",
     ResultPart,
 )
-RESULT_LINES = """
-    SELECT length(text) - length(replace(text, char(10), '')) + (substr(text, -1) <> char(10))
+WRITTEN = Select(
+    """
+    SELECT name, substr(coalesce(written, text), ?, ?), length(coalesce(written, text))
     FROM results WHERE session = ? AND call = ?
+    """,
+    ResultPart,
+)
+WRITTEN_LINES = """
+    SELECT length(whole) - length(replace(whole, char(10), '')) + (substr(whole, -1) <> char(10))
+    FROM (SELECT coalesce(written, text) AS whole FROM results WHERE session = ? AND call = ?)
 """
 FILE = "SELECT bytes FROM files WHERE sha256 = ?"
 FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
@@ -152,8 +159,11 @@ class SQLiteSessions(Database):
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         return await self._row(RESULT, offset + 1, size, session, call)
 
-    async def result_lines(self, session: str, call: str) -> int | None:
-        rows = await self._all(RESULT_LINES, session, call)
+    async def written(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
+        return await self._row(WRITTEN, offset + 1, size, session, call)
+
+    async def written_lines(self, session: str, call: str) -> int | None:
+        rows = await self._all(WRITTEN_LINES, session, call)
         return int(rows[0][0]) if rows else None
 
     async def file(self, sha256: str, session: str | None = None) -> bytes | None:

@@ -72,7 +72,7 @@ export class Tail {
 
   #draw = () => {
     const known = this.#final;
-    const lines = known === null ? linesOf(this.#status.tail.join("\n")) : this.#excerpt(known);
+    const lines = known === null ? linesOf(this.#status.tail.join("\n")) : this.#inColour(this.#excerpt(known));
     const cut = known !== null && CUT.test(known);
     const total = this.#total(lines, cut);
     this.element.hidden = !lines.length;
@@ -95,6 +95,17 @@ export class Tail {
   #excerpt(text) {
     if (this.prose) return linesOf(text.slice(0, EXCERPT_CHARACTERS)).slice(0, LINES);
     return linesOf(text.slice(-EXCERPT_CHARACTERS).trimEnd()).slice(-LINES);
+  }
+
+  /** The same lines as they were shown last: the final text has no colours. */
+  #inColour(lines) {
+    if (!this.#hasColours) return lines;
+    const shown = linesOf(this.#status.tail.join("\n"));
+    return textOf(shown).trimEnd() === textOf(lines).trimEnd() ? shown : lines;
+  }
+
+  get #hasColours() {
+    return this.#status.tail.some((line) => line.includes("\x1b"));
   }
 
   #total(lines, cut) {
@@ -129,7 +140,8 @@ export class Tail {
   }
 
   async *#pieces(how) {
-    if (this.#final !== null && (!CUT.test(this.#final) || !this.#whole)) yield this.#final;
+    const isAll = this.#final !== null && !CUT.test(this.#final) && !this.#hasColours;
+    if (this.#final !== null && (isAll || !this.#whole)) yield this.#final;
     else if (this.#whole) yield* readPieces(this.#whole, how);
     else yield this.#status.tail.join("\n");
   }
