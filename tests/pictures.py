@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 import zlib
 from base64 import b64encode
@@ -10,6 +11,8 @@ from base64 import b64encode
 from app.core.attachments import Attachment
 from app.models.scripted import Scripted
 from tests.serving import Served
+
+PLACE = re.compile(r"^\[[^\n]*, in the workspace\]\n?", re.MULTILINE)
 
 
 def png(width: int = 8, height: int = 6, tail: bytes = b"") -> bytes:
@@ -71,9 +74,9 @@ def data_url(data: bytes, kind: str = "image/png") -> str:
 
 
 def seen_by(model: Scripted, at: int = -1) -> list[tuple[str, tuple[Attachment, ...]]]:
-    """What the model was told last: words and attachments of each message of a person."""
+    """What the model was told last: words and attachments of each message of a person, but for where these lie."""
     messages = [message for message in model.requests[at].messages if message.role == "user"]
-    return [(message.text, message.attachments) for message in messages]
+    return [(PLACE.sub("", message.text), message.attachments) for message in messages]
 
 
 async def files_of(served: Served) -> dict[str, int]:

@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[object, int, str]] = {
     "too much": (
         image_part(png(tail=bytes(50_000))),
         413,
-        "message.1.data: the pictures and PDFs of message have more",
+        "message.1.data: the files of message have more",
     ),
     "far too much": (image_part(png(tail=bytes(500_000))), 413, "DRAGOMAN_MAX_ATTACHMENT_BYTES"),
 }
@@ -272,7 +272,8 @@ async def test_on_the_wire_each_round_begins_with_the_same_bytes(tmp_path: Path)
     [parts] = [message["content"] for message in first if isinstance(message["content"], list)]
     assert parts[0] == {"type": "image_url", "image_url": {"url": data_url(CAT)}}
     assert parts[1]["type"] == "text"
-    assert parts[1]["text"].startswith("What is it?")
+    where = "[picture picture.png, 80 x 60, image/png, in the workspace]"
+    assert parts[1]["text"].startswith(f"{where}\nWhat is it?")
     written = [json.dumps(one) for one in (first, second, third)]
     assert written[1].startswith(written[0][:-1])
     assert written[2].startswith(written[1][:-1])

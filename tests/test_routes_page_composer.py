@@ -117,16 +117,14 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         notes = ("notes.md", "text/markdown", b"```\nwords\n```\n")
         await hand_over(page, "paste", notes, ("blob.bin", "", b"\x00\xff"), ("song.mp3", "audio/mpeg", b"ID3"))
         attached = page.get_by_role("list", name="Attached files")
-        await expect(attached.get_by_role("listitem")).to_have_count(3)
+        await expect(attached.get_by_role("listitem")).to_have_count(5)
         await expect(attached.locator("img")).to_have_js_property("naturalWidth", 80)
-        refused = page.locator(".attachments").get_by_role("alert")
-        await expect(refused).to_contain_text("blob.bin: it is neither text nor a picture.")
-        await expect(refused).to_contain_text("song.mp3: audio/mpeg cannot be sent.")
+        await page.get_by_role("button", name="Remove song.mp3").click()
         await shot(page, "composer-attached")
         async with page.expect_request("**/chat") as asked:
             await say(page, "Look at these.")
         body = json.loads((await asked.value).post_data or "")
-        assert [part["type"] for part in body["message"]] == ["text", "image", "file"]
+        assert [part["type"] for part in body["message"]] == ["text", "image", "file", "file", "file"]
         assert body["message"][0]["text"] == "Look at these.\n\nnotes.md:\n````md\n```\nwords\n```\n````"
         assert base64.b64decode(body["message"][1]["data"]) == CAT
         assert base64.b64decode(body["message"][2]["data"]) == LAW
@@ -134,6 +132,12 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         turn = page.get_by_role("article", name="Turn")
         await expect(turn).to_have_count(1)
         await expect(turn.get_by_role("img", name="cat.png")).to_be_visible()
+        await expect(turn.get_by_role("button", name="notes.md 3 lines")).to_be_visible()
+        await turn.get_by_role("button", name="Picture: cat.png").click()
+        dialog = page.get_by_role("dialog", name="cat.png")
+        await expect(dialog.get_by_role("img")).to_have_js_property("naturalWidth", 80)
+        await dialog.get_by_role("button", name="Close").click()
+        assert {path.name for path in (tmp_path / "work").iterdir()} == {"cat.png", "law.pdf", "notes.md", "blob.bin"}
 
         await page.get_by_role("combobox", name="Approvals").select_option("ask")
         async with page.expect_request("**/chat") as asked:

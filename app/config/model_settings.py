@@ -54,8 +54,8 @@ class ModelSettings(BaseModel, defer_build=True):
         1 << 24,
         "characters of one answer: text, reasoning and calls together",
     )
-    max_attachment_bytes: int = whole(20 << 20, 1024, 1 << 28, "bytes of all pictures and PDFs in one message")
-    max_attachments: int = whole(20, 0, 1000, "pictures and PDFs in one message")
+    max_attachment_bytes: int = whole(20 << 20, 1024, 1 << 28, "bytes of all files in one message")
+    max_attachments: int = whole(20, 0, 1000, "files in one message")
 
     @field_validator("endpoints")
     @classmethod

@@ -158,7 +158,7 @@ class View(Struct):
         Attachments of the message that began the run are refused instead; refusing older ones would end the session.
         """
         request = conversation.messages[conversation.begins : conversation.begins + 1]
-        return self.describe_files or not any(message.attachments for message in request)
+        return self.describe_files or not any(one.ability for message in request for one in message.attachments)
 
     def fits_model(self, fitted: Fitted) -> bool:
         """True if the model that answered is the one that the request was fitted to."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict, astuple, replace
 
-from app.core.attachments import Attachment, described
+from app.core.attachments import Attachment, as_fields, described
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -79,7 +79,7 @@ def as_json(message: Message) -> dict[str, Any]:
     if message.calls:
         data["calls"] = tuple(map(_call_as_json, message.calls))
     if message.attachments:
-        data["attachments"] = tuple(map(asdict, message.attachments))
+        data["attachments"] = tuple(map(as_fields, message.attachments))
     if message.sealed:
         data["sealed"] = asdict(message.sealed)
     return data
@@ -123,6 +123,15 @@ def _unsealed(fields: dict[str, Any]) -> dict[str, Any]:
 def in_words(message: Message) -> str:
     """The text of a message, with descriptions of its attachments."""
     return "\n".join(filter(None, [*map(described, message.attachments), message.text]))
+
+
+def for_models(message: Message) -> Message:
+    """The message as models get it: files that they cannot see are described, and where the others lie is stated."""
+    if not any(one.path or not one.ability for one in message.attachments):
+        return message
+    lines = (described(one) for one in message.attachments if one.path or not one.ability)
+    seen = tuple(replace(one, path="") for one in message.attachments if one.ability)  # where they lie is in a line
+    return replace(message, text="\n".join(filter(None, [*lines, message.text])), attachments=seen)
 
 
 def unanswered(messages: Sequence[Message]) -> Iterator[AskedCall]:

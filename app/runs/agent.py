@@ -67,6 +67,7 @@ class Agent(Struct):
     new_id: Callable[[], str] = new_call_id
     adds_words: ClassVar[bool] = True  # where limits end a run before the model has said anything
     takes_messages: ClassVar[bool] = True  # while it runs
+    keeps_files: ClassVar[bool] = True  # in the workspace
 
     @property
     def totals(self) -> RunTotals:

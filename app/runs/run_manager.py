@@ -36,6 +36,7 @@ from app.storage.sessions import SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import MAX_LINE, KeyReused, NotFound, RunOver, RunRequest, SessionBusy, Stopping
+from app.workspace.placing import placed
 from tools.base.gather_all import gather_all
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class RunManager:
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run, or find the one that the same key has begun, and return at once.
 
-        Raises NotFound, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, StoreFailed.
+        Raises NotFound, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, UnsafeName, StoreFailed.
         """
         if turn.key is None:
             return await self._start(agent, principal, turn)
@@ -100,6 +101,7 @@ class RunManager:
             others = self._line.of(session)
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
+            files = await _placed(agent, turn.files)
             self.ledger.enter(principal, session, asked=turn.asked)
             now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
             row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.stored_policy)
@@ -110,7 +112,7 @@ class RunManager:
             live.turn, live.is_unlisted = turn, turn.unlisted
             live.keep(turn.imported)
             if turn.has_message:
-                live.post(turn.message, turn.files)
+                live.post(turn.message, files)
             try:
                 if not turn.unlisted:
                     await self._journal.flush()
@@ -229,7 +231,7 @@ class RunManager:
     async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:
         """Put a message in after the current round; it is stored when this returns.
 
-        Raises RunOver, InboxFull, StoreFailed.
+        Raises RunOver, InboxFull, UnsafeName, StoreFailed.
         """
         live = self._live.get(run)
         if live and not live.agent.takes_messages:
@@ -237,7 +239,7 @@ class RunManager:
         try:
             if live is None:
                 raise InboxClosed
-            live.post(message, files)
+            live.post(message, await _placed(live.agent, files))
             await self._journal.flush()
             if live.log.failure:  # it takes nothing more, though the store may be well again
                 raise InboxClosed
@@ -333,6 +335,11 @@ class RunManager:
         await self.cancel_all("server_stopped")
         await self._lost.keep_all()
         self.notifier.close()
+
+
+async def _placed(agent: Agent, files: Sequence[File]) -> Sequence[File]:
+    """Put the files into the workspace of the agent's tools; not those of a relay, which has none."""
+    return await placed(files, agent.calls.context.workspace) if agent.keeps_files else files
 
 
 def no_session(session: str) -> NotFound:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import asdict
-
-from app.core.attachments import Attachment, loaded
+from app.core.attachments import Attachment, as_fields, loaded
 from app.core.events import MessageAdded
 from app.core.messages import Message
 from app.storage.runs import InboxRow
@@ -80,4 +78,4 @@ def message_of(row: InboxRow) -> Message:
 
 def added(message: Message) -> MessageAdded:
     """Return the event for a message that was added to the history."""
-    return MessageAdded(message.text, [asdict(one) for one in message.attachments] or None)
+    return MessageAdded(message.text, [*map(as_fields, message.attachments)] or None)

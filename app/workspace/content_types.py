@@ -76,13 +76,12 @@ OF_NAMES = {
     ".py": "text/x-python",
     ".sh": "application/x-sh",
 }
-SPREADSHEETS, DOCUMENTS = IN_ZIP[1][1], IN_ZIP[0][1]
-SLIDES = IN_ZIP[2][1]
+DOCUMENTS, SHEETS, SLIDES = (media_type for _, media_type in IN_ZIP[:3])
 
 
 def media_type_of(head: bytes, name: str, *, whole: bool = False) -> str:
     """The type of a file that begins with `head`. With `whole` that is all of it, so no character is cut at its end."""
-    head = head[:HEAD] if len(head) > HEAD else head
+    head, whole = head[:HEAD], whole and len(head) <= HEAD
     for kind in KINDS:
         if kind.is_it(head):
             return kind.media_type

@@ -1,4 +1,4 @@
-"""Parts of a message (texts, pictures, PDFs), in our form and in OpenAI's."""
+"""Parts of a message (texts, pictures, PDFs, other files), in our form and in OpenAI's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from app.context.system_text import storable
 from app.core.attachments import File
 from app.core.strict_model import StrictModel
 from app.storage.files.kinds import UnknownKind, file_of
+from app.workspace.received import received_file
 from routes.protocol.errors import Refused
 
 MOST_PARTS = 4096
@@ -33,6 +34,8 @@ FINGERPRINT_ORDER = (
 FIELDS = TypeAdapter(dict[str, Any], config=ConfigDict(defer_build=True))
 FORMS = frozenset({"a text", "parts", "text part", "data part", "image_url part", "file part"})
 
+ReadFile = Callable[[bytes, str], File]
+
 Storable = Annotated[str, AfterValidator(storable)]
 Name = Annotated[str, Field(max_length=255), AfterValidator(storable)]
 
@@ -47,7 +50,7 @@ class TextPart(Part):
 
 
 class DataPart(Part):
-    """A picture or a PDF: which of them, its bytes say."""
+    """A picture, or as `file` any file: its bytes say of which type."""
 
     type: Literal["image", "file"]
     data: bytes
@@ -115,7 +118,7 @@ Content = Annotated[
 
 
 class FileLimits(Struct, frozen=True):
-    """Limits on the number of pictures and PDFs in one message, and on their bytes in all."""
+    """Limits on the number of files in one message, and on their bytes in all."""
 
     count: int = 0
     bytes: int = 0
@@ -136,7 +139,7 @@ def file_limits(settings: ModelSettings) -> FileLimits:
 class MessageRequest(StrictModel):
     """The body of POST /runs/{id}/messages. `message` is a string or content parts; `text` is what they say.
 
-    `files` are the pictures and PDFs among them, once they have been read.
+    `files` are those among them, once they have been read.
     """
 
     message: Content
@@ -192,40 +195,44 @@ def text_of(content: str | Sequence[Part]) -> str:
 
 
 def files_of(content: str | Sequence[Part], limits: FileLimits) -> tuple[File, ...]:
-    """The pictures and PDFs of a message. Raises Refused with 413 or 422, naming the part."""
+    """The files of a message. Raises Refused with 413 or 422, naming the part."""
     sent = list(_sent(content))
     if len(sent) > limits.count:
         advice = "Send fewer, or raise DRAGOMAN_MAX_ATTACHMENTS."
-        message = f"message has {len(sent)} pictures and PDFs; {limits.count} are allowed. {advice}"
+        message = f"message has {len(sent)} files; {limits.count} are allowed. {advice}"
         raise Refused(422, "too_many_files", message)
     files, left = list[File](), limits.bytes
-    for place, data, name in sent:
-        files.append(sent_file(place, data, name))
+    for place, data, name, is_picture in sent:
+        read = file_of if is_picture else received_file
+        files.append(sent_file(place, data, name, read=read))
         left -= files[-1].attachment.size
         if left < 0:
             advice = "Send smaller or fewer ones, or raise DRAGOMAN_MAX_ATTACHMENT_BYTES."
-            message = f"{place}: the pictures and PDFs of message have more than {limits.bytes:,} bytes. {advice}"
+            message = f"{place}: the files of message have more than {limits.bytes:,} bytes. {advice}"
             raise Refused(413, "too_long", message)
     return tuple(files)
 
 
-def _sent(content: str | Sequence[Part]) -> Iterator[tuple[str, bytes, str]]:
-    """Place, encoded bytes and name of each."""
+def _sent(content: str | Sequence[Part]) -> Iterator[tuple[str, bytes, str, bool]]:
+    """Place, encoded bytes and name of each, and whether it has to be a picture or a PDF."""
     for at, part in enumerate([] if isinstance(content, str) else content):
         match part:
-            case DataPart(data=data, name=name):
-                yield f"message.{at}.data", data, name
+            case DataPart(data=data, name=name, type=kind):
+                yield f"message.{at}.data", data, name, kind == "image"
             case ImageUrlPart(image_url=image):
-                yield f"message.{at}.image_url.url", image.url, ""
+                yield f"message.{at}.image_url.url", image.url, "", True
             case FilePart(file=file):
-                yield f"message.{at}.file.file_data", file.file_data, file.filename
+                yield f"message.{at}.file.file_data", file.file_data, file.filename, False
 
 
-def sent_file(place: str, data: bytes, name: str, advice: str = SEND_BYTES) -> File:
-    """The file of base64, alone or in a data URL. Raises Refused with 422, naming the place, with advice."""
+def sent_file(place: str, data: bytes, name: str, advice: str = SEND_BYTES, read: ReadFile = file_of) -> File:
+    """The file of base64, alone or in a data URL. Raises Refused with 422, naming the place, with advice.
+
+    `read` may know more types than those that models are sent.
+    """
     name = "".join(one if one.isprintable() else "_" for one in name)
     try:
-        return file_of(decoded(place, data, advice), name)
+        return read(decoded(place, data, advice), name)
     except UnknownKind as unknown:
         raise Refused(422, "unsupported_file", f"{place}: {unknown}") from None
 

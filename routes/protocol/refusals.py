@@ -20,6 +20,7 @@ from app.runs.run_factory import ModeForbidden, UnknownTool
 from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
+from app.workspace.placing import UnsafeName
 from routes.protocol.errors import Refused, TooSoon
 from tools.base.pause_check import Paused
 from tools.jobs.records import JobsFailed, NoSuchJob
@@ -65,6 +66,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnfitArguments: lambda error: Refused(422, "unfit_arguments", str(error)),
     RunOver: lambda error: Refused(409, "run_ended", str(error)),
     InboxFull: lambda error: TooSoon("too_many_messages", str(error), time.time() + SOON_S),
+    UnsafeName: lambda error: Refused(422, "unsafe_name", str(error)),
     KeyReused: lambda error: Refused(422, "key_reused", str(error)),
     Paused: lambda error: Refused(503, "paused", str(error)),
     Stopping: lambda error: Refused(503, "stopping", str(error)),

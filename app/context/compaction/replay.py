@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from app.context.compaction.steps import PROMPT, Measure
 from app.context.compaction.trim import Trimmed, trim
 from app.context.overflow import ContextOverflow
-from app.core.messages import Message
+from app.core.messages import Message, for_models
 from app.models.tokens.cutting import shortened
 
 TARGET = 0.75  # of the budget: trimming goes down to this share, so that the next rounds need none
@@ -77,8 +77,9 @@ class CompactedHistory:
                 if not self._sent and total > max(room.budget, self._unfittable):
                     total = self._trimmed(room, total)
                 self._sent = False
-            size = room.measure(message)
-            self.kept.append(message)
+            sent = for_models(message)
+            size = room.measure(sent)
+            self.kept.append(sent)
             self.seen_tokens += size
             total += size
         self.position = len(messages)

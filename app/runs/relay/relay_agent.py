@@ -113,6 +113,7 @@ class RelayAgent(Agent):
     json_answer: JSONAnswer | None = None
     adds_words: ClassVar[bool] = False
     takes_messages: ClassVar[bool] = False
+    keeps_files: ClassVar[bool] = False
 
     def imported(self, history: Sequence[Message]) -> Sequence[Message]:
         """Return the history as it is: what its model's server needs of it is done for each request."""

@@ -5,14 +5,7 @@ import { fill, h, icon, announce } from "../dom/elements.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
-const KINDS = "Pictures (PNG, JPEG, WebP, GIF), PDFs and text files can be attached.";
-const TEXT_BYTES = 200 * 1024;
-export const ACCEPTED = [
-  ...PICTURES,
-  PDF,
-  "text/*",
-  ".md,.txt,.log,.csv,.json,.toml,.yaml,.yml,.py,.js,.ts,.sh,.sql,.xml",
-].join();
+const SHOWN_BYTES = 32 * 1024; // of a text that is also part of the message: the model need not open it
 
 export class Attachments {
   #files = []; // {name, type, part()} and their thumbnails
@@ -48,7 +41,7 @@ export class Attachments {
       }
     }
     this.#reading--;
-    this.#showProblem(refused.length ? [...refused, KINDS].join(" ") : "");
+    this.#showProblem(refused.length ? refused.join(" ") : "");
     this.onChange();
   }
 
@@ -104,7 +97,7 @@ export class Attachments {
   }
 }
 
-/** A file as it is sent: `{name, kind, url?, part? (picture or PDF), text?}`. Raises an Error with the reason. */
+/** A file as it is sent: `{name, kind, url?, part, text? (a short one)}`. Raises an Error with the reason. */
 async function readFile(file) {
   const name = file.name || "pasted";
   if (PICTURES.has(file.type)) {
@@ -117,23 +110,20 @@ async function readFile(file) {
       part: { type: "image", data: await base64(picture), name },
     };
   }
-  if (file.type === PDF || name.toLowerCase().endsWith(".pdf")) {
-    return { name, kind: "PDF", part: { type: "file", data: await base64(file), name } };
-  }
-  return { name, kind: "Text", text: await textOf(file) };
+  const part = { type: "file", data: await base64(file), name };
+  if (file.type === PDF || name.toLowerCase().endsWith(".pdf")) return { name, kind: "PDF", part };
+  const text = file.size <= SHOWN_BYTES ? await textOf(file) : undefined;
+  return { name, kind: text === undefined ? "File" : "Text", part, text };
 }
 
+/** Its text; undefined if it is none. */
 async function textOf(file) {
-  if (/^(image|audio|video)\//.test(file.type)) throw new Error(`${file.type} cannot be sent.`);
-  if (file.size > TEXT_BYTES) throw new Error("text files are limited to 200 KB. Put it into the workspace instead.");
-  const bytes = await file.arrayBuffer();
   try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    if (!text.includes("\0")) return text;
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    return text.includes("\0") ? undefined : text;
   } catch {
-    // not UTF-8: falls through to the error below
+    return undefined;
   }
-  throw new Error("it is neither text nor a picture.");
 }
 
 function base64(blob) {
@@ -145,15 +135,15 @@ function base64(blob) {
   });
 }
 
-/** The `message` of POST /chat: a string, or parts if there are pictures or PDFs. */
+/** The `message` of POST /chat: a string, or parts if there are files. */
 export function messageOf(text, files) {
   const words = wordsOf(text, files);
-  const parts = files.map(({ part }) => part).filter(Boolean);
+  const parts = files.map(({ part }) => part);
   if (!parts.length) return words;
   return [...(words ? [{ type: "text", text: words }] : []), ...parts];
 }
 
-/** The text of the user, followed by the text files, each in a fence with its name. */
+/** The text of the user, followed by the short text files, each in a fence with its name. */
 export function wordsOf(text, files) {
   const texts = files.filter((file) => file.text !== undefined);
   return [text, ...texts.map((file) => `${file.name}:\n${fenced(file.text, languageOf(file.name))}`)]
@@ -175,7 +165,7 @@ export function fetchAttachments({ attachments = [] }, session) {
   return Promise.all(
     attachments.map(async ({ sha256, name, media_type }) => {
       const response = await request("GET", `/sessions/${encodeURIComponent(session)}/files/${sha256}`);
-      const type = media_type === PDF ? "file" : "image";
+      const type = PICTURES.has(media_type) ? "image" : "file";
       return { name, part: { type, data: await base64(await response.blob()), name: name ?? "" } };
     }),
   );

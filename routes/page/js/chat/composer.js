@@ -1,6 +1,6 @@
 /** The message box: starts a run, or adds a message to the active one. */
 
-import { ACCEPTED, Attachments, dropZone } from "./attachments.js";
+import { Attachments, dropZone } from "./attachments.js";
 import { h, icon, announce } from "../dom/elements.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { Sender } from "./sender.js";
@@ -74,7 +74,7 @@ class Composer {
   #build() {
     const keys = { id: "composer-text", rows: 1, "aria-label": "Message", enterkeyhint: "send", dir: "auto" };
     this.text = h("textarea", { ...keys, placeholder: "Enter a message" });
-    this.pick = h("input", { type: "file", multiple: true, accept: ACCEPTED, hidden: true, "aria-label": "Files" });
+    this.pick = h("input", { type: "file", multiple: true, hidden: true, "aria-label": "Files" });
     this.when = choice("When it is read", WHEN, (value) => writeStored("when", value), readStored("when"));
     this.mode = choice("Approvals", MODES, (value) => this.#modeChanged(value), readStored("approval"));
     this.mode.setAttribute("aria-describedby", "composer-mode");

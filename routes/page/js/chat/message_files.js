@@ -1,4 +1,4 @@
-/** The attachments of a message: pictures as thumbnails, PDFs by name. Fetched with the token, never by a URL. */
+/** The attachments of a message: pictures as thumbnails, others by name. Fetched with the token, never by a URL. */
 
 import { request } from "../feed/api.js";
 import { dialog, h, icon } from "../dom/elements.js";
@@ -6,13 +6,14 @@ import { escapeCode } from "../text/escape_invisible.js";
 
 const PRELOAD_MARGIN = "300px"; // distance at which pictures are fetched
 
-/** An element for `{sha256, media_type, size, name, width?, height?, pages?}` of a session's message. */
+/** An element for `{sha256, media_type, size, name, width?, height?, pages?, about?}` of a session's message. */
 export function fileElement(file, session) {
   const name = escapeCode(file.name || (isPicture(file) ? "picture" : "document"));
   return isPicture(file) ? thumbnail(file, session, name) : chip(file, session, name);
 }
 
-const isPicture = ({ media_type: kind }) => kind.startsWith("image/");
+const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]); // that browsers show
+const isPicture = ({ media_type: kind }) => PICTURES.has(kind);
 
 async function fetchFile({ sha256 }, session) {
   const path = `/sessions/${encodeURIComponent(session)}/files/${encodeURIComponent(sha256)}`;
@@ -51,7 +52,7 @@ function openPicture(source, name) {
 }
 
 function chip(file, session, name) {
-  const pages = file.pages ? `${file.pages} ${file.pages === 1 ? "page" : "pages"}` : "";
+  const pages = file.pages ? `${file.pages} ${file.pages === 1 ? "page" : "pages"}` : file.about;
   const words = [icon("file"), h("bdi", {}, name), pages && h("span", { class: "faint" }, pages)];
   const button = h("button", { type: "button", class: "file-chip", title: `Save ${name}` }, words);
   button.addEventListener("click", async () => {

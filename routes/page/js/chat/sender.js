@@ -51,7 +51,7 @@ export class Sender {
 
   async #chat(text, files, fields) {
     const { store, conversation } = this.#page;
-    const names = files.filter(({ part }) => part).map(({ name }) => name);
+    const names = files.map(({ name }) => name);
     const view = conversation.addPending({ text: wordsOf(text, files), files: names });
     const session = store.get("session") ?? (await this.#beginning());
     const sent = this.#post(view, session, text, files, fields);
