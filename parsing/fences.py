@@ -14,6 +14,7 @@ from typing import Any
 
 import regex
 
+from parsing.aliases import renamed
 from parsing.arguments import coerce_text, is_plain_string, properties_of, required_of
 from parsing.events import Arguments
 from parsing.framing import ENDS
@@ -81,7 +82,7 @@ def fenced_call(name: str, arguments: Arguments, schema: Schema) -> str:
 
 
 def fitting_object(body: str, schema: Schema) -> Arguments | None:
-    """The body as a JSON object, if the tool declares its keys and misses none that it requires."""
+    """The body as a JSON object, if the tool declares its keys (or what they mean) and misses none that it requires."""
     text = body.strip()
     if not text.startswith("{"):
         return None
@@ -91,8 +92,8 @@ def fitting_object(body: str, schema: Schema) -> Arguments | None:
         return None
     if not isinstance(value, dict):
         return None
-    declared = properties_of(schema)
-    fits = value.keys() <= declared.keys() and set(required_of(schema)) <= value.keys()
+    named = renamed(value, schema)[0].keys()  # the sink renames them, and says so
+    fits = named <= properties_of(schema).keys() and set(required_of(schema)) <= named
     return value if fits else None
 
 
@@ -108,7 +109,8 @@ def info_string_arguments(text: str, schema: Schema) -> Arguments | None:
     pairs = list(_PAIR.finditer(text))
     found = {pair["key"]: pair["value"] if pair["value"] is not None else pair["value_"] for pair in pairs}
     whole = "".join(pair.group() for pair in pairs) == text
-    fits = whole and found.keys() <= properties_of(schema).keys() and set(required_of(schema)) <= found.keys()
+    named = renamed(found, schema)[0].keys()
+    fits = whole and named <= properties_of(schema).keys() and set(required_of(schema)) <= named
     return {key: coerce_text(value, schema, key) for key, value in found.items()} if fits else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from parsing.aliases import renamed
 from parsing.arguments import Schema, coerce, kind_of, parts_of, properties_of, types_in
 from parsing.events import Arguments
 
@@ -26,6 +27,16 @@ def fit(arguments: Arguments, schema: Schema) -> tuple[Arguments, tuple[str, ...
         return arguments, ()
     walk = _Walk(schema)
     return walk.object(arguments, walk.parts((schema,)), "", 0), tuple(walk.repairs)
+
+
+def read_arguments(arguments: Arguments, schema: Schema) -> tuple[Arguments, tuple[str, ...]]:
+    """Return the arguments of a call as its tool declares them, names and values, and a sentence for each repair.
+
+    The one door for arguments, whatever the call was written in: what is decided on, shown and run comes out here.
+    """
+    arguments, named = renamed(arguments, schema) if arguments and schema else (arguments, ())
+    fitted, typed = fit(arguments, schema)
+    return fitted, (*named, *typed)
 
 
 def _fits_already(arguments: Arguments, schema: Schema) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Text
-from parsing.fitting import fit
+from parsing.fitting import read_arguments
 from parsing.matching import CLOSER, compiled
 
 Tools = Mapping[str, Mapping[str, Any]]
@@ -104,7 +104,7 @@ class Sink:
             return
         self.disqualified = self.disqualified or (self.whole and not self.offers(written))
         name = offered_name(written, self.tools)
-        fitted, repairs = fit(arguments, self.tools.get(name, {}))
+        fitted, repairs = read_arguments(arguments, self.tools.get(name, {}))
         self.events.append(Call(self.index, name, fitted, self.dialect, repairs))
         self._next()
 

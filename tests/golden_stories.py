@@ -175,7 +175,7 @@ STORIES: dict[str, Story] = {
     ),
     "call_against_schema": Story(
         "A call whose arguments do not fit the schema is not run.",
-        [[*native(0, "read_file", {"file": "note.txt"}), TokenUsage(100, 20)], ["I cannot.", TokenUsage(150, 3)]],
+        [[*native(0, "read_file", {"place": "note.txt"}), TokenUsage(100, 20)], ["I cannot.", TokenUsage(150, 3)]],
     ),
     "call_of_client_tool": Story(
         "A call of a tool that is the client's: it is handed over, and the run ends.",

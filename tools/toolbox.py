@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,25 @@ from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.patterns import lazy_pattern
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
-from tools.base.schemas import argument_error, client_argument_error
+from tools.base.schemas import CORRECT, argument_error, client_argument_error
 from tools.tool import Context, Tool, ToolList, binds_nothing
 
 _NEAREST = 3
 _NAMED = 20
+_SEPARATORS = lazy_pattern(r"[\W_]+")
+# Names that models know such tools by from elsewhere, without separators: only to name the right one.
+ALSO_CALLED: Mapping[str, Collection[str]] = {
+    "bash": ("shell", "sh", "terminal", "cmd", "command", "runcommand", "executecommand", "runshellcommand", "exec"),
+    "python": ("codeinterpreter", "ipython", "runpython", "executepython", "runcode", "executecode"),
+    "read_file": ("cat", "view", "viewfile", "openfile", "getfile", "readtextfile"),
+    "write_file": ("createfile", "savefile", "create", "writetofile", "newfile"),
+    "edit_file": ("strreplace", "replaceinfile", "applypatch", "strreplaceeditor", "replace"),
+    "list_files": ("ls", "dir", "listdir", "listdirectory", "glob", "findfiles", "searchfiles"),
+    "web_fetch": ("curl", "browse", "browser", "openurl", "visit", "geturl", "httpget"),
+}
 
 _log = logging.getLogger(__name__)
 
@@ -30,10 +42,14 @@ class Allow(Struct, frozen=True):
 
 
 class Refuse(Struct, frozen=True):
-    """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and the user."""
+    """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and the user.
+
+    `meant`: the tool that the call could be of in its right form.
+    """
 
     reason: str
     only_so: bool = False
+    meant: str = ""
 
 
 class Ask(Struct, frozen=True):
@@ -104,13 +120,16 @@ class Toolbox:
         """Decide whether this call can be run as it is. A refusal says what to do instead."""
         tool = self._tools.get(name)
         if tool is None:
-            return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}")
+            nearest = next(iter(self._near(name)), "")
+            return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}", meant=nearest)
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
             return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(name)}")
         describe_error = client_argument_error if tool.handed else argument_error
         error = describe_error(tool.name, tool.parameters, arguments)
-        return Refuse(error) if error else decision
+        if error is None:
+            return decision
+        return Refuse(error, meant=name) if error.endswith(CORRECT) else Refuse(error)
 
     async def run(
         self, call_name: str, arguments: Arguments, context: Context, permit: Permit | None = None
@@ -154,14 +173,26 @@ class Toolbox:
         binding = await self.binding(name, arguments, workspace)
         return permit.take(fingerprint(self._principal, name, arguments, binding))
 
+    def _near(self, name: str) -> list[str]:
+        """Return the offered names that are written alike, or else that mean the same; the nearest first."""
+        names = [tool.name for tool in self.offered]
+        short = _shortened(name)
+        alike = [one for one in names if _loose(one) == _loose(short)]
+        alike += [one for one in difflib.get_close_matches(short, names, n=_NEAREST) if one not in alike]
+        return alike or [one for one in names if _loose(short) in ALSO_CALLED.get(one, ())]
+
     def _what_there_is(self, name: str) -> str:
         names = [tool.name for tool in self.offered]
         if not names:
             return "There are no tools: answer without them."
-        if near := difflib.get_close_matches(_shortened(name), names, n=_NEAREST):
+        if near := self._near(name):
             return f"There are: {', '.join(near)}."
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"There are: {', '.join(names[:_NAMED])}{more}."
+
+
+def _loose(name: str) -> str:
+    return _SEPARATORS.sub("", name).casefold()
 
 
 def _shortened(text: str, characters: int = 80) -> str:

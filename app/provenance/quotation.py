@@ -20,6 +20,7 @@ from app.models.wire.native_calls import NATIVE
 from app.provenance.quoted_text import Wanted, Work, Written
 from app.provenance.read_texts import Library, Source
 from app.transcript.conversation import Conversation
+from app.transcript.right_form import without_right_form
 from parsing.dialects import FENCED
 from tools.base.patterns import lazy_pattern
 from tools.builtin.read_result import NAME as READ_RESULT
@@ -102,8 +103,9 @@ def source_of(message: Message) -> Source | None:
 
 
 def _without_our_note(message: Message) -> str:
-    note = _OUR_NOTE.search(message.text)
-    return message.text[: note.start()] if note and note["call"] == message.call else message.text
+    text = without_right_form(message.text, message.call)
+    note = _OUR_NOTE.search(text)
+    return text[: note.start()] if note and note["call"] == message.call else text
 
 
 def of_prompt(persona: Persona, override: Override | None, tools: Iterable[Tool]) -> Iterator[Source]:

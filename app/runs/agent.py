@@ -36,7 +36,7 @@ from app.runs.run_context import EventSink, RunContext
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
-from app.transcript.reply import Reply
+from app.transcript.reply import NEVER_MADE, Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from parsing.dialects import FENCED
@@ -147,7 +147,11 @@ class Agent(Struct):
 
     def _unanswered(self, reply: Reply, plan: RoundPlan) -> Unanswered:
         """The calls of a reply, with why those are refused that the rules of this round leave out."""
-        return Unanswered(reply.calls, {**reply.refused, **self.discipline.refusals(plan, reply, self.totals)})
+        refused = self.discipline.refusals(plan, reply, self.totals)
+        unreadable = [
+            call for call, reason in reply.refused.items() if call not in refused and reason not in NEVER_MADE
+        ]
+        return Unanswered(reply.calls, {**reply.refused, **refused}, unreadable=unreadable)
 
     async def _answer(self, context: RunContext, unanswered: Unanswered, *, shown: Collection[str]) -> None:
         """Answer calls. The client knows already that those in `shown` are refused."""

@@ -191,6 +191,7 @@ class RunFactory(Struct):
                 provenance=Provenance(partial(self._also_read, persona, override)),
                 waiting=discipline.waiting,
                 changes=self._changes(workspace),
+                call_form=lambda: route.call_form,
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),

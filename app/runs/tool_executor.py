@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from app.budget.run_budget import RunBudget
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, unanswered
+from app.core.provider import CallForm
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.decisions import audit_of, denial_of
 from app.policy.gate import Gate, of_quotation, of_quoted
@@ -32,6 +33,7 @@ from app.runs.tool_results import Results
 from app.storage.approvals import ApprovalRow
 from app.transcript.client_calls import declared_name, fitted_for_client
 from app.transcript.conversation import Conversation
+from app.transcript.right_form import right_form
 from app.transcript.run_totals import RunTotals
 from app.workspace.changes import WorkspaceChanges
 from tools.base.permit import Permit, fingerprint
@@ -54,6 +56,7 @@ class Unanswered(Struct, frozen=True):
     refused: Mapping[str, str] = field(default_factory=dict)
     asked: ApprovalRow | None = None
     resolved: bool = False
+    unreadable: Collection[str] = ()  # refused calls of which the right form may be shown
 
 
 class ToolExecutor(Struct):
@@ -73,6 +76,7 @@ class ToolExecutor(Struct):
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     provenance: Provenance = field(default_factory=Provenance)
     changes: WorkspaceChanges = field(default_factory=WorkspaceChanges)
+    call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE  # that the model is taught
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -122,7 +126,7 @@ class ToolExecutor(Struct):
         decision, by = self._decide(wanted)
         self.audit(context, call, decision, by)
         if isinstance(decision, Refuse):
-            await self._refuse(context, call, decision.reason)
+            await self._refuse(context, call, decision.reason, self._shown(call, decision))
             return
         self.handed.append(call.id)
         context.conversation.hand_over(call.id)
@@ -149,14 +153,15 @@ class ToolExecutor(Struct):
         if call.id in refused:
             place = self._quoted.get(call.id)  # advice on how to call would make a call of a quotation
             reason = of_quoted(call.name, place, "it could not be read as a call") if place else refused[call.id]
-            conversation.answer(call, self.guards.plain(reason))
+            shown = "" if place or call.id not in unanswered.unreadable else self._right_form(call, call.name)
+            conversation.answer(call, self.guards.plain(reason + shown))
             return
         decision, by = self._decide(wanted)
         self.audit(context, call, decision, by)
         if isinstance(decision, Refuse):
             if row := await self.approvals.withdraw(context.run, by):  # asked for before the server was restarted
                 await context.emit(resolution_event(row))
-            await self._refuse(context, call, decision.reason)
+            await self._refuse(context, call, decision.reason, self._shown(call, decision))
             for notice in self.guards.news(conversation):
                 await context.emit(notice)
         elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
@@ -169,9 +174,19 @@ class ToolExecutor(Struct):
     def audit(self, context: RunContext, call: AskedCall, decision: Decision, by: str = POLICY) -> None:
         context.conversation.record(audit_of(self.gate.principal.name, context.run, call, decision, by))
 
-    async def _refuse(self, context: RunContext, call: AskedCall, reason: str) -> None:
+    async def _refuse(self, context: RunContext, call: AskedCall, reason: str, right_form: str = "") -> None:
         await context.emit(ToolRejected(reason, call.id, call.name))
-        context.conversation.answer(call, reason)
+        context.conversation.answer(call, reason + right_form)
+
+    def _shown(self, call: AskedCall, decision: Refuse) -> str:
+        return self._right_form(call, decision.meant) if decision.meant else ""
+
+    def _right_form(self, call: AskedCall, meant: str) -> str:
+        """Return the lines that show how the tool is called, if it is one."""
+        tool = self.toolbox.tool(meant)
+        if tool is None or isinstance(self.gate.decide(tool), Refuse):
+            return ""
+        return right_form(call.id, call.dialect, self.call_form(), tool.name, tool.parameters, call.arguments)
 
     def _normalised(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""

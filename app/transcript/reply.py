@@ -38,7 +38,7 @@ from parsing import (
 )
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
-from parsing.fitting import fit
+from parsing.fitting import read_arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 
@@ -317,7 +317,7 @@ class Reply:
         arguments, repairs = seen.arguments, seen.repairs
         call_id = self._id(source, index, name)
         if source == NATIVE:  # the parser has done so with those in the text
-            arguments, repairs = fit(arguments, schema)
+            arguments, repairs = read_arguments(arguments, schema)
         if reason := unfit(arguments):
             yield from self._see(BadCall(index, "", reason), source)
             return

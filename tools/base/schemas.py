@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LONGEST_OF_CLIENT = 64_000  # characters of a schema, which take 0.2 s
 _MAX_ERRORS = 5
 _SHOWN = 100
+CORRECT = "Correct this and call again."  # ends the description of errors that the model can correct
 
 
 def argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:
@@ -68,7 +69,7 @@ def _sentence(name: str, errors: list[ValidationError]) -> str | None:
     if not errors:
         return None
     wrong = "; ".join(map(_describe_error, errors))
-    return f"The arguments of {name} do not fit: {wrong}. Correct this and call again."
+    return f"The arguments of {name} do not fit: {wrong}. {CORRECT}"
 
 
 def schema_error(schema: dict[str, Any]) -> str | None:

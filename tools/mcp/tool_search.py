@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from parsing import Arguments
+from parsing.aliases import renamed
 from tools.base.patterns import lazy_pattern
 from tools.base.rights import Risk, Role
 from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering
@@ -108,7 +109,8 @@ class SearchedToolbox(Toolbox):
         if name == CALL and isinstance(inner := arguments.get("name"), str) and inner != CALL:
             given = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
             if isinstance(given, dict):
-                name, arguments = inner, given
+                tool = self.tool(inner)
+                name, arguments = inner, renamed(given, tool.parameters)[0] if tool else given
         return super().normalise_call(name, arguments)
 
     async def _search(self, arguments: Arguments, _: Context) -> str:
