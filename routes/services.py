@@ -15,6 +15,7 @@ from starlette.requests import Request
 from app.budget.budgets import Ledger, default_budget
 from app.config.folders import PEOPLE, lock_data_dir, make_folder
 from app.config.settings import Settings
+from app.context.project_files import ProjectFiles
 from app.log.event_writer import EventWriter
 from app.mcp.servers import McpServers
 from app.mcp.servers import opened as opened_mcp
@@ -99,7 +100,11 @@ async def open_services(
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
         files = Files(store)
-        factory = RunFactory(settings, store, runs, switch, models, sandbox, jobs, redactor, mcp, files)
+        project = ProjectFiles(store)
+        await project.load()
+        factory = RunFactory(
+            *(settings, store, runs, switch, models, sandbox, jobs, redactor, mcp, files), project=project
+        )
         await recover(store, journal, runs, factory.restored_agent)
         follow_ups = FollowUps(jobs, runs, factory.start_follow_up, partial(kept_for_next_run, store), switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))

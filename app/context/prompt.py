@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.context.persona import MOST, Persona
+from app.context.project_files import MOST as MOST_PROJECT
 from app.core import data_delimiters
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
@@ -28,6 +29,7 @@ from tools.tool import Tool, ToolList
 IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
 ABOUT = "About the person you talk to:\n"
+PROJECT = "The person has accepted these instructions of the project (AGENTS.md):\n"
 MOST_OVERRIDE = 400_000  # programs send long instructions
 SHARED = 64  # openings that are kept, the last used
 # piece -> its maximum length in characters, in the order of the prompt
@@ -35,6 +37,7 @@ BUDGETS = {
     "override": MOST_OVERRIDE,
     "identity": MOST,
     "user": len(ABOUT) + MOST,
+    "project": len(PROJECT) + MOST_PROJECT,
     "tools": 100_000,
     "teaching": 1_000,
     "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
@@ -122,12 +125,13 @@ def opening(
     persona: Persona = NO_PERSONA,
     override: Override | None = None,
     guards: str = "",
+    project: str = "",
 ) -> tuple[Message, ...]:
     """Return the messages that every request begins with: the system prompt, then worked examples if calls are taught.
 
     The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
     `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
-    in. `guards` is a line of this run alone.
+    in. `guards` is a line of this run alone. `project` are the accepted instructions of the workspace.
     """
     teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
@@ -136,6 +140,7 @@ def opening(
         "override": override.text if override else "",
         "identity": "" if replaced else identity,
         "user": f"{ABOUT}{persona.user}" if persona.user and not replaced else "",
+        "project": f"{PROJECT}{project}" if project else "",
         "tools": tool_list(tools) if teaching else "",
         "teaching": how_to_use(teaching) if tools else "",
         "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",

@@ -108,9 +108,13 @@ def _without_our_note(message: Message) -> str:
     return text[: note.start()] if note and note["call"] == message.call else text
 
 
-def of_prompt(persona: Persona, override: Override | None, tools: Iterable[Tool]) -> Iterator[Source]:
+def of_prompt(
+    persona: Persona, override: Override | None, tools: Iterable[Tool], project: str = ""
+) -> Iterator[Source]:
     """Return the third-party text in the prompt; `tools` are those of added servers."""
     yield Source("the persona", f"{persona.soul}\n\n{persona.user}")
+    if project:
+        yield Source("the project's AGENTS.md", project)
     if override:
         yield Source("the system text of the request", override.text)
     for tool in tools:

@@ -65,6 +65,7 @@ class Agent(Struct):
     discipline: LimitEnforcer
     check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
+    notices: Sequence[Notice] = ()  # for whoever watches its start
     adds_words: ClassVar[bool] = True  # where limits end a run before the model has said anything
     takes_messages: ClassVar[bool] = True  # while it runs
     keeps_files: ClassVar[bool] = True  # in the workspace
@@ -98,6 +99,8 @@ class Agent(Struct):
         context.guards.enter(context.run, conversation.messages if left else ())
         self.view.run = context.run
         await context.emit(Notice("resumed", RESUMED) if left else self._started(context))
+        for notice in () if left else self.notices:
+            await context.emit(notice)
         waiting = left or Unanswered()
         await self._answer(context, waiting, shown=waiting.refused)
         round_end = self._round_end(context, inbox)

@@ -22,6 +22,7 @@ from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
+from app.context.project_files import UNACCEPTED, ProjectContext, ProjectFiles
 from app.context.prompt import Override, Prompt, shared_opening
 from app.context.view import Opening, view_of
 from app.core.attachments import File
@@ -66,6 +67,7 @@ from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Toolbox
 
+MOST_NAMED = 5
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -98,6 +100,7 @@ class RunFactory(Struct):
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
     writes: Writes = field(default_factory=Writes)
+    project: ProjectFiles = field(default_factory=ProjectFiles)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
@@ -178,7 +181,8 @@ class RunFactory(Struct):
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         persona, override = self._persona(principal), self.redactor.redact_value(options.override)
-        prompt = self._prompt(persona, override, context.workspace, guards.line, route)
+        project = self.redactor.redact_value(self.project.context(workspace))
+        prompt = self._prompt(persona, override, context.workspace, guards.line, route, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
             route,
@@ -188,7 +192,7 @@ class RunFactory(Struct):
                 results=Results(self.settings.result_characters, self.store.result),
                 outputs=self.outputs,
                 parallel_reads=self.settings.parallel_reads,
-                provenance=Provenance(partial(self._also_read, persona, override)),
+                provenance=Provenance(partial(self._also_read, persona, override, project)),
                 waiting=discipline.waiting,
                 changes=self._changes(workspace),
                 call_form=lambda: route.call_form,
@@ -201,6 +205,7 @@ class RunFactory(Struct):
             ),
             discipline,
             self.switch.check,
+            notices=notices_of(project),
         )
 
     def _changes(self, workspace: Path) -> WorkspaceChanges:
@@ -286,17 +291,39 @@ class RunFactory(Struct):
         folder = f"{self.settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
         return self.redactor.redact_value(persona_in(folder))
 
-    async def _also_read(self, persona: Persona, override: Override | None, session: str) -> Sequence[Source]:
+    async def _also_read(
+        self, persona: Persona, override: Override | None, project: ProjectContext, session: str
+    ) -> Sequence[Source]:
         """The texts of others that a model reads besides the messages of its session."""
         summaries = await self.store.summaries(session)
-        return [*of_prompt(persona, override, self.mcp.tools()), *of_summaries(row.text for row in summaries)]
+        texts = of_prompt(persona, override, self.mcp.tools(), project.agents)
+        return [*texts, *of_summaries(row.text for row in summaries)]
 
     def _prompt(
-        self, persona: Persona, override: Override | None, workspace: Path, guards: str, route: ModelRoute
+        self,
+        persona: Persona,
+        override: Override | None,
+        workspace: Path,
+        guards: str,
+        route: ModelRoute,
+        project: ProjectContext,
     ) -> Opening:
         """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
-        known = partial(shared_opening, workspace=workspace, persona=persona, override=override, guards=guards)
+        known = partial(
+            shared_opening,
+            workspace=workspace,
+            persona=persona,
+            override=override,
+            guards=guards,
+            project=project.agents,
+        )
         return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, known)
+
+
+def notices_of(project: ProjectContext) -> Sequence[Notice]:
+    """The notice of files that wait for a person's decision, if there are any."""
+    names = ", ".join(project.waiting[:MOST_NAMED])
+    return (Notice("project_files", UNACCEPTED.format(names=names)),) if names else ()
 
 
 def _stored_options(policy: str) -> RunOptions:

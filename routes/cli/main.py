@@ -224,6 +224,20 @@ def _endpoint(args: argparse.Namespace, environ: Environ) -> int:
     return run_endpoint(args, loaded, environ)
 
 
+def _project_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.project import project_flags
+
+    project_flags(parser)
+    _settings_flags(parser, only=("host", "port", "data_dir"))
+
+
+def _project(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.project import run_project
+
+    return run_project(args, loaded, environ)
+
+
 def _db_flags(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
@@ -289,6 +303,7 @@ COMMANDS = (
     Command("config", "show the settings in force and where each value comes from", _settings_flags, _config),
     Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
     Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
+    Command("project", "see and accept the instructions of the workspace (AGENTS.md)", _project_flags, _project),
     Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
     Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),

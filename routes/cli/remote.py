@@ -45,6 +45,14 @@ class Remote:
         endpoints: list[dict[str, Any]] = self._ask("GET", "/endpoints")["endpoints"]
         return endpoints
 
+    def project_files(self) -> list[dict[str, Any]]:
+        """The instructions in the caller's workspace, with their text."""
+        files: list[dict[str, Any]] = self._ask("GET", "/project")["files"]
+        return files
+
+    def decide_on_file(self, path: str, digest: str, decision: str) -> dict[str, Any]:
+        return self._ask("POST", "/project", {"path": path, "digest": digest, "decision": decision})
+
     def logs(self, name: str) -> list[str]:
         lines: list[str] = self._ask("GET", f"/mcp/servers/{quote(name, safe='')}/logs")["lines"]
         return lines

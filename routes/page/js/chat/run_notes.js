@@ -3,6 +3,7 @@
 import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
+import { loadOnce } from "../dom/forms.js";
 
 const count = (number) => number.toLocaleString();
 
@@ -10,11 +11,11 @@ const count = (number) => number.toLocaleString();
 export class Note {
   #times = 1;
 
-  constructor(code, words) {
+  constructor(code, words, action = null) {
     this.code = code;
     this.words = h("span", { dir: "auto" }, words);
     this.times = h("span", { class: "note-times" });
-    this.element = h("p", { class: "note", dataset: { code } }, this.words, this.times);
+    this.element = h("p", { class: "note", dataset: { code } }, this.words, this.times, action && " ", action);
   }
 
   repeat(words) {
@@ -22,6 +23,16 @@ export class Note {
     this.words.textContent = words;
     this.times.textContent = ` (${this.#times} times)`;
   }
+}
+
+/** A button that opens the panel of the project's instructions. */
+export function reviewButton(page) {
+  const onclick = loadOnce(
+    () => import("../panels/project_panel.js"),
+    (panel) => panel.toggle(page, button),
+  );
+  const button = h("button", { type: "button", "aria-expanded": "false", onclick }, "Review");
+  return button;
 }
 
 /** The note that messages were omitted or shortened for the model. */

@@ -4,7 +4,7 @@ import { post } from "../feed/api.js";
 import { h, announce } from "../dom/elements.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
 import { StreamedText } from "./streamed_text.js";
-import { ending, Note, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
+import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { Plan } from "./plan.js";
 import { ToolCard } from "../cards/tool_card.js";
 
@@ -33,6 +33,7 @@ const HANDLERS = {
   "run.finished": (view, event) => view.end(event),
   "run.failed": (view, event) => view.end(event),
 };
+const PROJECT = "project_files"; // the notice of instructions that wait for a decision
 const SHOWN_ELSEWHERE = new Set(["queued"]); // notices that the view shows in another way
 const WAITING_TEXTS = { sending: "Sending", queued: "Queued" };
 
@@ -209,7 +210,7 @@ export class RunView {
   note(code, words) {
     if (SHOWN_ELSEWHERE.has(code)) return;
     if (this.#note?.code === code) return this.#note.repeat(words);
-    const note = new Note(code, words);
+    const note = new Note(code, words, code === PROJECT ? reviewButton(this.page) : null);
     this.append(note.element);
     this.#note = note;
   }

@@ -1,0 +1,156 @@
+"""Instructions that lie in a workspace: its AGENTS.md. They count once a person has accepted exactly this text.
+
+Tools can write any file there, and so could the author of the project. What was accepted is remembered by its digest; a
+file that differs is left out of the prompt until a person has seen the difference. It is text, and never a setting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.json import Decoder, encode
+
+from app.storage.state import StateRow, StateStore
+from tools.base.escape_invisible import visible
+from tools.base.outcome import ToolFailed
+from tools.base.workspace import inside, regular_file
+
+logger = logging.getLogger(__name__)
+
+AGENTS = "AGENTS.md"
+STATE = "project_files"
+MOST = 16_000  # characters of a file
+MOST_BYTES = 4 * MOST
+MOST_DECISIONS = 200  # that are remembered, the latest
+NEW, CHANGED, ACCEPTED, DECLINED, UNUSABLE = "new", "changed", "accepted", "declined", "unusable"
+UNACCEPTED = (
+    "{names} of the workspace: not in the prompt, because this text is not accepted. See it on the page, or with "
+    "`dragoman project`."
+)
+
+
+class ProjectFile(Struct, frozen=True):
+    """A file as it is now, its invisible characters made visible. With a `problem` it cannot be used."""
+
+    path: str
+    text: str = ""
+    digest: str = ""
+    problem: str = ""
+
+
+class FileDecision(Struct, frozen=True):
+    """The latest decision of a person on a file, and the text that it was about."""
+
+    digest: str
+    text: str
+    accepted: bool
+    by: str
+    at: float
+
+
+class ReviewedFile(Struct, frozen=True):
+    """A file, its state, and the text that was decided on before, if there was one."""
+
+    file: ProjectFile
+    state: str
+    before: str | None = None
+
+
+class ProjectContext(Struct, frozen=True):
+    """The part of a prompt that a workspace adds. `waiting`: the files that nobody has decided on as they are now."""
+
+    agents: str = ""
+    waiting: Sequence[str] = ()
+
+
+class DigestChanged(Exception):
+    """The file is not the one that the decision was about."""
+
+
+class ProjectFiles:
+    """The decisions on files of all workspaces. Without a store they last as long as this object."""
+
+    def __init__(self, store: StateStore | None = None) -> None:
+        self._store = store
+        self._decisions: dict[str, FileDecision] = {}  # by absolute path
+        self._writing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read what was decided. Raises StoreFailed."""
+        value = await self._store.state(STATE) if self._store else None
+        try:
+            self._decisions = Decoder(dict[str, FileDecision]).decode(value) if value else {}
+        except ValueError as error:
+            logger.error("decisions on files of workspaces cannot be read, so all are open again: %s", error)
+
+    def context(self, workspace: Path) -> ProjectContext:
+        """Return what the workspace adds to a prompt now. Reads files."""
+        reviewed = self.files(workspace)
+        agents = next((one.file.text for one in reviewed if one.file.path == AGENTS and one.state == ACCEPTED), "")
+        return ProjectContext(agents, tuple(one.file.path for one in reviewed if one.state in (NEW, CHANGED)))
+
+    def files(self, workspace: Path) -> list[ReviewedFile]:
+        """Return the files of the workspace that could be instructions."""
+        found = (read_project_file(workspace, path) for path in (AGENTS,))
+        return [self._reviewed(workspace, file) for file in found if file]
+
+    async def decide(self, workspace: Path, path: str, digest: str, *, accept: bool, by: str) -> ReviewedFile | None:
+        """Store a decision on the file with this digest; None if there is no such file.
+
+        Raises DigestChanged, StoreFailed.
+        """
+        file = next((one.file for one in self.files(workspace) if one.file.path == path), None)
+        if file is None:
+            return None
+        if file.problem or file.digest != digest:
+            raise DigestChanged(file.problem or f"{path} has changed since: read it again, then decide.")
+        async with self._writing:
+            key = _key(workspace, path)
+            decisions = {name: one for name, one in self._decisions.items() if name != key}
+            decisions[key] = FileDecision(digest, file.text, accept, by, time.time())
+            decisions = dict(list(decisions.items())[-MOST_DECISIONS:])
+            if self._store:
+                await self._store.write([StateRow(STATE, encode(decisions).decode())])
+            self._decisions = decisions
+        return self._reviewed(workspace, file)
+
+    def _reviewed(self, workspace: Path, file: ProjectFile) -> ReviewedFile:
+        known = self._decisions.get(_key(workspace, file.path))
+        before = known.text if known else None
+        if file.problem:
+            return ReviewedFile(file, UNUSABLE, before)
+        if known is None:
+            return ReviewedFile(file, NEW)
+        if known.digest != file.digest:
+            return ReviewedFile(file, CHANGED, before)
+        return ReviewedFile(file, ACCEPTED if known.accepted else DECLINED, before)
+
+
+def _key(workspace: Path, path: str) -> str:
+    return json.dumps(str(workspace.absolute() / path))[1:-1]  # names may hold what is no text
+
+
+def read_project_file(workspace: Path, path: str) -> ProjectFile | None:
+    """Read a file of the workspace, through no link; None if it does not exist."""
+    try:
+        with regular_file(workspace, inside(workspace, path)) as opened, open(opened, "rb", closefd=False) as file:
+            data = file.read(MOST_BYTES + 1)
+        text = visible(data.decode("utf-8-sig").replace("\r\n", "\n")).strip()
+    except ToolFailed as failure:
+        missing = isinstance(failure.__cause__, FileNotFoundError)
+        return None if missing else ProjectFile(path, problem=str(failure))
+    except OSError as error:
+        return ProjectFile(path, problem=f"{path} cannot be read: {os.strerror(error.errno or 0)}.")
+    except UnicodeDecodeError as error:
+        return ProjectFile(path, problem=f"{path} is not valid UTF-8 at byte {error.start}.")
+    if len(data) > MOST_BYTES or len(text) > MOST:
+        return ProjectFile(path, problem=f"{path} is too long: at most {MOST:,} characters can be used.")
+    return ProjectFile(path, text, hashlib.sha256(text.encode()).hexdigest()) if text else None

@@ -1,0 +1,73 @@
+"""`dragoman project`: the instructions of the workspace, what has changed in them, and a person's decision."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from app.config.settings import Loaded
+from routes.access.local_admin import read_local_token
+from routes.cli.remote import NoServer, Refusal, Remote
+from routes.terminal.approval_text import exact
+from routes.terminal.chat import default_url
+from routes.terminal.event_client import ChatFailed
+
+ACTIONS = ("show", "accept", "decline")
+NONE = "The workspace has no instructions (AGENTS.md)."
+STATES = {
+    "new": "is new: not in the prompt until it is accepted",
+    "changed": "has changed: not in the prompt until it is accepted",
+    "accepted": "is accepted",
+    "declined": "is declined",
+    "unusable": "cannot be used",
+}
+
+
+def project_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help="show is the default")
+    parser.add_argument("path", nargs="?", help="only this file (default: all that wait for a decision)")
+    parser.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
+    parser.add_argument("--token", help="a token for it; better in DRAGOMAN_TOKEN, others can see flags")
+
+
+def run_project(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
+    try:
+        own = read_local_token(loaded.settings.data_dir)
+        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
+        files = [file for file in remote.project_files() if args.path in (None, file["path"])]
+        if not files:
+            print(f"There is no {args.path} among the instructions of the workspace." if args.path else NONE)
+            return 1 if args.path else 0
+        for file in files:
+            _act(args, remote, file)
+    except (NoServer, Refusal, ChatFailed) as failure:
+        print(f"dragoman: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _act(args: argparse.Namespace, remote: Remote, file: Mapping[str, Any]) -> None:
+    """Show a file, or what has changed in it, and decide on exactly that text."""
+    print(f"{exact(file['path'])} {STATES.get(file['state'], file['state'])}.")
+    if problem := file.get("problem"):
+        print(f"  {exact(problem)}")
+        return
+    waits = file["state"] in ("new", "changed")
+    if args.action == "show" or waits:
+        print("\n".join(f"  {exact(line)}" for line in _lines(file)))
+    if args.action != "show" and (waits or args.path):
+        after = remote.decide_on_file(file["path"], file["digest"], args.action)
+        print(f"{exact(after['path'])} {STATES[after['state']]}.")
+
+
+def _lines(file: Mapping[str, Any]) -> list[str]:
+    text: str = file["text"]
+    before = file.get("before")
+    if before is None:
+        return text.split("\n")
+    return list(difflib.unified_diff(before.split("\n"), text.split("\n"), "before", "now", lineterm=""))

@@ -1,0 +1,68 @@
+"""/project: the instructions that lie in the caller's workspace, and a person's decision on each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.config.folders import workspace_of
+from app.context.project_files import DigestChanged, ReviewedFile
+from app.core.strict_model import StrictModel
+from app.storage.audit import AuditRow
+from app.transcript.run_request import NotFound
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import read_fields
+from routes.services import current_principal, services_of
+from tools.base.rights import Role
+
+DECIDED = {"accept": "accepted", "decline": "declined"}
+
+
+class FileDecisionRequest(StrictModel):
+    """The body of POST /project. `digest` is that of the text that was reviewed."""
+
+    path: str = Field(min_length=1, max_length=4096)
+    digest: str = Field(min_length=1, max_length=128)
+    decision: Literal["accept", "decline"]
+
+
+def shown(reviewed: ReviewedFile) -> dict[str, Any]:
+    """`before` is the text that was decided on before, where that is another one."""
+    file, before = reviewed.file, reviewed.before
+    fields = {"path": file.path, "state": reviewed.state, "digest": file.digest, "text": file.text}
+    also = {"before": before if before != file.text else None, "problem": file.problem or None}
+    return fields | {name: value for name, value in also.items() if value is not None}
+
+
+async def list_files(request: Request) -> Response:
+    """The files of the workspace that could be instructions, with their text."""
+    services, principal = services_of(request), current_principal(request)
+    workspace = workspace_of(services.settings.workspace, principal)
+    files = await asyncio.to_thread(services.factory.project.files, workspace)
+    return ASCIIResponse({"files": services.redactor.redact_value(list(map(shown, files)))})
+
+
+async def decide(request: Request) -> Response:
+    """Accept the text of a file into the prompt, or keep it out without asking again. Raises Refused, NotFound."""
+    services, principal = services_of(request), current_principal(request)
+    if principal.role is Role.GUEST:
+        raise Refused(403, "forbidden", f"Guests cannot accept instructions; {principal.name} is a {principal.role}.")
+    body = await read_fields(request, FileDecisionRequest, plain=True)
+    workspace = workspace_of(services.settings.workspace, principal)
+    accept = body.decision == "accept"
+    project = services.factory.project
+    try:
+        reviewed = await project.decide(workspace, body.path, body.digest, accept=accept, by=principal.name)
+    except DigestChanged as changed:
+        raise Refused(409, "file_changed", str(changed)) from None
+    if reviewed is None:
+        raise NotFound(f"The workspace has no instructions {body.path[:200]!r}. GET /project lists them.")
+    by, why = principal.name, f"digest {body.digest}"
+    audit = AuditRow(time.time(), by, f"project {body.path}", DECIDED[body.decision], why, by)
+    await services.store.write([audit])
+    return ASCIIResponse(services.redactor.redact_value(shown(reviewed)))
