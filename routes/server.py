@@ -85,6 +85,7 @@ ROUTES = (
     Route("/runs/{run}/messages", runs.steer_run, methods=["POST"]),
     Route("/runs/{run}/approvals/{call}", approvals.decide, methods=["POST"]),
     Route("/runs/{run}/calls/{call}/output", outputs.call_output),
+    Route("/runs/{run}/calls/{call}/cancel", outputs.cancel_call, methods=["POST"]),
     Route("/approvals", approvals.list_approvals),
     Route("/audit", audit.list_audit),
     Route("/usage", usage.show_usage),

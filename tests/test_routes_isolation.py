@@ -91,6 +91,7 @@ ROWS: dict[str, Row] = {
     "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
     "GET /runs/{run}/events": Thing(),
     "GET /runs/{run}/calls/{call}/output": Thing(),
+    "POST /runs/{run}/calls/{call}/cancel": Thing(),
     "POST /runs/{run}/cancel": Thing(),
     "POST /chat": Thing({"message": "x", "session": "{session}", "when_busy": "queue"}),
     "GET /jobs/{job}": Thing(),

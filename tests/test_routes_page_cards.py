@@ -59,7 +59,7 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         let_go(tmp_path, "on")
         await expect(tail).to_contain_text("linked")
         await expect(card.locator(".card-time")).not_to_have_text(began)  # it ticks
-        await expect(card.get_by_role("button", name="Stop this run")).to_be_visible()
+        await expect(card.get_by_role("button", name="Stop this call")).to_be_visible()
         let_go(tmp_path)
         await expect(card).to_have_attribute("data-state", "done")
         await expect(card.locator(".card-extra")).to_have_text("exit 0")
@@ -88,7 +88,7 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await page.reload()
         await expect(card.locator(".card-brief")).to_have_text("5960over")
         await expect(failed.locator(".card-extra")).to_have_text("exit 3")
-        await expect(page.get_by_role("button", name="Stop this run")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Stop this call")).to_have_count(0)
 
 
 def _ends(words: str) -> re.Pattern[str]:
@@ -119,15 +119,15 @@ async def test_the_whole_output_is_read_while_it_grows_and_the_reader_stays_wher
         await expect(tail).not_to_contain_text("4000")
 
 
-async def test_the_stop_button_ends_this_run_and_its_processes(tmp_path: Path) -> None:
+async def test_the_stop_button_ends_this_call_and_its_processes(tmp_path: Path) -> None:
     sleeper = endless()
-    async with asked(tmp_path, [bash(f"{sleeper} & echo started; wait")]) as (_, browser, page):
+    async with asked(tmp_path, [bash(f"{sleeper} & echo started; wait"), "It goes on."]) as (_, browser, page):
         card = cards(page)
         await expect(card.locator(".tail")).to_contain_text("started")
         browser.expected.append("status of 409")
         refusal = json.dumps({"error": {"code": "busy", "message": "Not now. Try again."}})
         await page.route("**/cancel", lambda route: route.fulfill(status=409, body=refusal))
-        stop = card.get_by_role("button", name="Stop this run")
+        stop = card.get_by_role("button", name="Stop this call")
         await stop.click()
         await expect(card.get_by_role("alert").filter(has_text="Not now.")).to_be_visible()
         await expect(stop).to_be_enabled()
@@ -137,6 +137,7 @@ async def test_the_stop_button_ends_this_run_and_its_processes(tmp_path: Path) -
         await expect(card.locator(".card-state")).to_have_text("stopped")
         await expect(stop).to_be_hidden()
         assert all_gone(sleeper)
+        await expect(page.get_by_text("It goes on.")).to_be_visible()
         await page.reload()
         await expect(card.locator(".card-state")).to_have_text("stopped")
 

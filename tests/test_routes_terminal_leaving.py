@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from rich.console import Console
 
+from app.core.events import ToolFinished, ToolStarted
 from routes.terminal.chat import Interrupts, Left, Talk
 from routes.terminal.event_client import Link
 from routes.terminal.screen import Screen
@@ -66,6 +67,37 @@ def test_the_second_leaves_and_the_run_is_stopped_all_the_same(patient: bool) ->
     asked, shown, ending = interrupted(2, "r1", patient=patient)
     assert (asked, shown) == (["POST /runs/r1/cancel"], STOPPING)
     assert isinstance(ending, Left)
+
+
+async def _key_for_a_call(running: list[str], status: int) -> tuple[list[str], str]:
+    asked: list[str] = []
+    out = io.StringIO()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(f"{request.method} {request.url.raw_path.decode()}")
+        return httpx2.Response(status)
+
+    transport = httpx2.MockTransport(answer)
+    async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
+        link, screen = Link(client), Screen(Console(file=out), View(summary=False), redraw=False)
+        link.run = "r1"
+        for call in running:
+            link._follow(ToolStarted(call, "bash", {}, "native"))
+        press = Interrupts(link, screen.show)
+        press.stop_call()
+        press.stop_call()  # while the first is on its way
+        if press._stopping:
+            await press._stopping
+        link._follow(ToolFinished(running[-1], "bash", False, "", 1.0)) if running else None
+        assert link.running == running[:-1]
+    return asked, out.getvalue().replace("\n", " ")
+
+
+def test_another_key_stops_the_latest_call_alone() -> None:
+    asked, shown = asyncio.run(_key_for_a_call(["c1", "c/2"], 200))
+    assert asked == ["POST /runs/r1/calls/c%2F2/cancel"] and shown == "! Stopping the call. Ctrl-C stops the run. "
+    assert asyncio.run(_key_for_a_call([], 200)) == ([], "")
+    assert "The call could not be stopped: The server answered 404." in asyncio.run(_key_for_a_call(["c1"], 404))[1]
 
 
 def test_without_a_run_there_is_nothing_to_stop() -> None:

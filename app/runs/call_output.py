@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from msgspec import Struct
 
@@ -25,12 +26,24 @@ class CallOutput(Struct, frozen=True):
         """Return the output after character `after`. Raises NotFound, StoreFailed."""
         if written := self.outputs.of(run.id, call):
             return await written.part(after)
-        logged = {row.type: json.loads(row.data) for row in await self.store.call_events(run.id, call)}
-        if ToolStarted.type not in logged:
-            raise NotFound(f"Run {run.id} has begun no call {call[:80]!a}. GET /runs/{{id}}/events tells of its calls.")
+        logged = await self._logged(run, call)
         if finished := logged.get(ToolFinished.type):
             return await self._finished(run.session, call, finished["text"], after)
         return OutputPart("", after, after, after, 0, done=run.ended is not None)
+
+    async def stop(self, run: RunRow, call: str) -> bool:
+        """Stop a call alone, its whole process tree included; False if it has ended. Raises NotFound, StoreFailed."""
+        if await self.outputs.stop(run.id, call):
+            return True
+        await self._logged(run, call)
+        return False
+
+    async def _logged(self, run: RunRow, call: str) -> dict[str, dict[str, Any]]:
+        """The events of a call that has begun, by type. Raises NotFound."""
+        logged = {row.type: json.loads(row.data) for row in await self.store.call_events(run.id, call)}
+        if ToolStarted.type not in logged:
+            raise NotFound(f"Run {run.id} has begun no call {call[:80]!a}. GET /runs/{{id}}/events tells of its calls.")
+        return logged
 
     async def _finished(self, session: str, call: str, told: str, after: int) -> OutputPart:
         lines = await self.store.written_lines(session, call)

@@ -1,10 +1,12 @@
-"""Output of running calls, for readers who want more than the last lines."""
+"""Running calls: their output, for readers who want more than the last lines, and a way to stop one alone."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -15,6 +17,7 @@ from tools.base.output_buffer import OutputBuffer, OutputSlice
 ENDED = 16  # outputs that stay after their end, for those who were following them
 
 Call = tuple[str, str]  # run and call
+Step = TypeVar("Step")
 
 
 class Written(Struct):
@@ -24,6 +27,36 @@ class Written(Struct):
     output: OutputBuffer | None = None
     ended: bool = False
     asked: bool = False
+    is_stopped: bool = False  # by the person whose run it is
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: asyncio.Timeout | None = None  # for the next step of the tool
+
+    async def next(self, steps: AsyncGenerator[Step, None]) -> Step | None:
+        """Return the next step of the call's tool; None at its end, and once the call is stopped."""
+        if self.is_stopped:
+            return None
+        try:
+            # Only around the tool's own work: what reads the steps is not to be interrupted.
+            async with asyncio.timeout(None) as waiting:
+                self._waiting = waiting
+                return await anext(steps, None)
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            return None
+        finally:
+            self._waiting = None
+
+    async def stop(self) -> None:
+        """Stop the call; return when nothing of it runs any more."""
+        self.is_stopped = True
+        if self._waiting and not self._waiting.expired():
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+        await self._over.wait()
+
+    def end(self) -> None:
+        self.ended = True
+        self._over.set()
 
     async def part(self, after: int) -> OutputPart:
         self.asked = True
@@ -51,11 +84,19 @@ class Outputs(Struct):
             yield written
         finally:
             del self._live[run, call]
-            written.ended = True
+            written.end()
             if written.asked and written.output:
                 self._ended[run, call] = written
                 if len(self._ended) > ENDED:
                     self._ended.popitem(last=False)
+
+    async def stop(self, run: str, call: str) -> bool:
+        """Stop a call alone; False if it does not run."""
+        written = self._live.get((run, call))
+        if written is None:
+            return False
+        await written.stop()
+        return True
 
     def of(self, run: str, call: str) -> Written | None:
         return self._live.get((run, call)) or self._ended.get((run, call))

@@ -144,7 +144,7 @@ class ToolCall(Struct, frozen=True):
             result: Result | None = None
             try:
                 async with aclosing(steps) as seen:
-                    async for step in seen:
+                    while step := await written.next(seen):
                         match step:
                             case Progress(elapsed_s, tail, lines, size, output):
                                 written.output = output
@@ -153,6 +153,8 @@ class ToolCall(Struct, frozen=True):
                             case Result():
                                 self.gate.wrote(tool)
                                 result = step
+                if result is None and written.is_stopped:
+                    result = stopped_by_person(written.output, time.monotonic() - started)
             finally:
                 if result := result or stopped(written.output):
                     outcomes[call.id] = self._outcome(cleared, result, time.monotonic() - started, raw_of(written))
@@ -192,6 +194,13 @@ class ToolCall(Struct, frozen=True):
     def _is_untrusted(self, name: str) -> bool:
         tool = self.toolbox.tool(name)
         return tool is not None and tool.untrusted
+
+
+def stopped_by_person(output: OutputBuffer | None, elapsed_s: float) -> Result:
+    """Return the result of a call that the person has stopped, while the run goes on."""
+    printed = output.text().rstrip() if output else ""
+    note = f"[stopped by the person after {elapsed_s:.1f} s: do not repeat it unless they want that]"
+    return Result(ok=False, text=f"{printed or '(no output)'}\n{note}")
 
 
 def stopped(output: OutputBuffer | None) -> Result | None:

@@ -298,7 +298,7 @@ class ToolExecutor(Struct):
             if untrusted and self.guards.screens_results:  # it can be screened no more
                 continue
             whole, finished = self._shortened(finished, call, conversation)
-            self.results.keep(whole, context.run, call, conversation)
+            self.results.keep(whole, context.run, call, conversation, self._unshown(outcomes[call.id], conversation))
             conversation.keep_stopped(call.id, finished.text, untrusted=untrusted)
             conversation.log_event(finished)
 
@@ -329,11 +329,14 @@ class ToolExecutor(Struct):
             finished, screened = await self.guards.screen(finished, self.totals, conversation)
         finished = self.guards.plain(finished)
         if finished.text != WITHHELD:
-            written = outcome.written and self.guards.plain(conversation.redactor.redact(outcome.written))
-            self.results.keep(whole, context.run, call, conversation, written)
+            self.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
         conversation.answer(call, finished.text, untrusted=untrusted)
         for event in (*screened, finished, *self.guards.news(conversation)):
             await context.emit(event)
+
+    def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
+        """Return the output as it was written, without secrets, if that is not what the model is told."""
+        return outcome.written and self.guards.plain(conversation.redactor.redact(outcome.written))
 
     def _shortened(
         self, finished: ToolFinished, call: AskedCall, conversation: Conversation

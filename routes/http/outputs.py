@@ -1,4 +1,4 @@
-"""The whole output of a call or a job, in pieces, while it runs and afterwards."""
+"""Calls and jobs: their whole output, in pieces, while they run and afterwards; and the end of one call alone."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ async def call_output(request: Request) -> Response:
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     return ASCIIResponse(_fields(await outputs.part(run, request.path_params["call"], after)))
+
+
+async def cancel_call(request: Request) -> Response:
+    """Answers when the processes of the call are gone; the run goes on. Harmless on a call that has ended."""
+    services, call = services_of(request), request.path_params["call"]
+    run = await services.runs.run(request.path_params["run"], current_principal(request))
+    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
+    return ASCIIResponse({"run": run.id, "call": call, "stopped": await outputs.stop(run, call)})
 
 
 async def job_output(request: Request) -> Response:

@@ -95,7 +95,7 @@ class Talk:
         """Prompt for one message after the other until the user leaves."""
         with suppress(ImportError):  # line editing and history, where Python was built with it
             import readline  # noqa: F401
-        print("Ctrl-C stops a run, Ctrl-D leaves.")
+        print("Ctrl-C stops a run, Ctrl-\\ the command that it runs, Ctrl-D leaves.")
         interrupted = False
         while True:
             try:
@@ -154,19 +154,25 @@ class Talk:
 
 
 class Interrupts:
-    """Ctrl-C while a run is under way: the first stops the run, the second leaves."""
+    """Keys while a run is under way: Ctrl-C stops it, and a second one leaves; Ctrl-\\ stops the latest call alone."""
 
     def __init__(self, link: Link, show: Callable[[AgentEvent], None]) -> None:
         self._link = link
         self._show = show
         self._turn = asyncio.current_task()
         self._cancelling: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     def __call__(self) -> None:
         if self._cancelling is None and self._link.run is not None:
             self._cancelling = asyncio.get_running_loop().create_task(self._cancel())
         elif self._turn:
             self._turn.cancel()
+
+    def stop_call(self) -> None:
+        """Stop the latest call, if one runs."""
+        if self._link.running and (self._stopping is None or self._stopping.done()):
+            self._stopping = asyncio.get_running_loop().create_task(self._stop_call())
 
     async def settle(self) -> None:
         """Let a cancel that is on its way arrive: else the run would go on unwatched. Raises Left after it."""
@@ -178,6 +184,11 @@ class Interrupts:
         if self._turn and self._turn.cancelling():
             raise Left
 
+    async def _stop_call(self) -> None:
+        self._show(Notice("cancel", "Stopping the call. Ctrl-C stops the run."))
+        if trouble := await self._link.cancel_call():
+            self._show(Notice("cancel", trouble))
+
     async def _cancel(self) -> None:
         self._show(Notice("cancel", "Stopping the run. Ctrl-C again leaves."))
         if trouble := await self._link.cancel():
@@ -188,10 +199,12 @@ class Interrupts:
 def _interrupts(answer: Interrupts) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, answer)
+    loop.add_signal_handler(signal.SIGQUIT, answer.stop_call)
     try:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGQUIT)
 
 
 @contextmanager

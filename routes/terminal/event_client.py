@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx2
 from msgspec import Struct
 
-from app.core.events import TERMINAL, AgentEvent, Notice
+from app.core.events import TERMINAL, AgentEvent, Notice, ToolFinished, ToolStarted
 from routes.access.token_auth import NotProven
 from routes.terminal.view import printable, read_event
 
@@ -58,6 +58,7 @@ class Link:
         self.session = session
         self._options = {"approval": approval, "model": model, "when_absent": when_absent}
         self.run: str | None = None
+        self.running: list[str] = []  # calls, the latest last
         self._client = client
         self._pauses_s = pauses_s
         self._last_id = ""
@@ -74,6 +75,7 @@ class Link:
             try:
                 async with aclosing(connection) as events:
                     async for event in events:
+                        self._follow(event)
                         yield event
                         if event.type in TERMINAL:
                             return
@@ -98,17 +100,28 @@ class Link:
             headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
             connection = self._connection("GET", f"/runs/{self.run}/events", headers=headers)
 
+    def _follow(self, event: AgentEvent) -> None:
+        if isinstance(event, ToolStarted):
+            self.running.append(event.call)
+        elif isinstance(event, ToolFinished) and event.call in self.running:
+            self.running.remove(event.call)
+
     async def cancel(self) -> str | None:
         """Stop the run under way; None when the server took it, else why not."""
+        return await self._stop("run", "cancel")
+
+    async def cancel_call(self) -> str | None:
+        """Stop the call that began last, while the run goes on; None when the server took it, else why not."""
+        return await self._stop("call", f"calls/{quote(self.running[-1], safe='')}/cancel")
+
+    async def _stop(self, what: str, path: str) -> str | None:
         try:
-            response = await self._client.post(f"/runs/{self.run}/cancel")
+            response = await self._client.post(f"/runs/{self.run}/{path}")
         except httpx2.TransportError as error:
-            return f"The run could not be stopped: {_reason(error)}."
-        return (
-            None
-            if response.is_success
-            else f"The run could not be stopped: {refusal(response.status_code, response.content)}"
-        )
+            return f"The {what} could not be stopped: {_reason(error)}."
+        if response.is_success:
+            return None
+        return f"The {what} could not be stopped: {refusal(response.status_code, response.content)}"
 
     async def decide(self, call: str, body: Mapping[str, Any]) -> NotTaken | None:
         """Answer what the run asks; None when the server took it."""
@@ -126,6 +139,7 @@ class Link:
 
     def _forget_run(self) -> None:
         self.run, self._last_id = None, ""
+        self.running.clear()
 
     async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:
         async with self._client.stream(method, path, **request) as response:

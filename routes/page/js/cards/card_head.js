@@ -37,7 +37,7 @@ export class CardHead {
     this.time = h("span", { class: "card-time", hidden: true });
     this.stop = h(
       "button",
-      { type: "button", class: "card-stop", onclick: onStop, hidden: true, "aria-label": "Stop this run" },
+      { type: "button", class: "card-stop", onclick: onStop, hidden: true, "aria-label": "Stop this call" },
       icon("stop"),
       h("span", {}, "Stop"),
     );

@@ -14,7 +14,8 @@ const BRIEF = 3; // lines
 const BRIEF_PART = 4_000; // characters of a text that are searched for them
 const LINE = 240;
 const JSON_MOST = 200_000;
-const EXIT = /\n\[(?:exit code \d+(?:, (?<signal>\w+))?|stopped after (?<limit>.+ s), the time limit)\]$/;
+const EXIT =
+  /\n\[(?:exit code \d+(?:, (?<signal>\w+))?|stopped after (?<limit>.+ s), the time limit|stopped by the person after [^\n]*)\]$/;
 const PAGE_NOTE = /\n?\[(?<note>(?:Lines \d+ to|Only the first|Characters \d+ to)[^\n]*)\]$/;
 
 const NOTE_MOST = 300; // length of such a trailer

@@ -14,6 +14,7 @@ import { callOutput } from "../feed/output.js";
 
 const PROCESSES = new Set(["bash", "python"]);
 const REASON = 4_000; // characters of a rejection
+const STOPPED = /^This call was stopped before|\n\[stopped by the person after [^\n]*\]$/;
 const LONG_S = 5; // the end of longer calls is announced to screen readers
 const FOLDED_STATES = new Set(["done", "handed", "refused", "unrun"]);
 const TERMINAL_STATES = new Set(["done", "failed", "handed", "refused", "stopped", "unknown", "unrun"]);
@@ -92,7 +93,7 @@ export class ToolCard {
     const told = { label: `Result of ${nameOf(name)}`, fileName: `${name}-${call}`, fields: this.given.fields };
     this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
-    this.#setState(ok ? "done" : "failed");
+    this.#setState(ok ? "done" : STOPPED.test(text) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
   }
 
@@ -258,7 +259,7 @@ export class ToolCard {
     stop.ariaDisabled = "true"; // a disabled button would lose the focus
     this.problem.hidden = true;
     try {
-      await post(`/runs/${encodeURIComponent(this.view.asked.run)}/cancel`);
+      await post(`/runs/${encodeURIComponent(this.view.asked.run)}/calls/${encodeURIComponent(this.call)}/cancel`);
     } catch (error) {
       stop.ariaDisabled = null;
       this.problem.textContent = error.message;
