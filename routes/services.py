@@ -13,6 +13,10 @@ from msgspec import Struct, field
 from starlette.requests import Request
 
 from app.budget.budgets import Ledger, default_budget
+from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.retention import tidy_forever
+from app.checkpoints.scanner import ScanLimits
+from app.checkpoints.undo import recover as recover_checkpoints
 from app.config.folders import PEOPLE, lock_data_dir, make_folder
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
@@ -33,7 +37,7 @@ from app.runs.job_time import JobTime
 from app.runs.recovery import recover
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
-from app.storage.database import DATABASE, open_store
+from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints, open_store
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
@@ -65,6 +69,10 @@ class Services(Struct):
     factory: RunFactory
     local: LocalAdmin = field(default_factory=LocalAdmin)
 
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        return self.factory.checkpoints
+
 
 OpenStore = Callable[[Path], Awaitable[Store]]
 
@@ -92,7 +100,7 @@ async def open_services(
         opened = await stack.enter_async_context(
             open_models(settings, store, redactor, os.environ, choose, switch=switch)
         )
-        models = opened.models
+        checkpoints = await stack.enter_async_context(opened_checkpoints(settings, store, redactor))
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = jobs_of(settings, switch)
@@ -102,9 +110,8 @@ async def open_services(
         files = Files(store)
         project = ProjectFiles(store)
         await project.load()
-        factory = RunFactory(
-            *(settings, store, runs, switch, models, sandbox, jobs, redactor, mcp, files), project=project
-        )
+        collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, files)
+        factory = RunFactory(*collaborators, project=project, checkpoints=checkpoints)
         await recover(store, journal, runs, factory.restored_agent)
         follow_ups = FollowUps(jobs, runs, factory.start_follow_up, partial(kept_for_next_run, store), switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
@@ -114,12 +121,35 @@ async def open_services(
         )
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
         yield Services(
-            *(settings, store, runs, switch, models, opened.about, sandbox, jobs, presence, redactor, mcp),
+            *(settings, store, runs, switch, opened.models, opened.about, sandbox, jobs, presence, redactor, mcp),
             opened.registry,
             files,
             factory,
             opened_local_admin(settings.data_dir),
         )
+
+
+@asynccontextmanager
+async def opened_checkpoints(
+    settings: Settings, store: Store, redactor: Redactor
+) -> AsyncGenerator[Checkpoints | None, None]:
+    """The checkpoints of runs, those of a killed server recovered; None if they are off."""
+    if not settings.checkpoints:
+        yield None
+        return
+    most = settings.checkpoint_mb << 20
+    limits = ScanLimits(
+        settings.checkpoint_files, most // 2, settings.checkpoint_file_mb << 20, settings.checkpoint_time_limit_s
+    )
+    kept = open_checkpoints(settings.data_dir / CHECKPOINTS)
+    checkpoints = Checkpoints(kept, limits, settings.workspace, [PEOPLE], most, redactor.is_secret_in)
+    await recover_checkpoints(checkpoints)
+    tidying = asyncio.create_task(tidy_forever(checkpoints, store.owner_of), name="checkpoints")
+    try:
+        yield checkpoints
+    finally:
+        await ended(tidying)
+        kept.close()
 
 
 def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:

@@ -31,8 +31,9 @@ async def audited(served: Served, by: str) -> list[tuple[str, str]]:
 
 
 def kept(folder: Path) -> bytes:
-    """All that the server has written down."""
-    return b"\n".join(path.read_bytes() for path in sorted((folder / "data").rglob("*")) if path.is_file())
+    """All that the server has written down, but for checkpoints: they are a copy of the workspace's own files."""
+    written = (path for path in sorted((folder / "data").rglob("*")) if not path.name.startswith("checkpoints.db"))
+    return b"\n".join(path.read_bytes() for path in written if path.is_file())
 
 
 def rows_kept(folder: Path) -> str:
@@ -40,7 +41,7 @@ def rows_kept(folder: Path) -> str:
 
     Without the index of words: it sorts them, and so may put together what nobody wrote together.
     """
-    with closing(sqlite3.connect(next((folder / "data").rglob("*.db")))) as database:
+    with closing(sqlite3.connect(folder / "data/dragoman.db")) as database:
         database.text_factory = lambda raw: raw.decode("latin1")
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         tables = [name for name in names if not name.startswith("message_words")]

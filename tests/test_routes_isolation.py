@@ -60,13 +60,21 @@ class Admins:
 
 
 @dataclass(frozen=True, slots=True)
+class ThingOrAdmins:
+    """Something of ann's that admins see, too."""
+
+    body: object = None
+    ok: int = 200
+
+
+@dataclass(frozen=True, slots=True)
 class OfLane:
     """A route of another API, whose errors are in its format, too. `ok` is the answer without a body or a right id."""
 
     ok: int = 400
 
 
-Row = Open | Own | Thing | Admins | OfLane
+Row = Open | Own | Thing | ThingOrAdmins | Admins | OfLane
 ROWS: dict[str, Row] = {
     "GET /livez": Open(),
     "GET /readyz": Open(),
@@ -83,6 +91,8 @@ ROWS: dict[str, Row] = {
     "GET /sessions/{session}/log": Thing(),
     "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
     "GET /sessions/{session}/files/{sha256}": Thing(),
+    "GET /sessions/{session}/files": Thing(),
+    "GET /sessions/{session}/workspace/{path:path}": Thing(ok=404),  # there is no such file
     "GET /sessions/{session}/grants": Thing(),
     "DELETE /sessions/{session}/grants/{grant}": Thing(),
     "DELETE /sessions/{session}/grants": Thing(),
@@ -93,6 +103,8 @@ ROWS: dict[str, Row] = {
     "GET /runs/{run}/calls/{call}/output": Thing(),
     "POST /runs/{run}/calls/{call}/cancel": Thing(),
     "POST /runs/{run}/cancel": Thing(),
+    "GET /runs/{run}/changes": ThingOrAdmins(),
+    "POST /runs/{run}/undo": ThingOrAdmins(),
     "POST /chat": Thing({"message": "x", "session": "{session}", "when_busy": "queue"}),
     "GET /jobs/{job}": Thing(),
     "POST /jobs/{job}/cancel": Thing(),
@@ -219,7 +231,7 @@ async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, s
 async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:
     for route, row in ROWS.items():
         for who, headers in others.items():
-            if isinstance(row, Admins) and who == "admin":
+            if isinstance(row, Admins | ThingOrAdmins) and who == "admin":
                 continue
             answer = await asking(route, headers, ids)
             match row:
@@ -228,7 +240,7 @@ async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, s
                     known = EVERYBODYS + (OF_ADMINS if who == "admin" else ())
                     theirs = [value for name, value in ids.items() if name not in known]
                     assert not any(value in answer.text for value in theirs), f"{route} as {who}"
-                case Thing():
+                case Thing() | ThingOrAdmins():
                     assert answer.status_code == 404, f"{route} as {who}"
                     assert told(answer, ids) == told(await asking(route, headers, LOST), LOST), f"{route} as {who}"
                 case Admins():
@@ -278,11 +290,11 @@ async def test_every_route_as_everybody(tmp_path: Path) -> None:
         theirs = await served.client.get("/usage?principal=ann", headers=others["user"])
         assert theirs.status_code == 403
         for route, row in ROWS.items():
-            if isinstance(row, Own | Thing):
+            if isinstance(row, Own | Thing | ThingOrAdmins):
                 answer = await asking(route, ann, ids)
                 assert answer.status_code == row.ok, f"{route} as ann: {answer.text}"
                 if isinstance(row, Own) and row.shows:
                     assert ids[row.shows] in answer.text, route
-            if isinstance(row, Admins):
+            if isinstance(row, Admins | ThingOrAdmins):
                 answer = await asking(route, admin, ids)
                 assert answer.status_code == row.ok, f"{route} as admin: {answer.text}"

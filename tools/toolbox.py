@@ -108,6 +108,11 @@ class Toolbox:
         tool = self.tool(name)
         return tool is None or tool.risk is not Risk.READ
 
+    def may_write(self, name: str) -> bool:
+        """Return whether a tool of this name may change files of the workspace."""
+        tool = self.tool(name)
+        return tool is not None and tool.risk not in (Risk.READ, Risk.NETWORK)
+
     def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         """Return a call in the normal form that is decided on, shown and run. Idempotent.
 

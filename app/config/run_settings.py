@@ -43,6 +43,15 @@ class RunSettings(BaseModel, defer_build=True):
         "true or false",
     )
     documents: bool = setting(False, "also send code blocks of more than 30 lines as documents", "true or false")
+    checkpoints: bool = setting(
+        True, "keep what runs change in the workspace, so that it can be looked at and undone", "true or false"
+    )
+    checkpoint_mb: int = whole(
+        2048, 16, 10**6, "megabytes of the checkpoints of all runs, of which the oldest go first; half for a workspace"
+    )
+    checkpoint_file_mb: int = whole(16, 1, 1024, "megabytes from which on a file is left out of checkpoints")
+    checkpoint_files: int = whole(50_000, 100, 10**7, "most files of a workspace that checkpoints are made of")
+    checkpoint_time_limit_s: float = seconds(10.0, "time limit of one look at the workspace for a checkpoint")
     time_zone: str | None = setting(
         None,
         "time zone of the dates in prompts (default: this machine's)",

@@ -24,6 +24,7 @@ FEWEST = 4  # different characters, for the same reason
 _TOKEN = "[A-Za-z0-9_-]"
 _TOKEN_LENGTH = 43
 _BEGUN_TOKEN = lazy_pattern(f"dgm_{_TOKEN}{{0,{_TOKEN_LENGTH}}}")
+_TOKEN_IN_BYTES = lazy_pattern(rf"dgm_{_TOKEN}{{{_TOKEN_LENGTH}}}".encode())
 # `OPENAI_API_KEY`, `GITHUB_TOKEN`, `PGPASSWORD`, `SMTP_PASS`, `JWT_SECRET_2`; not `PWD`, `KEYBOARD`, `MAX_TOKENS`.
 _SECRET_NAME = lazy_pattern(
     r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(^|_)PASS|CREDENTIALS?)(_\d+)?$", re.IGNORECASE
@@ -109,6 +110,10 @@ class Redactor:
         first = self._beginning.search(text)
         return first is None or first.end() - first.start() < SHORTEST  # no secret is so short
 
+    def is_secret_in(self, data: bytes) -> bool:
+        """True if bytes, of a file perhaps, hold a whole secret or access token."""
+        return any(form in data for form in self._encoded) or _TOKEN_IN_BYTES.search(data) is not None
+
     @property
     def longest(self) -> int:
         """The length of the longest secret in any spelling."""
@@ -138,6 +143,7 @@ class Redactor:
 
     def _learn(self, more: Iterable[str]) -> None:
         self._forms.update(more)
+        self._encoded = [form.encode("utf-8", "surrogatepass") for form in self._forms]
         self._longest = max([len("dgm_") + _TOKEN_LENGTH, *map(len, self._forms)])
         self._by_start: dict[str, list[str]] = {}
         for form in self._forms:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
+from app.checkpoints.checkpoints import Checkpoints
 from app.config.folders import PEOPLE, FolderUnsafe, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
@@ -102,6 +103,7 @@ class RunFactory(Struct):
     writes: Writes = field(default_factory=Writes)
     project: ProjectFiles = field(default_factory=ProjectFiles)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
+    checkpoints: Checkpoints | None = None
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
     @property
@@ -196,6 +198,7 @@ class RunFactory(Struct):
                 waiting=discipline.waiting,
                 changes=self._changes(workspace),
                 call_form=lambda: route.call_form,
+                checkpoints=self.checkpoints,
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
+from app.checkpoints.report import UNDONE_NOTICE, undone_message
 from app.context.overflow import ContextOverflow
 from app.core.attachments import File, dumped
 from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
@@ -195,7 +196,8 @@ class RunTask:
         state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
         conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
         if not self.left:  # else it is as it was, with calls to answer
-            self._begin(conversation, state.orphaned, await self._earlier_calls(state.messages))
+            earlier = await self._earlier_calls(state.messages)
+            self._begin(conversation, state.orphaned, earlier, await self._undone())
         if not self.begins_session or len(conversation.messages) > 1:
             tainted = any(message.untrusted for message in conversation.messages)
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
@@ -218,12 +220,25 @@ class RunTask:
         started = {call for run in runs for call in await self.store.started_calls(run)}
         return EarlierCalls(started, {call for run in runs for call in await self.store.handed_calls(run)})
 
-    def _begin(self, conversation: Conversation, orphaned: Sequence[InboxRow], earlier: EarlierCalls) -> None:
+    async def _undone(self) -> Message | None:
+        """Return the message by which the model learns that earlier runs of the session were undone."""
+        checkpoints = self.agent.calls.checkpoints
+        rows = await checkpoints.take_undone(self.row.session) if checkpoints else ()
+        if checkpoints is None or not rows:
+            return None
+        return Message("user", await asyncio.to_thread(undone_message, checkpoints.store, rows))
+
+    def _begin(
+        self, conversation: Conversation, orphaned: Sequence[InboxRow], earlier: EarlierCalls, undone: Message | None
+    ) -> None:
         turn, self.turn = self.turn, None
         unknown = conversation.take_results(turn.results) if turn else []
         if unknown:
             self.log.add(Notice("unknown_call", UNKNOWN_CALL.format(calls=", ".join(unknown[:MOST_NAMED]))))
         conversation.settle(INTERRUPTED, earlier.started, earlier.handed)  # a store may have lost results
+        if undone:
+            conversation.append(undone)
+            self.log.add(Notice("undone", UNDONE_NOTICE))
         for row in orphaned:
             conversation.append(message := message_of(row))
             self.log.add(added(message))  # its own run never logged it

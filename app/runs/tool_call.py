@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 
 from msgspec import Struct, field
@@ -13,7 +13,8 @@ from msgspec.structs import asdict, replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
-from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
+from app.checkpoints.checkpoints import Checkpoints, RunOwner
+from app.core.events import AgentEvent, Notice, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
@@ -102,6 +103,7 @@ class ToolCall(Struct, frozen=True):
     check_not_paused: Callable[[], None]  # raises Paused
     changes: WorkspaceChanges
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
+    checkpoints: Checkpoints | None = None
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -109,12 +111,25 @@ class ToolCall(Struct, frozen=True):
         return emitter.stream(partial(self._run_in_budget, cleared, siblings, emitter.emit))
 
     async def _run_in_budget(self, cleared: Cleared, siblings: Siblings, emit: Emit[AgentEvent | Outcome]) -> None:
-        running = await siblings.time(self.run_budget, self.context.time_limit_s, self.conversation)
-        with siblings.held(running):
-            self.check_not_paused()
-            await self._call(cleared, running, siblings.outcomes, emit)
+        async with self._checkpoint(cleared.call, emit):
+            running = await siblings.time(self.run_budget, self.context.time_limit_s, self.conversation)
+            with siblings.held(running):
+                self.check_not_paused()
+                await self._call(cleared, running, siblings.outcomes, emit)
         if outcome := siblings.outcomes.get(cleared.call.id):
             await emit(outcome)
+
+    @asynccontextmanager
+    async def _checkpoint(self, call: AskedCall, emit: Emit[AgentEvent | Outcome]) -> AsyncIterator[None]:
+        """Look at the workspace before and after a call that may write in it."""
+        if self.checkpoints is None or not self.toolbox.may_write(call.name):
+            yield
+            return
+        owner = RunOwner(self.run, self.conversation.session, self.gate.principal.name)
+        async with self.checkpoints.around(owner, self.context.workspace) as why_not:
+            if why_not:
+                await emit(Notice("no_checkpoint", why_not))
+            yield
 
     async def _call(
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]

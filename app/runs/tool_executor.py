@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
+from app.checkpoints.checkpoints import Checkpoints
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, unanswered
 from app.core.provider import CallForm
@@ -77,6 +78,7 @@ class ToolExecutor(Struct):
     provenance: Provenance = field(default_factory=Provenance)
     changes: WorkspaceChanges = field(default_factory=WorkspaceChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE  # that the model is taught
+    checkpoints: Checkpoints | None = None
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -317,6 +319,7 @@ class ToolExecutor(Struct):
             self.check_not_paused,
             self.changes,
             self.waiting,
+            self.checkpoints,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.storage.checkpoints import CheckpointStore
+from app.storage.sqlite.checkpoints import SQLiteCheckpoints
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 
 DATABASE = "dragoman.db"  # in the data directory
+CHECKPOINTS = "checkpoints.db"  # beside it
 
 
 async def open_store(path: Path, *, visitor: bool = False) -> Store:
@@ -17,3 +20,8 @@ async def open_store(path: Path, *, visitor: bool = False) -> Store:
     server does not hold in memory.
     """
     return await SQLiteStore.open(path, visitor=visitor)
+
+
+def open_checkpoints(path: Path) -> CheckpointStore:
+    """Return the store of checkpoints, whose file is made with the first of them."""
+    return SQLiteCheckpoints(path)

@@ -87,4 +87,6 @@ async def delete_session(request: Request) -> Response:
     await services.runs.session(session, principal)
     await services.runs.delete_session(session, principal)
     await services.jobs.forget(principal.name, session)  # last: until it is stopped, a run may start another
+    if services.checkpoints:
+        await services.checkpoints.forget({session})
     return Response(status_code=204)

@@ -1,0 +1,290 @@
+"""Checkpoints of runs: the workspace is looked at before and after each call that may write.
+
+Each look finds what is different from the last one (`scanner`). That belongs to the runs that have a call under way in
+this workspace: to one, or, marked as shared, to several. With none under way a person did it, or a background job, and
+it is no run's. So an edit of a person between two calls of a run is not taken for the run's, and whatever a program
+did in a call is found, however it did it. A look needs no more than the last one and the names of the runs with an open
+call, both of which are stored: a server that was killed in the middle of a call takes the look behind it when it
+starts.
+
+The last look at a workspace and the contents of its files are what a first look costs; a later one reads only files
+whose times differ. What cannot be looked at within the limits has no checkpoint, and the run a notice that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.checkpoints.scanner import Scan, ScanLimits, Unscannable, differences
+from app.storage.changes import StoreFailed
+from app.storage.checkpoints import (
+    KEPT,
+    OPEN,
+    UNAVAILABLE,
+    UNDONE,
+    Changed,
+    CheckpointRow,
+    CheckpointStore,
+    Entries,
+    Entry,
+)
+from tools.process.process_tree import run_shielded
+
+MOST_FOLDERS = 8  # workspaces whose last look is held in memory
+NO_CHECKPOINT = "What this run changes in the workspace cannot be undone: {why}."
+CUT_OFF = "A look at the workspace behind a call failed: {why}."
+logger = logging.getLogger(__name__)
+
+
+class RunOwner(Struct, frozen=True):
+    """A run, as its checkpoint names it."""
+
+    run: str
+    session: str
+    principal: str
+
+
+class Folder(Struct):
+    """A workspace. `lock` is held for each look and each undo; `open_calls` counts calls under way, by run."""
+
+    path: str
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    open_calls: dict[str, int] = field(default_factory=dict)
+    entries: Entries | None = None
+
+
+class Checkpoints:
+    """One per server. `root` is the workspace of admins, in which `passed_by` are the folders of others."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        limits: ScanLimits,
+        root: Path,
+        passed_by: Collection[str] = (),
+        store_bytes: int = 2 << 30,
+        is_secret: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
+        self.store = store
+        self.root = root
+        self._limits = limits
+        self._passed_by = passed_by
+        self._store_bytes = store_bytes
+        self._is_secret = is_secret
+        self._folders: dict[str, Folder] = {}
+        self._looking = 0
+        self._quiet = asyncio.Condition()  # no look is under way: what one has stored, nothing refers to yet
+        self._has_grown = True
+        self.unreported: set[str] = set()  # sessions whose model does not know of an undo
+
+    @asynccontextmanager
+    async def around(self, owner: RunOwner, workspace: Path) -> AsyncIterator[str | None]:
+        """Look before and after a call that may write. Yields why its run has no checkpoint, once in a run."""
+        folder = self.folder(str(workspace))
+        why = list[str]()
+        try:
+            await run_shielded(self._begin(folder, owner, why))
+            yield NO_CHECKPOINT.format(why=why[0]) if why else None
+        finally:
+            await run_shielded(self._end(folder, owner.run))
+
+    def folder(self, path: str) -> Folder:
+        if path not in self._folders and len(self._folders) >= MOST_FOLDERS:
+            idle = [one.path for one in self._folders.values() if not one.lock.locked() and not one.open_calls]
+            for known in idle[: len(self._folders) - MOST_FOLDERS + 1]:
+                del self._folders[known]
+        return self._folders.setdefault(path, Folder(path))
+
+    @asynccontextmanager
+    async def looking(self, folder: Folder) -> AsyncIterator[None]:
+        """Hold a workspace for a look at it, or for more."""
+        async with folder.lock:
+            async with self._quiet:
+                self._looking += 1
+            try:
+                yield
+            finally:
+                async with self._quiet:
+                    self._looking -= 1
+                    self._quiet.notify_all()
+
+    async def _begin(self, folder: Folder, owner: RunOwner, why: list[str]) -> None:
+        async with self.looking(folder):
+            if owner.run in folder.open_calls:
+                folder.open_calls[owner.run] += 1
+                return
+            try:
+                if reason := await asyncio.to_thread(self._open, folder, owner):
+                    why.append(reason)
+            except StoreFailed as failure:
+                logger.warning("no checkpoint of run %s: %s", owner.run, failure)
+                why.append(str(failure).rstrip("."))
+
+    def _open(self, folder: Folder, owner: RunOwner) -> str | None:
+        """Look at the workspace and open a call of the run; else return why not, unless that is known."""
+        row = self.store.row(owner.run)
+        if row and row.state == UNAVAILABLE:
+            return None
+        row = row or CheckpointRow(owner.run, owner.session, owner.principal, folder.path, time.time())
+        try:
+            self.look(folder)
+        except Unscannable as unfit:
+            self.store.put([replace(row, state=UNAVAILABLE, note=str(unfit))])
+            return str(unfit)
+        self.store.put([replace(row, state=OPEN)])
+        folder.open_calls[owner.run] = 1
+        return None
+
+    async def _end(self, folder: Folder, run: str) -> None:
+        async with self.looking(folder):
+            if run not in folder.open_calls:
+                return
+            folder.open_calls[run] -= 1
+            if folder.open_calls[run]:
+                return
+            try:
+                await asyncio.to_thread(self._close, folder, run)
+            except StoreFailed as failure:
+                logger.warning("the checkpoint of run %s is incomplete: %s", run, failure)
+            finally:
+                folder.open_calls.pop(run, None)
+        if self._has_grown:
+            await self._alone(self._bound)
+
+    async def _alone(self, tidy: Callable[[], None]) -> None:
+        """Tidy the store while nothing looks. What fails is tried again later."""
+        async with self._quiet:
+            await self._quiet.wait_for(lambda: not self._looking)
+            try:
+                await asyncio.to_thread(tidy)
+            except StoreFailed as failure:
+                logger.warning("the checkpoints were not tidied: %s", failure)
+
+    def _close(self, folder: Folder, run: str) -> None:
+        try:
+            self.look(folder)
+        except Unscannable as unfit:
+            self._give_up(folder, str(unfit))
+            return
+        if row := self.store.row(run):
+            self.store.put([replace(row, state=KEPT)])
+
+    def _give_up(self, folder: Folder, why: str) -> None:
+        """Mark the runs under way: their changes are not known."""
+        rows = [row for run in folder.open_calls if (row := self.store.row(run))]
+        self.store.put([replace(row, state=UNAVAILABLE, note=CUT_OFF.format(why=why)) for row in rows])
+
+    def look(self, folder: Folder) -> Entries:
+        """Look at the workspace; what differs belongs to the runs under way. Raises Unscannable, StoreFailed."""
+        known = folder.entries if folder.entries is not None else self.store.entries(folder.path)
+        passed_by = self._passed_by if Path(folder.path) == self.root else ()
+        scan = Scan(known or {}, self._keep, self._limits, passed_by, self._is_secret)
+        try:
+            scan.run(folder.path)
+        except Unscannable:  # the next look goes on from here
+            folder.entries = None
+            self.store.put(entries=(folder.path, {**(known or {}), **scan.entries}))
+            raise
+        different = differences(known, scan.entries) if known is not None else []
+        shared = len(folder.open_calls) > 1
+        changes = {run: merged(self.store.changes(run), different, shared=shared) for run in folder.open_calls}
+        is_new = known is None or scan.has_read or bool(different)
+        self.store.put(changes=changes if different else None, entries=(folder.path, scan.entries) if is_new else None)
+        folder.entries = scan.entries
+        return scan.entries
+
+    def _keep(self, contents: list[tuple[bytes, bytes]]) -> None:
+        self._has_grown = True
+        self.store.put_contents(contents)
+
+    def _bound(self) -> None:
+        """Keep the store within its limit: the oldest checkpoints go first, then looks at idle workspaces."""
+        self._has_grown = False
+        if self.store.size() <= self._store_bytes:
+            return
+        self.store.sweep()
+        while rows := self.store.rows(KEPT, UNDONE, UNAVAILABLE):
+            if self.store.size() <= self._store_bytes:
+                return
+            self.store.forget([row.run for row in rows[: 1 + len(rows) // 4]])
+            self.store.sweep()
+        for folder in [one for one in self._folders.values() if not one.open_calls]:
+            if self.store.size() <= self._store_bytes:
+                return
+            folder.entries = None
+            self.store.forget_workspace(folder.path)
+            self.store.sweep()
+
+    async def take_undone(self, session: str) -> list[CheckpointRow]:
+        """Return the undone runs that the session's model does not know of, with which it is told of them."""
+        if session not in self.unreported:
+            return []
+        self.unreported.discard(session)
+        undone = await asyncio.to_thread(self.store.rows, UNDONE)
+        rows = [row for row in undone if row.session == session and not row.reported]
+        await asyncio.to_thread(self.store.put, [replace(row, reported=True) for row in rows])
+        return rows
+
+    async def recover(self) -> None:
+        """Take the look behind each call that a server was killed in."""
+        undone = await asyncio.to_thread(self.store.rows, UNDONE)
+        self.unreported |= {row.session for row in undone if not row.reported}
+        for path in {row.workspace for row in await asyncio.to_thread(self.store.rows, OPEN)}:
+            folder = self.folder(path)
+            async with self.looking(folder):
+                await asyncio.to_thread(self._recover, folder)
+
+    def _recover(self, folder: Folder) -> None:
+        rows = [row for row in self.store.rows(OPEN) if row.workspace == folder.path]
+        folder.open_calls = {row.run: 1 for row in rows}
+        try:
+            self.look(folder)
+            self.store.put([replace(row, state=KEPT) for row in rows])
+        except Unscannable as unfit:
+            self._give_up(folder, str(unfit))
+        finally:
+            folder.open_calls = {}
+
+    async def forget(self, sessions: Collection[str]) -> None:
+        """Forget the checkpoints of sessions that are gone."""
+        await self._alone(partial(self._forget, sessions))
+
+    def _forget(self, sessions: Collection[str]) -> None:
+        rows = self.store.rows(KEPT, UNAVAILABLE, UNDONE)
+        if runs := [row.run for row in rows if row.session in sessions]:
+            self.store.forget(runs)
+            self.store.sweep()
+
+    async def sessions(self) -> set[str]:
+        """Return the sessions that have checkpoints."""
+        return {row.session for row in await asyncio.to_thread(self.store.rows, KEPT, UNAVAILABLE, UNDONE)}
+
+
+def merged(
+    changes: Iterable[Changed], different: Iterable[tuple[bytes, Entry | None, Entry | None]], *, shared: bool
+) -> list[Changed]:
+    """Return a run's changes with those of another look; what is as it was before the run is none."""
+    by_path = {one.path: one for one in changes}
+    for path, before, after in different:
+        one = by_path.get(path)
+        if one is None:
+            by_path[path] = Changed(path, before, after, shared)
+            continue
+        is_own = before is one.after or (before is not None and before.is_same(one.after))
+        by_path[path] = Changed(path, one.before, after, one.shared or shared or not is_own)
+    return [one for one in by_path.values() if not _is_nothing(one)]
+
+
+def _is_nothing(one: Changed) -> bool:
+    if one.before is None or one.after is None:
+        return one.before is one.after
+    return one.before.is_same(one.after)

@@ -1,0 +1,190 @@
+"""Undoing a run: everything that it changed becomes what it was before, or nothing does.
+
+First the workspace is looked at: each path has to be as the run has left it, else the undo is refused, and names what
+is not. Then the checkpoint is marked as being undone, which is durable, and the paths are restored one by one, each in
+one step (a file is written beside its place and renamed). If one cannot be, those before it are put back. After a kill
+in between, the server's next start finishes it (`finish`): each path is either as the run had left it, or restored;
+one that is neither was changed since, stays as it is, and is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.checkpoints.checkpoints import NO_CHECKPOINT, Checkpoints, Folder
+from app.checkpoints.restore import Plan, plan_of, restore
+from app.checkpoints.scanner import Unscannable
+from app.storage.changes import StoreFailed
+from app.storage.checkpoints import (
+    FOLDER,
+    KEPT,
+    LEFT_OUT,
+    UNAVAILABLE,
+    UNDOING,
+    UNDONE,
+    Changed,
+    CheckpointRow,
+    CheckpointStore,
+)
+from tools.base.outcome import ToolFailed
+from tools.process.process_tree import run_shielded
+
+logger = logging.getLogger(__name__)
+MOST_NAMED = 100
+SHARED = "something else may have changed it while the run was at work"
+SINCE = "it has changed since"
+BUSY = "Another run is at work in this workspace. Wait until its call has ended, then undo."
+ELSEWHERE = "The run worked in {workspace}, which is not in the workspace of this server any more."
+NOTHING = "This run has changed nothing in the workspace, so there is nothing to undo."
+FAILURES = (OSError, ToolFailed, StoreFailed)
+
+
+class Conflict(Struct, frozen=True):
+    """A path that keeps a run from being undone, and why."""
+
+    path: str
+    reason: str
+
+
+class UndoRefused(Exception):
+    """Nothing was undone. The message says why and what to do."""
+
+    def __init__(self, message: str, conflicts: Sequence[Conflict] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts
+
+
+def shown_path(path: bytes) -> str:
+    """Return a path as text; bytes that are none are escaped."""
+    return path.decode("utf-8", "backslashreplace")
+
+
+def can_restore(one: Changed) -> bool:
+    return LEFT_OUT not in {side.kind for side in (one.before, one.after) if side}
+
+
+async def undo_run(checkpoints: Checkpoints, run: str, by: str) -> CheckpointRow:
+    """Undo what a run that has ended has changed; what is undone already stays so. Raises UndoRefused, StoreFailed."""
+    row = await asyncio.to_thread(checkpoints.store.row, run)
+    if row is None:
+        raise UndoRefused(NOTHING)
+    if not Path(row.workspace).is_relative_to(checkpoints.root):
+        raise UndoRefused(ELSEWHERE.format(workspace=row.workspace))
+    ended = list[CheckpointRow]()
+    await run_shielded(_undo_in_turn(checkpoints, run, by, ended))
+    return ended[0]
+
+
+async def _undo_in_turn(checkpoints: Checkpoints, run: str, by: str, ended: list[CheckpointRow]) -> None:
+    row = await asyncio.to_thread(checkpoints.store.row, run)
+    if row is None:
+        raise UndoRefused(NOTHING)
+    folder = checkpoints.folder(row.workspace)
+    async with checkpoints.looking(folder):
+        if folder.open_calls:
+            raise UndoRefused(BUSY)
+        ended.append(await asyncio.to_thread(_undo_by_state, checkpoints, folder, run, by))
+    checkpoints.unreported.add(row.session)
+
+
+def _undo_by_state(checkpoints: Checkpoints, folder: Folder, run: str, by: str) -> CheckpointRow:
+    row = checkpoints.store.row(run)
+    if row is None or (row.state == KEPT and not checkpoints.store.changes(run)):
+        raise UndoRefused(NOTHING)
+    if row.state == UNDONE:
+        return row
+    if row.state == UNDOING:
+        return finish(checkpoints, folder, row)
+    if row.state == UNAVAILABLE:
+        raise UndoRefused(NO_CHECKPOINT.format(why=row.note.rstrip(".")))
+    return undo(checkpoints, folder, row, by)
+
+
+async def recover(checkpoints: Checkpoints) -> None:
+    """Take up what a killed server has left: looks behind calls, and undos."""
+    try:
+        await checkpoints.recover()
+        for row in await asyncio.to_thread(checkpoints.store.rows, UNDOING):
+            await undo_run(checkpoints, row.run, row.undone_by)
+    except (StoreFailed, UndoRefused) as failure:
+        logger.warning("checkpoints not recovered: %s", failure)
+
+
+def undo(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str) -> CheckpointRow:
+    """Undo a run in a workspace that is held. Raises UndoRefused, StoreFailed."""
+    store = checkpoints.store
+    changes = [one for one in store.changes(row.run) if can_restore(one)]
+    try:
+        plan = plan_of(checkpoints.look(folder), [(one.path, one.after, one.before) for one in changes])
+    except Unscannable as unfit:
+        raise UndoRefused(f"Nothing was undone: the workspace cannot be looked at, {unfit}.") from unfit
+    if conflicts := [*_conflicts(store, row, changes, plan)]:
+        raise UndoRefused(_refusal(conflicts), conflicts)
+    store.put([replace(row, state=UNDOING, undone_by=by)])
+    try:
+        restore(store, Path(row.workspace), plan.steps, row.run)
+    except FAILURES as error:
+        _put_back(checkpoints, folder, row, changes)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UndoRefused(f"Nothing was undone, because a file could not be restored: {reason}") from error
+    return _ended(checkpoints, folder, row, by, "")
+
+
+def finish(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow) -> CheckpointRow:
+    """Finish an undo that was cut off. Raises UndoRefused, StoreFailed."""
+    store = checkpoints.store
+    changes = [(one.path, one.after, one.before) for one in store.changes(row.run) if can_restore(one)]
+    try:
+        plan = plan_of(checkpoints.look(folder), changes)
+        restore(store, Path(row.workspace), plan.steps, row.run)
+    except (Unscannable, *FAILURES) as error:
+        raise UndoRefused(f"An undo that was cut off cannot be finished: {error}") from error
+    named = ", ".join(map(shown_path, plan.others[:MOST_NAMED]))
+    note = f"Not restored, because changed since: {named}" if named else ""
+    return _ended(checkpoints, folder, row, row.undone_by, note)
+
+
+def _put_back(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, changes: Sequence[Changed]) -> None:
+    """Make what was restored what the run had left. What fails, `finish` takes up. Raises UndoRefused."""
+    try:
+        plan = plan_of(checkpoints.look(folder), [(one.path, one.before, one.after) for one in changes])
+        restore(checkpoints.store, Path(row.workspace), plan.steps, row.run)
+    except (Unscannable, *FAILURES) as error:
+        raise UndoRefused(f"The undo was cut off, and is finished when it is asked for again: {error}") from error
+    checkpoints.store.put([replace(row, state=KEPT)])
+
+
+def _ended(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str, note: str) -> CheckpointRow:
+    ended = replace(row, state=UNDONE, undone=time.time(), undone_by=by, note=note)
+    checkpoints.store.put([ended])
+    with suppress(Unscannable):  # the next run looks again
+        checkpoints.look(folder)
+    return ended
+
+
+def _conflicts(
+    store: CheckpointStore, row: CheckpointRow, changes: Iterable[Changed], plan: Plan
+) -> Iterable[Conflict]:
+    """Name what is not as the run has left it. Folders are shared, and go only when they are empty."""
+    others = frozenset(plan.others)
+    for one in changes:
+        is_folder = all(side is None or side.kind == FOLDER for side in (one.before, one.after))
+        if one.shared and not is_folder:
+            yield Conflict(shown_path(one.path), SHARED)
+        elif one.path in others or (one.path in plan.done and not is_folder):
+            later = store.runs_that_changed(row.workspace, one.path, row.created)
+            yield Conflict(shown_path(one.path), f"run {later[-1]} has changed it since" if later else SINCE)
+
+
+def _refusal(conflicts: Sequence[Conflict]) -> str:
+    first = conflicts[0]
+    more = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+    return f"Nothing was undone. {first.path}: {first.reason}{more}. Restore what you need by hand from the diff."

@@ -1,0 +1,118 @@
+"""Checkpoints: changes of workspaces by runs, and the contents from before, in a store of their own.
+
+It is a second file beside the database, because it holds the contents of workspaces: its backup, its size and its loss
+are another matter. All methods block and may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+FILE, LINK, FOLDER, LEFT_OUT = "file", "link", "folder", "left out"  # kinds of entries
+OPEN, KEPT, UNAVAILABLE, UNDOING, UNDONE = "open", "kept", "unavailable", "undoing", "undone"  # states
+
+
+class Entry(Struct, frozen=True, array_like=True):
+    """A file, link or folder. `digest` is that of the content, or of a link's target.
+
+    What is `LEFT_OUT` (too large, or unreadable) has none. `inode`, `modified` and `changed` tell if it has to be read
+    again; they are 0 for what has to be.
+    """
+
+    kind: str
+    mode: int
+    size: int = 0
+    digest: bytes = b""
+    inode: int = 0
+    modified: int = 0
+    changed: int = 0
+
+    def is_same(self, other: Entry | None) -> bool:
+        """Return True if the other is the same thing, as far as it can be restored; else as far as it is known."""
+        if other is None or (self.kind, self.mode, self.digest) != (other.kind, other.mode, other.digest):
+            return False
+        seen = (self.size, self.inode, self.modified), (other.size, other.inode, other.modified)
+        return self.kind != LEFT_OUT or seen[0] == seen[1]
+
+
+Entries = Mapping[bytes, Entry]  # by their paths in the workspace
+
+
+class Changed(Struct, frozen=True):
+    """A path before and after a run; None is nothing. `shared`: something else may have changed it meanwhile."""
+
+    path: bytes
+    before: Entry | None
+    after: Entry | None
+    shared: bool = False
+
+
+class CheckpointRow(Struct, frozen=True):
+    """A run that has changed a workspace. `reported`: the model knows that it was undone."""
+
+    run: str
+    session: str
+    principal: str
+    workspace: str
+    created: float
+    state: str = OPEN
+    note: str = ""
+    undone: float | None = None
+    undone_by: str = ""
+    reported: bool = False
+
+
+class CheckpointStore(Protocol):
+    """Every method raises StoreFailed."""
+
+    def entries(self, workspace: str) -> Entries | None:
+        """Return the workspace as it was last seen; None if it never was."""
+        ...
+
+    def put_contents(self, contents: Sequence[tuple[bytes, bytes]]) -> None:
+        """Store contents with their digests; nothing refers to them until `put_entries`."""
+        ...
+
+    def content(self, digest: bytes) -> bytes:
+        """Return a stored content. Raises StoreFailed if it is missing."""
+        ...
+
+    def put(
+        self,
+        rows: Sequence[CheckpointRow] = (),
+        changes: Mapping[str, Iterable[Changed]] | None = None,
+        entries: tuple[str, Entries] | None = None,
+    ) -> None:
+        """Store rows, all changes of runs, and the entries of a workspace, in one transaction."""
+        ...
+
+    def row(self, run: str) -> CheckpointRow | None: ...
+
+    def rows(self, *states: str) -> list[CheckpointRow]:
+        """Return the checkpoints in these states, oldest first."""
+        ...
+
+    def changes(self, run: str) -> list[Changed]:
+        """Return the changes of a run, by path."""
+        ...
+
+    def runs_that_changed(self, workspace: str, path: bytes, since: float) -> list[str]:
+        """Return the runs begun after that time that have changed this path, oldest first."""
+        ...
+
+    def forget(self, runs: Collection[str]) -> None: ...
+
+    def forget_workspace(self, workspace: str) -> None: ...
+
+    def size(self) -> int:
+        """Return the bytes of all contents."""
+        ...
+
+    def sweep(self) -> None:
+        """Delete the contents that nothing refers to."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,75 @@
+"""The changes of a run in the workspace, and undoing them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from msgspec.structs import asdict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.report import report
+from app.checkpoints.undo import MOST_NAMED, UndoRefused, undo_run
+from app.storage.audit import AuditRow
+from app.storage.principals import Principal
+from app.storage.runs import RunRow
+from app.transcript.run_request import NotFound
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.services import Services, current_principal, services_of
+from tools.base.rights import Role
+
+OFF = "Checkpoints are off. Start the server with checkpoints = true to keep what later runs change."
+ACTIVE = "Run {run} is still at work. Wait until it has ended, or cancel it; then undo."
+BUSY = "The session is busy with run {run}. Wait until it has ended, or cancel it; then undo."
+ACTION = "undo"  # in the audit log
+
+
+async def show_changes(request: Request) -> Response:
+    """The files that the run has created, changed and removed, with one diff."""
+    services = services_of(request)
+    row, checkpoints = await _found(services, request), _checkpoints(services)
+    return ASCIIResponse(await asyncio.to_thread(report, checkpoints.store, row.id))
+
+
+async def undo(request: Request) -> Response:
+    """Restore what the run has changed, all or nothing; harmless on a run that is undone."""
+    services, principal = services_of(request), current_principal(request)
+    row, checkpoints = await _found(services, request), _checkpoints(services)
+    if services.runs.is_active(row.id):
+        raise Refused(409, "run_active", ACTIVE.format(run=row.id))
+    if busy := services.runs.under_way(row.session):
+        raise Refused(409, "session_busy", BUSY.format(run=busy), run=busy)
+    await _audit(services, principal, row, "allow", "asked for by a person")  # before: an undo is never without a row
+    try:
+        await undo_run(checkpoints, row.id, principal.name)
+    except UndoRefused as refused:
+        await _audit(services, principal, row, "refuse", str(refused))
+        named = [asdict(one) for one in refused.conflicts[:MOST_NAMED]]
+        raise Refused(409, "undo_refused", str(refused), files=named) from refused
+    services.runs.notifier.notify(row.session)
+    return ASCIIResponse(await asyncio.to_thread(report, checkpoints.store, row.id))
+
+
+async def _found(services: Services, request: Request) -> RunRow:
+    """The run, for its principal or an admin. Raises NotFound for others."""
+    run, principal = request.path_params["run"], current_principal(request)
+    try:
+        return await services.runs.run(run, principal)
+    except NotFound:
+        row = await services.store.run(run) if principal.role is Role.ADMIN else None
+        if row is None:
+            raise
+        return row
+
+
+def _checkpoints(services: Services) -> Checkpoints:
+    if services.checkpoints is None:
+        raise Refused(409, "checkpoints_off", OFF)
+    return services.checkpoints
+
+
+async def _audit(services: Services, principal: Principal, row: RunRow, decision: str, why: str) -> None:
+    entry = AuditRow(time.time(), row.principal, ACTION, decision, why, principal.name, row.id)
+    await services.store.write([entry])
