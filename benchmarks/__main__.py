@@ -20,8 +20,26 @@ from benchmarks import (
     stages,
     startup,
 )
+from benchmarks.replies import endings, hints
 
-ALL = (startup, parser, provenance, context, call_forms, stages, ingest, box, checkpoints, relay, lanes, log, mcp, page)
+ALL = (
+    startup,
+    parser,
+    provenance,
+    context,
+    call_forms,
+    hints,
+    endings,
+    stages,
+    ingest,
+    box,
+    checkpoints,
+    relay,
+    lanes,
+    log,
+    mcp,
+    page,
+)
 names = {benchmark.__name__.partition(".")[2]: benchmark for benchmark in ALL}
 wanted, sys.argv[1:] = sys.argv[1:] or list(names), []  # what is left would be taken for a benchmark's own arguments
 if unknown := [name for name in wanted if name not in names]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date
@@ -90,9 +91,11 @@ FOR_CODE = (
 )
 
 
-async def answer(model: Provider, form: CallForm, request: str) -> Parsed:
+async def answer(
+    model: Provider, form: CallForm, request: str, begin: Callable[..., Sequence[Message]] = opening_of
+) -> Parsed:
     text = ""
-    asked = ModelRequest([Message("user", request)], opening=partial(opening_of, call_form=form))
+    asked = ModelRequest([Message("user", request)], opening=partial(begin, call_form=form))
     async with aclosing(model.stream(asked)) as pieces:
         async for piece in pieces:
             text += piece.text if isinstance(piece, TextChunk) else ""

@@ -341,7 +341,7 @@ STORIES: dict[str, Story] = {
     "nudged": Story(
         "An announcement without a call is nudged.",
         [
-            [TextChunk("I will look."), TokenUsage(100, 4), Finished("tool_calls")],
+            ["Ich sehe jetzt nach:", TokenUsage(100, 4)],
             ["There is nothing.", TokenUsage(150, 4)],
         ],
     ),

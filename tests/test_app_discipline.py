@@ -26,7 +26,7 @@ from app.runs.discipline.fallback_answer import WHY, fallback_answer
 from app.runs.discipline.limit_enforcer import ANSWERED, NOT_RUN, LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.discipline.loop_detector import STREAK
-from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED, SHORT, announces
+from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED
 from app.storage.runs import EventRow
 from app.transcript.conversation import Conversation
 from app.transcript.reply import TWICE, Reply
@@ -157,40 +157,25 @@ def results(reply: Reply, text: str) -> list[Message]:
     return [Message("tool", text, call=call.id, name=call.name) for call in reply.calls]
 
 
-@pytest.mark.parametrize(
-    ("text", "stopped", "announced"),
-    [
-        ("I will look.", "tool_calls", True),
-        ("Ich sehe nach.", "length", True),
-        ("", "MALFORMED_FUNCTION_CALL", True),
-        ("Done.", "stop", False),
-        ("Done.", "STOP", False),
-        ("Done.", "end_turn", False),
-        ("I may not.", "content_filter", False),
-        ("I may not.", "SAFETY", False),
-        ("x" * SHORT, "length", False),
-    ],
-)
-def test_what_announces_a_call_that_does_not_come(text: str, stopped: str, announced: bool) -> None:
-    assert announces(reply_of(text, stopped=stopped)) is announced
-
-
 def test_an_announcement_is_nudged_twice_at_most_and_only_with_tools() -> None:
-    announced = reply_of("I will look.", stopped="tool_calls")
+    announced = reply_of("I will look.")
     discipline, used = LimitEnforcer(Limits(20)), totals(rounds=1)
     for _ in range(2):
         plan = discipline.plan(used)
-        assert discipline.reason_to_end(plan, announced, [], used) is None
+        assert discipline.may_nudge(announced, used)
+        assert discipline.reason_to_end(plan, announced, [], used, announces=True) is None
         plan = discipline.plan(used)
         assert (plan.notes, plan.notices) == ((AGAIN,), (Notice("nudge", NUDGED),))
         used.record(plan.notices[0])
+    assert not discipline.may_nudge(announced, used)
     assert discipline.reason_to_end(discipline.plan(used), announced, [], used) == ANSWERED
     without = LimitEnforcer(Limits(20))
-    assert without.reason_to_end(without.plan(totals(), offers=False), announced, [], totals(rounds=1)) == ANSWERED
+    without.plan(totals(), offers=False)
+    assert not without.may_nudge(announced, totals(rounds=1))
     late = LimitEnforcer(Limits(3))
-    assert late.reason_to_end(late.plan(totals(rounds=1)), announced, [], totals(rounds=2)) == ANSWERED, (
-        "no tools are left"
-    )
+    late.plan(totals(rounds=1))
+    assert not late.may_nudge(announced, totals(rounds=2)), "no tools are left"
+    assert not LimitEnforcer(Limits(20)).may_nudge(calls("ls"), totals(rounds=1)), "it has called"
 
 
 def test_a_broken_loop_leads_to_one_round_without_tools() -> None:

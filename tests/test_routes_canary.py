@@ -67,7 +67,7 @@ def said(den: Den) -> list[Attack]:
         Attack("text", [reply(says(f"They are {every}."))]),
         Attack("text by character", [reply(*map(says, f"They are {every}."))]),
         Attack("text by three", [reply(*[says(every[at : at + 3]) for at in range(0, len(every), 3)])]),
-        Attack("text cut off", [stream(*map(says, KEY[:-1]), chunk(finish="length"), DONE), END]),
+        Attack("text cut off", [stream(*map(says, KEY[:-1]), chunk(finish="length"), DONE)]),
         Attack("reasoning by character", [reply(*thinking, says("Well."))]),
         Attack("woven", [reply(*[one for pair in zip(thinking, map(says, every), strict=True) for one in pair])]),
         Attack("thought in hindsight", [reply(*map(says, f"They are {every}.</think>Or {every}."))]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import Finished, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.core.provider import Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.runs.discipline.fallback_answer import ASKED
 from app.runs.discipline.limit_enforcer import NOT_RUN
@@ -159,14 +159,13 @@ async def test_little_that_is_left_is_told_once_and_not_kept(tmp_path: Path) -> 
 
 
 async def test_an_announcement_without_a_call_is_nudged(tmp_path: Path) -> None:
-    announced = (TextChunk("I will look."), Finished("tool_calls"))
-    provider = Scripted([announced, bash("echo one"), "One."])
+    provider = Scripted(["I will look:", bash("echo one"), "One."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
         messages = await history(served, events)
     assert ended(events) == ("answered", "One.") and notices(events) == [("nudge", NUDGED)]
     assert told(provider, 1) == AGAIN and AGAIN not in str(messages)
-    assert [message.text for message in provider.requests[1].messages[-2:]] == ["I will look.", AGAIN]
+    assert [message.text for message in provider.requests[1].messages[-2:]] == ["I will look:", AGAIN]
 
 
 # A model that says nothing.
@@ -273,7 +272,7 @@ async def test_a_spent_budget_ends_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", ["nudge", "synthesis"])
 async def test_a_message_is_taken_until_it_is_sure_that_the_run_ends(tmp_path: Path, at: str) -> None:
     go_on = asyncio.Event()
-    first = (TextChunk("I look."), Finished("tool_calls")) if at == "nudge" else ("",)
+    first = ("I look:",) if at == "nudge" else ("",)
     provider = Scripted([first, ["Hm.", Pause(go_on)], "And that."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         async with aclosing(served.turn(message="This?")) as turn:

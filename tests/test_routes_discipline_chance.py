@@ -87,13 +87,12 @@ async def test_every_run_ends_in_words_within_its_limits(tmp_path: Path) -> None
             if events[-1]["type"] == "run.failed":
                 assert events[-1]["code"] == "model_cut"
                 continue
-            reason, text = ended(events)
-            reasons.add(reason)
-            assert text.strip(), (given, events)
+            reasons.add(ended(events)[0])
+            assert events[-1]["text"].strip(), (given, events)
             assert events[-1]["rounds"] <= given.get("max_rounds", 20)
             assert len(of_kind(events, "tool.started")) <= given.get("max_calls", 200)
             assert sum(bool(request.tools) for request in provider.requests) < given.get("max_rounds", 20)
             codes = [event["code"] for event in of_kind(events, "notice")]
             assert max(codes.count(code) for code in ("loop_broken", "synthesis", "verifier")) <= 1
             assert codes.count("nudge") <= 2 + 4
-    assert reasons == {"answered", "round_limit", "call_limit", "token_limit", "loop_broken"}
+    assert reasons - {"no_answer"} == {"answered", "round_limit", "call_limit", "token_limit", "loop_broken"}

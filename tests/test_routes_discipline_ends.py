@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from app.core.provider import Finished, TextChunk
-from app.models.scripted import Pause, Reply, Scripted
+from app.core.provider import ProviderFailed
+from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.policy.guards import DOUBTED_ANSWER
 from app.transcript.run_totals import MAX_TEXT
-from tests.guards import notices
+from tests.guards import notices, of_kind
 from tests.serving import serving, until
 from tests.test_routes_discipline import LIMIT_S, bash, ended, history
 
 pytestmark = pytest.mark.anyio
 SECRET = "sk-1f4b9c7d-not-for-anybody"
 ASKED_AGAIN: dict[str, tuple[str, dict[str, Any], Sequence[Reply]]] = {
-    "a nudge": ("I will look.", {}, [(TextChunk("I will look."), Finished("tool_calls"))]),
+    "a nudge": ("I will look:", {}, ["I will look:"]),
     "a check": ("Done.", {"verify": "true"}, [bash("touch it"), "Done.", "FAIL: no."]),
 }
 
@@ -70,3 +70,34 @@ async def test_a_message_is_refused_once_a_limit_leaves_no_round_for_it(tmp_path
             assert (await served.client.post(path, json={"message": "And this?"})).status_code == 409
             judged.set()
             assert (await until(turn, "run.finished"))["text"] == "Hello."
+
+
+DOUBTFUL = "Ich ergänze sie und übersetze noch einmal."
+VERDICTS: dict[str, tuple[Reply, bool]] = {
+    "work": ("WORK", True),
+    "an end": ("END", False),
+    "no verdict": ("Workers of the world", False),
+    "no words": ("", False),
+    "no model": ([Raise(ProviderFailed("model_down", "Nobody is there.", retryable=False))], False),
+}
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+async def test_a_utility_model_decides_doubtful_ends_on_the_budget(tmp_path: Path, verdict: str) -> None:
+    said, nudged = VERDICTS[verdict]
+    provider = Scripted([bash("echo one"), DOUBTFUL, said, "Fertig."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        served.services.models.utility_model = "scripted"
+        events = await served.chat("Baue es.")
+    assert ended(events) == ("answered", "Fertig." if nudged else DOUBTFUL)
+    assert [code for code, _ in notices(events)] == (["nudge"] if nudged else [])
+    rule, data = provider.requests[2].whole()
+    assert "WORK" in rule.text and DOUBTFUL in data.text and "Baue es." in data.text and not provider.requests[2].tools
+    assert len(of_kind(events, "usage")) == len(provider.requests) == (4 if nudged else 3)
+
+
+async def test_without_a_utility_model_a_doubtful_end_is_an_answer(tmp_path: Path) -> None:
+    provider = Scripted([bash("echo one"), DOUBTFUL])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        events = await served.chat("Baue es.")
+    assert ended(events) == ("answered", DOUBTFUL) and len(provider.requests) == 2

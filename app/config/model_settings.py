@@ -28,7 +28,9 @@ class ModelSettings(BaseModel, defer_build=True):
         (), "models that answer, in this order, when the requested one cannot", "models such as local/qwen"
     )
     utility: str | None = setting(
-        None, "model for summaries and judges (default: the run's own)", "a model such as local/qwen"
+        None,
+        "model for summaries, judges and doubtful ends of replies (default: the run's own; none judges ends)",
+        "a model such as local/qwen",
     )
     prices: Mapping[str, Price] = setting(
         {},

@@ -30,6 +30,7 @@ from app.core.messages import Message
 from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece
 from app.models.wire.client_history import settled
 from app.provenance.native_text import name_of, text_may_call
+from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.run_context import EventSink, RunContext
@@ -66,6 +67,7 @@ class Agent(Struct):
     check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
     notices: Sequence[Notice] = ()  # for whoever watches its start
+    end_judge: EndJudge = EndJudge()
     adds_words: ClassVar[bool] = True  # where limits end a run before the model has said anything
     takes_messages: ClassVar[bool] = True  # while it runs
     keeps_files: ClassVar[bool] = True  # in the workspace
@@ -169,7 +171,8 @@ class Agent(Struct):
         side_query = SideQuery(self.provider, self.calls.run_budget, self.view, TIME_LIMIT_S)
         new_reply = partial(self._reply, context.conversation)
         return RoundEnd(
-            self.discipline, side_query, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused
+            *(self.discipline, side_query, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused),
+            end_judge=self.end_judge,
         )
 
     def _started(self, run_context: RunContext) -> RunStarted:

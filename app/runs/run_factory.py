@@ -42,6 +42,7 @@ from app.provenance.read_texts import Source
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
+from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
@@ -170,15 +171,7 @@ class RunFactory(Struct):
         workspace = workspace_of(self.settings.workspace, principal)
         gate = self.gate(principal, options.approval, workspace, options.when_absent)
         toolbox = self.toolbox(gate, options.tools, route.counter.known_window, options.client_tools or ())
-        context = Context(
-            workspace,
-            self.settings.tool_time_limit_s,
-            self.sandbox,
-            jobs=self.jobs,
-            principal=principal.name,
-            private_hosts=self.settings.private_hosts,
-            recall=HistorySearch(self.store),
-        )
+        context = self._tool_context(workspace, principal)
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
@@ -209,6 +202,18 @@ class RunFactory(Struct):
             discipline,
             self.switch.check,
             notices=notices_of(project),
+            end_judge=judge_of(notes if self.models.utility_model else None),
+        )
+
+    def _tool_context(self, workspace: Path, principal: Principal) -> Context:
+        return Context(
+            workspace,
+            self.settings.tool_time_limit_s,
+            self.sandbox,
+            jobs=self.jobs,
+            principal=principal.name,
+            private_hosts=self.settings.private_hosts,
+            recall=HistorySearch(self.store),
         )
 
     def _changes(self, workspace: Path) -> WorkspaceChanges:

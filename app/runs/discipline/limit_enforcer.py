@@ -29,7 +29,6 @@ from app.runs.discipline.reminders import (
     MOST_BREAKS,
     MOST_NUDGES,
     NUDGED,
-    announces,
     nearly_over,
     times_sent,
 )
@@ -130,9 +129,19 @@ class LimitEnforcer:
         return {call: why for call in calls if call not in reply.refused}
 
     def reason_to_end(
-        self, plan: RoundPlan, reply: Reply, results: Sequence[Message], totals: RunTotals, *, steered: bool = False
+        self,
+        plan: RoundPlan,
+        reply: Reply,
+        results: Sequence[Message],
+        totals: RunTotals,
+        *,
+        steered: bool = False,
+        announces: bool = False,
     ) -> str | None:
-        """Return why the run ends after a round, or None if it continues. `steered`: a new message came."""
+        """Return why the run ends after a round, or None if it continues.
+
+        `steered`: a new message came. `announces`: the reply only announces a call.
+        """
         if self._hands_over:
             return CLIENT_TOOLS
         if self._broken:
@@ -150,7 +159,10 @@ class LimitEnforcer:
             self._loop_detector = self._loop_detector or LoopDetector()
             self._loops = self._loop_detector.detects(reply.calls, told, prose=bool(reply.prose.strip()))
             return None
-        return None if self._nudges(reply, totals) else ANSWERED
+        if announces:
+            self._nudge = AGAIN
+            return None
+        return ANSWERED
 
     def ends(self, reason: str, totals: RunTotals, *, steered: bool) -> str | None:
         """The same reason, unless the person said something more that can still be answered."""
@@ -184,12 +196,11 @@ class LimitEnforcer:
         self._loop_detector, self._loops, self._nudge = None, False, ""
         self.wanting, self._most_rounds = "", self.limits.rounds
 
-    def _nudges(self, reply: Reply, totals: RunTotals) -> bool:
-        may = self._offers and times_sent(Notice("nudge", NUDGED), totals) < MOST_NUDGES and self._last(totals) is None
-        if not (may and announces(reply)):
+    def may_nudge(self, reply: Reply, totals: RunTotals) -> bool:
+        """Return True if the model can be asked to make the calls that a reply without calls may announce."""
+        if reply.calls or self._broken or self._hands_over or not self._offers:
             return False
-        self._nudge = AGAIN
-        return True
+        return times_sent(Notice("nudge", NUDGED), totals) < MOST_NUDGES and self._last(totals) is None
 
     def left_s(self) -> float | None:
         """Until the run is stopped, if it has a time limit; as much as there was when it began to wait for a person."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from app.core.events import Notice
 from app.runs.discipline.limits import Gauge
-from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
 
 LAST = (
@@ -27,10 +26,6 @@ NEARLY = "Nearly all {unit} of this run are used: the model was told to finish."
 
 MOST_NUDGES = 2
 MOST_BREAKS = 2  # of answers in a row, until a run fails
-SHORT = 600  # characters: a longer reply is an answer, whatever its finish reason says
-# How servers say that a model had said all it wanted, or that it may not say more. Whatever else they say is odd.
-ENDS = frozenset({"stop", "end_turn", "eos", "eos_token", "stop_sequence", "end", "complete", "completed", "finished"})
-FILTERS = frozenset({"content_filter", "safety", "refusal", "recitation", "blocklist", "prohibited_content", "spii"})
 
 
 def nearly_over(gauges: Iterable[Gauge], totals: RunTotals) -> tuple[tuple[str, ...], tuple[Notice, ...]]:
@@ -49,9 +44,3 @@ def _nearly(gauge: Gauge) -> Notice:
 def times_sent(notice: Notice, totals: RunTotals) -> int:
     """Return how often this notice was sent."""
     return totals.notices[notice.code, notice.message]
-
-
-def announces(reply: Reply) -> bool:
-    """Return True if a reply without calls only announces a call, by its finish reason (in any language)."""
-    ending = (reply.stopped or "").casefold()
-    return not reply.calls and bool(ending) and ending not in ENDS | FILTERS and len(reply.shown) < SHORT

@@ -10,10 +10,11 @@ from app.budget.side_query import SideQuery
 from app.core.events import Notice, TextDelta
 from app.core.messages import Message
 from app.policy.gate import CLIENT_TOOLS
+from app.runs.discipline.end_judge import EndJudge
+from app.runs.discipline.endings import SHORT
 from app.runs.discipline.fallback_answer import ASKED, fallback_answer, synthesise
 from app.runs.discipline.limit_enforcer import ANSWERED, NO_ANSWER, LimitEnforcer
 from app.runs.discipline.limits import TOKEN_LIMIT
-from app.runs.discipline.reminders import SHORT
 from app.runs.discipline.verifier import verify
 from app.runs.run_context import RunContext
 from app.transcript.conversation import Conversation
@@ -38,6 +39,7 @@ class RoundEnd(Struct):
     new_reply: Callable[[], Reply]
     changes: Callable[[str], bool]
     check_not_paused: Callable[[], None]
+    end_judge: EndJudge = EndJudge()
     silent: bool = False  # the run's last words are not the model's
 
     @property
@@ -56,7 +58,8 @@ class RoundEnd(Struct):
         """
         self.silent = False
         steered = await self._take(self.inbox.take())
-        ends = self.discipline.reason_to_end(plan, reply, results, self.totals, steered=steered)
+        announces = not steered and await self._announces(plan, reply)
+        ends = self.discipline.reason_to_end(plan, reply, results, self.totals, steered=steered, announces=announces)
         if ends is None:
             return
         if ends == CLIENT_TOOLS:
@@ -77,6 +80,16 @@ class RoundEnd(Struct):
         """End the run: calls have been handed to the client, whose results come with the next turn."""
         self.silent, self.discipline.over = True, CLIENT_TOOLS
         await self._take(self.inbox.close())
+
+    async def _announces(self, plan: RoundPlan, reply: Reply) -> bool:
+        """Return True if the reply only announces work, and the run may go on."""
+        if plan.ends or not self.discipline.may_nudge(reply, self.totals):
+            return False
+        self.check_not_paused()
+        announces, events = await self.end_judge.announces(reply, self.totals, self.conversation)
+        for event in events:
+            await self.context.emit(event)
+        return announces
 
     async def _take(self, messages: Sequence[Message]) -> bool:
         """Put the person's messages into the history; return whether there are any."""
