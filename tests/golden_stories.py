@@ -20,7 +20,7 @@ from tests.upstream import Act, answer, hang_up, stream
 PROVIDERS = Path(__file__).parent.parent / "fixtures" / "providers"
 READ = ("read_file", {"path": "note.txt"})
 NOTE = {"note.txt": "Milk, bread and salt.\n"}
-LIST = {"a.txt": "Ann.\n", "b.txt": "Bob.\n"}
+LIST = {"a.txt": "Ann.\n", "b.gif": "GIF89a\b\0\6" + "\0" * 9}
 DRAFT = '<tool_call>{"name": "read_file", "arguments": {"path": "note.txt"}}</tool_call>'
 WRITE = "I write it.\n```write_file\nnote.txt\nfirst\n```\n"
 ASKS = {"approval": "ask"}
@@ -158,11 +158,11 @@ STORIES: dict[str, Story] = {
         ],
     ),
     "calls_side_by_side": Story(
-        "Two calls of one reply that only read: they run side by side and are finished in the order called.",
+        "Two calls of one reply that only read, a text and a picture: side by side, finished in the order called.",
         [
             [
                 *native(0, "read_file", {"path": "a.txt"}),
-                *native(1, "read_file", {"path": "b.txt"}),
+                *native(1, "read_file", {"path": "b.gif"}),
                 TokenUsage(100, 30),
             ],
             ["Ann and Bob.", TokenUsage(150, 4)],

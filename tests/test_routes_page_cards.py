@@ -15,6 +15,7 @@ from app.models.scripted import Pause, Reply, Scripted
 from parsing import Call, CallDelta, CallOpened
 from tests.browser import Browsing, Page, browsing, expect, home, say, shot
 from tests.pages import cards, held, let_go
+from tests.pictures import CAT
 from tests.processes import alive, all_gone, endless
 from tests.serving import Served, serving
 
@@ -41,13 +42,16 @@ async def asked(
         yield served, browser, page
 
 
+SEE = Call(0, "read_file", {"path": "cat.png"}, "native")
 PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\\r[\\033[36m#\\033[m] %d%%' $i; done; "
 
 
 async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Path) -> None:
     command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; echo over"
     failing = "seq 1 30; echo 'no such file' >&2; exit 3"
-    replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], "Done.")
+    replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], [SEE], "Done.")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/cat.png").write_bytes(CAT)
     async with asked(tmp_path, *replies) as (_, _, page):
         card, tail = cards(page), cards(page).locator(".tail")
         await expect(card).to_have_attribute("data-state", "running")
@@ -77,6 +81,8 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await files.get_by_role("button").click()
         await expect(page.get_by_role("dialog", name="table.csv").locator("code")).to_have_text("x,y")
         await page.keyboard.press("Escape")
+        picture = cards(page, 3).get_by_role("button", name="Picture: picture")
+        await expect(picture.get_by_role("img")).to_have_js_property("naturalWidth", 80)
 
         fold = card.get_by_role("button", name="bash printf")
         await fold.focus()

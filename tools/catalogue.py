@@ -74,7 +74,7 @@ TOOLS = (
         "Read a text file from line offset.",
         _object({"path": _TEXT}, {"offset": _FROM_1}),
         Risk.READ,
-        answering(read_page),
+        read_page,
         Role.GUEST,
     ),
     _confined(

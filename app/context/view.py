@@ -17,7 +17,7 @@ from app.context.compaction.trim import MOST_BYTES, Trimmed, attachment_bytes, l
 from app.context.current_plan import reminder
 from app.context.overflow import ContextOverflow
 from app.core.events import AgentEvent, ContextTrimmed
-from app.core.messages import Message
+from app.core.messages import Message, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
@@ -129,7 +129,8 @@ class View(Struct):
         if trimmed := self._fitting(room):
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
         notes = [Message("user", note) for note in (*self._plan_note(conversation, room, tools), *plan.notes)]
-        messages = [*limit_attachments(self._with_marker(self._compacted, tools), self.most_bytes), *notes]
+        limited = limit_attachments(self._with_marker(self._compacted, tools), self.most_bytes)
+        messages = [*with_pictures_apart(limited), *notes]
         request = self._request(
             self._compacted, tools, messages, offers=plan.tools, describes=self._describes(conversation)
         )

@@ -155,6 +155,21 @@ class FileChanged(Struct, frozen=True):
     kind: str | None = None
 
 
+class ImageReturned(Struct, frozen=True):
+    """A picture that a call has returned. `GET /sessions/{id}/files/{sha256}` has its bytes.
+
+    `size` is in bytes, `width` and `height` in pixels. A model that can see is shown it with the results.
+    """
+
+    type: ClassVar[str] = "image"
+    sha256: str
+    media_type: str
+    size: int
+    call: str | None = None
+    width: int | None = None
+    height: int | None = None
+
+
 class ApprovalRequired(Struct, frozen=True):
     """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
 
@@ -306,6 +321,7 @@ AgentEvent = (
     | ToolRejected
     | ToolHanded
     | FileChanged
+    | ImageReturned
     | ApprovalRequired
     | ApprovalResolved
     | Notice

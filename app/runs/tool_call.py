@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 from app.budget.budgets import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
 from app.checkpoints.checkpoints import Checkpoints, RunOwner
+from app.core.attachments import File
 from app.core.events import AgentEvent, Notice, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
 from app.policy.approvals import Approvals
@@ -23,6 +24,7 @@ from app.redaction.redactor import Redactor
 from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import Outputs, Written
 from app.runs.tool_results import Results
+from app.storage.files.kinds import file_of
 from app.transcript.conversation import STOPPED, Conversation
 from app.workspace.changes import WorkspaceChanges
 from app.workspace.scan import Scan
@@ -51,6 +53,7 @@ class Outcome(Struct, frozen=True):
     finished: ToolFinished
     untrusted: bool
     written: str | None = None
+    pictures: Sequence[File] = ()
 
 
 class Siblings(Struct):
@@ -177,7 +180,8 @@ class ToolCall(Struct, frozen=True):
     def _outcome(self, cleared: Cleared, result: Result, duration_s: float, raw: str | None) -> Outcome:
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
-        return Outcome(finished, result.untrusted or self._is_untrusted(call.name), raw)
+        untrusted = result.untrusted or self._is_untrusted(call.name)
+        return Outcome(finished, untrusted, raw, [file_of(data) for data in result.pictures])
 
     async def _log_changes(self, before: Scan | None, call: str) -> None:
         """Log what a call that was stopped has changed: nothing waits for its events any more."""

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
 from app.checkpoints.checkpoints import Checkpoints
-from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
+from app.core.attachments import File
+from app.core.events import AgentEvent, ApprovalRequired, ImageReturned, ToolFinished, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, unanswered
 from app.core.provider import CallForm
 from app.policy.approvals import Approvals, resolution_event
@@ -333,8 +334,9 @@ class ToolExecutor(Struct):
         finished = self.guards.plain(finished)
         if finished.text != WITHHELD:
             self.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
-        conversation.answer(call, finished.text, untrusted=untrusted)
-        for event in (*screened, finished, *self.guards.news(conversation)):
+        pictures = () if finished.text == WITHHELD else outcome.pictures
+        conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures)
+        for event in (*screened, *(image_of(one, call) for one in pictures), finished, *self.guards.news(conversation)):
             await context.emit(event)
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
@@ -348,3 +350,8 @@ class ToolExecutor(Struct):
         whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
         readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
         return whole, replace(finished, text=self.guards.plain(self.results.shown(whole, call, readable=readable)))
+
+
+def image_of(picture: File, call: AskedCall) -> ImageReturned:
+    one = picture.attachment
+    return ImageReturned(one.sha256, one.media_type, one.size, call.id, one.width or None, one.height or None)

@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
+from app.core.attachments import File
 from app.core.data_delimiters import new_code
 from app.core.events import AgentEvent
 from app.core.messages import AskedCall, Message, unanswered
 from app.redaction.redactor import Redactor
 from app.storage.changes import Change
+from app.storage.files.store import FileRow, SessionFile
 from app.transcript.run_request import CallResult
 
 STOPPED = "This call was stopped before it finished; what it had done by then is unknown."
@@ -70,8 +72,13 @@ class Conversation:
                 return replace(message, code=new_code(message.text))
         return message
 
-    def answer(self, call: AskedCall, text: str, *, untrusted: bool = False) -> None:
-        self.append(Message("tool", text, call=call.id, name=call.name, untrusted=untrusted))
+    def answer(self, call: AskedCall, text: str, *, untrusted: bool = False, pictures: Sequence[File] = ()) -> None:
+        """Add the result of a call, and store its pictures with it."""
+        for file in pictures:
+            self.record(FileRow(file.attachment.sha256, file.data))
+            self.record(SessionFile(self.session, file.attachment.sha256))
+        attachments = tuple(file.attachment for file in pictures)
+        self.append(Message("tool", text, call=call.id, name=call.name, untrusted=untrusted, attachments=attachments))
 
     def begin(self, call: AskedCall) -> None:
         """From here on nobody knows what the call has done until it is answered."""

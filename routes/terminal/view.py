@@ -22,6 +22,7 @@ from app.core.events import (
     ApprovalRequired,
     ApprovalResolved,
     FileChanged,
+    ImageReturned,
     MessageAdded,
     Notice,
     PlanUpdated,
@@ -142,6 +143,8 @@ class View:
             case FileChanged(_, path, change, size):
                 facts = change if size is None else f"{change}, {_bytes(size)}"
                 return self._block(Text(f"  ▪ {printable(path)} ({facts})", "cyan"))
+            case ImageReturned(_, media_type, size):
+                return self._block(Text(f"  ▪ picture ({printable(media_type)}, {_bytes(size)})", "cyan"))
             case MessageAdded(message, files):
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from tools.base.hidden_fields import repr_without
 from tools.base.output_buffer import OutputBuffer
 
 
@@ -28,9 +29,15 @@ class Progress:
 
 
 class Result(Struct, frozen=True):
-    """The result for the model. `exit_code` is set for processes only. `untrusted`: the text comes from outside."""
+    """The result for the model. `exit_code` is set for processes only. `untrusted`: the text comes from outside.
+
+    `pictures` are shown to people, and to a model that can see.
+    """
 
     ok: bool
     text: str
     exit_code: int | None = None
     untrusted: bool = False
+    pictures: tuple[bytes, ...] = ()
+
+    __repr__ = repr_without("pictures")

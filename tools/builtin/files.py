@@ -7,12 +7,13 @@ import codecs
 import difflib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from parsing import Arguments
 from tools.base.diffs import unified_diff
-from tools.base.outcome import ToolFailed
+from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.pictures import MOST_BYTES, is_picture
 from tools.base.workspace import inside, regular_file, write
 from tools.tool import Context, Run, answering
 
@@ -23,6 +24,7 @@ SKIPPED_BYTES = 256 * 1024 * 1024
 _PAGE_NOTE = 200  # room for the line that says how to go on
 _BLOCK = 65_536
 _PROBE = 8_192
+_BEGINNING = 16  # bytes by which pictures are known
 _NEAREST = 3
 _SEARCHED_LINES = 2_000
 _SEARCHED_CHARACTERS = 200
@@ -37,10 +39,23 @@ def off_the_loop(answer: Callable[[Arguments, Path], str]) -> Run:
     return answering(run)
 
 
-async def read_page(arguments: Arguments, context: Context) -> str:
+async def read_page(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
     """`read_file` with pages that fit into one result: a file with its middle left out is read wrongly."""
+    if picture := await asyncio.to_thread(read_picture, arguments, context.workspace):
+        words = f"{arguments['path']} is a picture of {len(picture):,} bytes; it follows for those who can see it."
+        yield Result(ok=True, text=words, pictures=(picture,))
+        return
     page = min(PAGE_CHARACTERS, context.result_characters - _PAGE_NOTE)
-    return await asyncio.to_thread(read_file, arguments, context.workspace, page)
+    yield Result(ok=True, text=await asyncio.to_thread(read_file, arguments, context.workspace, page))
+
+
+def read_picture(arguments: Arguments, workspace: Path) -> bytes | None:
+    """The bytes of a file that is a picture and not too large to be shown."""
+    with regular_file(workspace, inside(workspace, arguments["path"])) as opened:
+        if os.fstat(opened).st_size > MOST_BYTES or not is_picture(os.pread(opened, _BEGINNING, 0)):
+            return None
+        with open(opened, "rb", closefd=False) as file:
+            return file.read(MOST_BYTES)
 
 
 def read_file(arguments: Arguments, workspace: Path, page: int = PAGE_CHARACTERS) -> str:

@@ -17,7 +17,7 @@ from tools.mcp.call_context import CallContext
 from tools.mcp.connection.failure_reasons import leaves
 from tools.mcp.connection.repair import whole
 from tools.mcp.model import Hooks, Timeouts
-from tools.mcp.results import line, result_text
+from tools.mcp.results import line, pictures_of, result_text
 from tools.mcp.server import Server, Unavailable
 from tools.tool import Context
 
@@ -192,7 +192,7 @@ class ServerCall:
         text = await result_text(result, call.notes, self._keep)
         if result.is_error:
             self._server.log.add(f"{line(self._tool)}: tool_error: {text[:_MANY]}")
-        return Result(ok=not result.is_error, text=text)
+        return Result(ok=not result.is_error, text=text, pictures=pictures_of(result))
 
     async def _keep(self, content: bytes) -> str:
         return await self._hooks.keep(self._context, content) if self._hooks.keep else "not kept"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools.base.escape_invisible import visible
 from tools.base.patterns import lazy_pattern
+from tools.base.pictures import shown_pictures
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -35,6 +36,24 @@ async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) 
     return "\n".join([shown or "(no content)", *(f"[{line(note)}]" for note in notes)])
 
 
+def pictures_of(result: CallToolResult) -> tuple[bytes, ...]:
+    """Return the pictures that are for the model."""
+    blocks = (block for block in result.content if block.type == "image" and _is_for_model(block))
+    return shown_pictures(data for block in blocks if (data := _decoded(block.data)))
+
+
+def _is_for_model(block: ContentBlock) -> bool:
+    audience = block.annotations.audience if block.annotations else None
+    return audience is None or "assistant" in audience
+
+
+def _decoded(data: str) -> bytes | None:
+    try:
+        return base64.b64decode(data, validate=False)
+    except (binascii.Error, ValueError):
+        return None
+
+
 def line(text: str) -> str:
     """Return untrusted text as part of one line: without line breaks and invisible characters, shortened."""
     shown = _SPACES.sub(" ", visible(text)).strip()
@@ -43,7 +62,7 @@ def line(text: str) -> str:
 
 async def _piece(block: ContentBlock, keep: Keep) -> str | None:
     """Return the text of a block; None when its audience is not the model."""
-    if block.annotations and block.annotations.audience is not None and "assistant" not in block.annotations.audience:
+    if not _is_for_model(block):
         return None
     match block.type:
         case "text":
@@ -64,9 +83,7 @@ async def _piece(block: ContentBlock, keep: Keep) -> str | None:
 
 async def _blob(what: str, mime_type: str | None, data: str, keep: Keep) -> str:
     kind = line(mime_type or "application/octet-stream")
-    try:
-        raw = base64.b64decode(data, validate=False)
-    except (binascii.Error, ValueError):
+    if (raw := _decoded(data)) is None:
         return f"[{what}: {kind}, damaged]"
     if not raw:
         return f"[{what}: {kind}, empty]"

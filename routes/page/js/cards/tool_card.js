@@ -4,6 +4,7 @@ import { post } from "../feed/api.js";
 import { CardArguments } from "./card_arguments.js";
 import { CardHead, STATES } from "./card_head.js";
 import { ChangedFiles } from "./changed_files.js";
+import { fileElement } from "./message_files.js";
 import { resultOf } from "./card_result.js";
 import { startTicking } from "../dom/clock.js";
 import { fill, h, icon, announce, hasSelection, onNextFrame } from "../dom/elements.js";
@@ -58,10 +59,12 @@ export class ToolCard {
     this.tail = new Tail({ label: `Output of ${nameOf(name)}`, whole: this.whole, name: `${name}-${call}` });
     this.body = h("div", { class: "card-body" }, this.given.element, this.tail.element, this.result);
     this.brief = h("div", { class: "card-brief", hidden: true });
+    this.pictures = h("div", { class: "card-pictures", hidden: true });
     this.files = new ChangedFiles(() => this.view.asked.session);
     this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop: () => this.#stop() });
     this.element = h("section", { class: "card", role: "group", dataset: { call } });
-    this.element.append(this.head.element, this.note, this.problem, this.brief, this.body, this.files.element);
+    const { note, problem, brief, body, pictures, files } = this;
+    this.element.append(this.head.element, note, problem, brief, body, pictures, files.element);
     if (!writing.has(view)) writing.set(view, new Set());
     writing.get(view).add(this);
     this.#setState("writing");
@@ -95,6 +98,12 @@ export class ToolCard {
     this.head.extra.textContent = this.#result.extra ?? "";
     this.#setState(ok ? "done" : STOPPED.test(text) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
+  }
+
+  /** A picture that the call has returned. */
+  showPicture(event) {
+    this.pictures.append(fileElement(event, this.view.asked.session));
+    this.pictures.hidden = false;
   }
 
   /** A file is another after the call. */

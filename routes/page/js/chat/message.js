@@ -1,6 +1,6 @@
 /** Messages: those of the user, the answers as they stream in, and collapsed reasoning. */
 
-import { fileElement } from "./message_files.js";
+import { fileElement } from "../cards/message_files.js";
 import { formatDuration, startTicking } from "../dom/clock.js";
 import { copyButton } from "../dom/copy.js";
 import { h, onNextFrame } from "../dom/elements.js";

@@ -21,6 +21,7 @@ const HANDLERS = {
   "tool.finished": (view, event) => view.finishedCard(event.call, event.name).finish(event),
   "tool.handed": (view, event) => view.finishedCard(event.call, event.name).hand(event),
   "tool.rejected": (view, event) => view.finishedCard(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
+  image: (view, event) => view.card(event.call).showPicture(event),
   "file.changed": (view, event) => view.card(event.call).changeFile(event),
   "approval.required": (view, event) => view.approvalCard(event.call, event.name).ask(event),
   "approval.resolved": (view, event) => view.resolved(event),

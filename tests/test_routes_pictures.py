@@ -1,0 +1,118 @@
+"""Pictures that calls return: stored, reported, and given to a model that can see; to others in words."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import Annotations, CallToolResult, ImageContent, TextContent
+
+from app.core.attachments import Attachment
+from app.core.messages import PICTURES, Message, with_pictures_apart
+from app.core.provider import Ability
+from app.models.scripted import Scripted
+from parsing import Call
+from tests.people import LIMIT_S, bearer
+from tests.pictures import CAT, gif, hashed, jpeg, png, webp
+from tests.serving import serving
+from tools.base.pictures import MOST_BYTES, MOST_PICTURES, is_picture, shown_pictures
+from tools.mcp.results import pictures_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Sighted(Scripted):
+    def abilities(self) -> Sequence[Ability]:
+        return [Ability("images", True, "server", "/props")]
+
+
+class Blind(Scripted):
+    def abilities(self) -> Sequence[Ability]:
+        return [Ability("images", False, "server", "/props")]
+
+
+def read(*paths: str) -> list[Call]:
+    return [Call(number, "read_file", {"path": path}, "native") for number, path in enumerate(paths)]
+
+
+def workspace(folder: Path) -> None:
+    (folder / "work").mkdir()
+    (folder / "work/cat.png").write_bytes(CAT)
+    (folder / "work/fly.gif").write_bytes(gif())
+
+
+async def test_a_picture_is_stored_reported_and_seen(tmp_path: Path) -> None:
+    workspace(tmp_path)
+    model = Sighted([read("cat.png", "fly.gif"), "A cat.", "Still a cat."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        events = await served.chat("What is it?")
+        session = events[0]["session"]
+        images = [event for event in events if event["type"] == "image"]
+        assert [(one["sha256"], one["media_type"]) for one in images] == [
+            (hashed(CAT), "image/png"),
+            (hashed(gif()), "image/gif"),
+        ]
+        assert (images[0]["width"], images[0]["height"], images[0]["size"]) == (80, 60, len(CAT))
+        calls = [event["call"] for event in events if event["type"] == "tool.finished"]
+        assert [one["call"] for one in images] == calls
+        answer = await served.client.get(f"/sessions/{session}/files/{hashed(CAT)}")
+        assert (answer.content, answer.headers["content-type"]) == (CAT, "image/png")
+
+        *_, first, second, shown = model.requests[-1].messages
+        assert [(one.role, one.attachments) for one in (first, second)] == [("tool", ())] * 2
+        assert "cat.png is a picture" in first.text
+        assert (shown.role, shown.text, len(shown.attachments)) == ("user", PICTURES, 2)
+        read_bytes = model.requests[-1].read
+        assert read_bytes and await read_bytes(shown.attachments[0].sha256) == CAT
+        before = [message.text for message in model.requests[-1].messages]
+        await served.chat("Sure?", session=session)
+        assert [message.text for message in model.requests[-1].messages][: len(before)] == before
+        bob = await bearer(served, "bob", "admin")
+        address = f"/sessions/{session}/files/{hashed(CAT)}"
+        assert (await served.client.get(address, headers=bob)).status_code == 404
+
+
+async def test_a_model_that_cannot_see_gets_words(tmp_path: Path) -> None:
+    workspace(tmp_path)
+    model = Blind([read("cat.png"), "I cannot see it."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        events = await served.chat("What is it?")
+        assert events[-1]["text"] == "I cannot see it."
+        assert "no_vision" in [event.get("code") for event in events]
+        last = model.requests[-1].messages[-1]
+        assert "[picture, 80 x 60, image/png: this model cannot see it]" in last.text and not last.attachments
+
+
+def test_pictures_of_an_mcp_server_are_those_for_the_model() -> None:
+    def image(data: bytes, *audience: str) -> ImageContent:
+        annotations = Annotations(audience=list(audience)) if audience else None  # type: ignore[arg-type]
+        encoded = base64.b64encode(data).decode()
+        return ImageContent(data=encoded, mime_type="image/png", annotations=annotations)
+
+    pictures = [image(CAT), image(b"<svg/>"), image(jpeg(), "user"), image(webp(), "assistant")]
+    content: list[Any] = [TextContent(text="x"), *pictures]
+    assert pictures_of(CallToolResult(content=content)) == (CAT, webp())
+
+
+def test_pictures_are_bounded() -> None:
+    assert all(map(is_picture, (CAT, gif(), jpeg(), webp())))
+    assert not is_picture(b"<svg/>")
+    assert len(shown_pictures([png(tail=bytes([number])) for number in range(20)])) == MOST_PICTURES
+    assert shown_pictures([png(tail=bytes(MOST_BYTES)), CAT]) == (CAT,)
+
+
+def test_pictures_of_results_follow_all_results_of_a_reply() -> None:
+    cat = Attachment("a" * 64, "image/png", 3)
+    history = [
+        *(Message("user", "x"), Message("assistant", "y")),
+        *(Message("tool", "one", call="1", attachments=(cat,)), Message("tool", "two", call="2")),
+        *(Message("assistant", "z"), Message("tool", "three", call="3", attachments=(cat,))),
+    ]
+    told = [*with_pictures_apart(history)]
+    assert [message.text for message in told] == ["x", "y", "one", "two", PICTURES, "z", "three", PICTURES]
+    assert [len(message.attachments) for message in told] == [0, 0, 0, 0, 1, 0, 0, 1]
+    assert [*with_pictures_apart(history[:2])] == history[:2]
