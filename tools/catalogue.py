@@ -14,6 +14,7 @@ from tools.builtin.plan import STATES, update_plan, with_plain_steps
 from tools.builtin.read_result import read_result
 from tools.builtin.recall_history import recall_history
 from tools.builtin.shell import running
+from tools.builtin.submit_plan import submit_plan, with_texts
 from tools.builtin.web_fetch import WebFetch
 from tools.shell_policy.network_needs import request_network
 from tools.tool import Run, Tool, answering
@@ -157,4 +158,17 @@ TOOLS = (
         untrusted=True,
         leaves=request_sent,
     ),
+)
+
+# Beside the others in runs that plan first.
+SUBMIT_PLAN = _confined(
+    "submit_plan",
+    "Show the steps of your plan to the person. Once they accept it, all tools can be used.",
+    _object({"steps": _TEXTS}),
+    Risk.READ,
+    answering(submit_plan),
+    Role.GUEST,
+    approval="always",
+    normalise=with_texts,
+    plans=True,
 )

@@ -73,6 +73,7 @@ class Context(Struct, frozen=True):
     recall: Recall | None = None  # None where no conversation is kept
     result: ReadResult | None = None  # None where no conversation is kept
     show_plan: Callable[[Sequence[Struct]], None] = shown_to_nobody  # its steps, each a struct of texts
+    accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
     result_characters: int = 20_000  # of a result that the model gets, at most
 
 
@@ -127,7 +128,7 @@ class Tool(Struct, frozen=True):
     this workspace, although the tool could; it may block. `hopeless` returns why a call cannot succeed in a sandbox
     without network, and what to do instead. `untrusted`: its results are treated as untrusted. `handed`: the client
     runs it, so that its calls are handed over, and neither boxed nor asked about here. `needs_person`: it is refused in
-    a run that no person answers.
+    a run that no person answers. `plans`: it is for runs that only plan.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Tool(Struct, frozen=True):
     binds: Binds = binds_nothing
     handed: bool = False
     needs_person: bool = False
+    plans: bool = False
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -29,6 +29,10 @@ from tools.tool import Tool, ToolList
 IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
 ABOUT = "About the person you talk to:\n"
+PLAN_FIRST = (
+    "Plan first: until the person has accepted your plan, only reading tools can be used. Find out what you need to "
+    "know, then call submit_plan with the steps. Without that tool, answer with the plan."
+)
 PROJECT = "The person has accepted these instructions of the project (AGENTS.md):\n"
 MOST_OVERRIDE = 400_000  # programs send long instructions
 SHARED = 64  # openings that are kept, the last used
@@ -41,7 +45,7 @@ BUDGETS = {
     "tools": 100_000,
     "teaching": 1_000,
     "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
-    "guards": 500,
+    "guards": 1_000,
     "date": 100,
 }
 

@@ -26,6 +26,7 @@ from tools.toolbox import Allow, Ask, Decision, Refuse
 from tools.web.egress import hosts_wanted
 
 CLIENT_TOOLS = "client_tools"  # in the patterns of a token: the right to bring tools that the client runs itself
+ACCEPTS_PLAN = "The model asks you to accept its plan. Once you do, this run may use all of its tools."
 QUOTED = "This very call stands in"  # the stored reason of an approval for a quoted call begins with it
 
 
@@ -52,7 +53,8 @@ class PolicyContext:
     `networked`: they can reach only the public network, which the operator allows for all commands: that alone is no
     reason to ask, unless untrusted text may have requested it.
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
-    `disabled` are patterns of tools that are disabled in the session.
+    `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
+    person has accepted the plan.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -65,6 +67,7 @@ class PolicyContext:
     disabled: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     when_absent: WhenAbsent = WhenAbsent.WAIT
+    planning: bool = False
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 
     @property
@@ -167,6 +170,14 @@ class Gate(Struct):
         if tool is not None and tool.risk not in (Risk.READ, Risk.EXECUTE):
             self.policy.writes.note()
 
+    def act(self) -> None:
+        """End the planning: the person has accepted the plan."""
+        self.policy = replace(self.policy, planning=False)
+
+    def acting(self) -> Gate:
+        """Return the gate as it is once the plan is accepted."""
+        return Gate(self.principal, replace(self.policy, planning=False), self.watches_taint)
+
     def taint(self) -> None:
         self.policy = replace(self.policy, tainted=self.watches_taint)
 
@@ -181,6 +192,10 @@ def _forbidden(principal: Principal, tool: Tool, policy: PolicyContext) -> str |
         return f"{tool.name} is disabled for {principal.name}."
     if _matches(tool.name, policy.disabled):
         return f"{tool.name} is disabled in this session."
+    if policy.planning and (tool.risk is not Risk.READ or tool.handed):
+        return f"Only reading tools run until the person has accepted the plan (mode: plan), and {name} is none."
+    if tool.plans and not policy.planning:
+        return f"{tool.name} is for runs that plan first (mode: plan)."
     if tool.needs_person and policy.unattended:
         return f"Nobody answers questions in this run ({policy.unattended}). Decide yourself, or say what is missing."
     return None
@@ -195,6 +210,8 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, pol
     the mode asks for.
     """
     leaving = _leaving(tool, arguments, policy)
+    if tool.plans:
+        return ACCEPTS_PLAN
     if tool.approval == "always":
         return f"{tool.name} asks each time. {leaving.what if leaving else ''}".rstrip()
     if tool.risk is Risk.READ and not (policy.tainted and leaving and _names_address(arguments)):

@@ -24,7 +24,7 @@ from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import UNACCEPTED, ProjectContext, ProjectFiles
-from app.context.prompt import Override, Prompt, shared_opening
+from app.context.prompt import PLAN_FIRST, Override, Prompt, shared_opening
 from app.context.view import Opening, view_of
 from app.core.attachments import File
 from app.core.clock import Clock
@@ -61,7 +61,7 @@ from app.storage.store import Store
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 from app.workspace.changes import WorkspaceChanges
 from tools.base.rights import Role
-from tools.catalogue import TOOLS
+from tools.catalogue import SUBMIT_PLAN, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
 from tools.mcp.tool_search import toolbox_within
@@ -122,6 +122,8 @@ class RunFactory(Struct):
         mode: ApprovalMode | None = None,
         workspace: Path | None = None,
         when_absent: WhenAbsent = WhenAbsent.WAIT,
+        *,
+        planning: bool = False,
     ) -> Gate:
         """The gate of a run in this workspace. Raises ModeForbidden."""
         mode = mode or self.settings.mode_of(principal.role)
@@ -135,6 +137,7 @@ class RunFactory(Struct):
             workspace or self.settings.workspace,
             commands=self.settings.allowed_commands,
             when_absent=when_absent,
+            planning=planning,
             writes=self.writes,
         )
         return Gate(principal, policy, self.settings.taint)
@@ -152,11 +155,13 @@ class RunFactory(Struct):
         """
         tools = self.tools
         if names is not None:
-            offered = gate.offer(tools).by_name
+            offered = gate.acting().offer(tools).by_name
             if unknown := [name for name in names if name not in offered]:
                 missing = ", ".join(map(ascii, unknown[:5]))
                 raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
             tools = ToolList(offered[name] for name in names)
+        if gate.policy.planning:
+            tools = ToolList([*tools, SUBMIT_PLAN])
         room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
         tools = self.client_tools.joined(tools, declared)
         return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer)
@@ -169,7 +174,7 @@ class RunFactory(Struct):
         route = self.models.route(options.model, principal.name)
         utility = self.models.utility(route)
         workspace = workspace_of(self.settings.workspace, principal)
-        gate = self.gate(principal, options.approval, workspace, options.when_absent)
+        gate = self.gate(principal, options.approval, workspace, options.when_absent, planning=options.plans)
         toolbox = self.toolbox(gate, options.tools, route.counter.known_window, options.client_tools or ())
         context = self._tool_context(workspace, principal)
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
@@ -177,7 +182,7 @@ class RunFactory(Struct):
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         persona, override = self._persona(principal), self.redactor.redact_value(options.override)
         project = self.redactor.redact_value(self.project.context(workspace))
-        prompt = self._prompt(persona, override, context.workspace, guards.line, route, project)
+        prompt = self._prompt(persona, override, workspace, _lines(options, guards.line), route, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
             route,
@@ -326,6 +331,11 @@ class RunFactory(Struct):
             project=project.agents,
         )
         return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, known)
+
+
+def _lines(options: RunOptions, guards: str) -> str:
+    """The lines of the prompt that are of this run alone."""
+    return f"{guards}\n\n{PLAN_FIRST}".strip() if options.plans else guards
 
 
 def notices_of(project: ProjectContext) -> Sequence[Notice]:

@@ -39,6 +39,7 @@ class RunOptions(Sampling):
     inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
     approval: Annotated[ApprovalMode, Strict(strict=False)] | None = None
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
+    mode: Literal["act", "plan"] = "act"
     without_vision: Literal["refuse", "describe"] = "refuse"
     client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
@@ -47,6 +48,11 @@ class RunOptions(Sampling):
     def override(self) -> Override | None:
         """The prompt that `system` asks for."""
         return self.system.override() if self.system else None
+
+    @property
+    def plans(self) -> bool:
+        """Return whether only reading tools may run until a person has accepted a plan."""
+        return self.mode == "plan"
 
     def policy(self) -> str:
         """JSON of the options, as a run's row keeps it."""

@@ -196,6 +196,7 @@ class ToolCall(Struct, frozen=True):
             ask=None if self.gate.policy.unattended else self._questions(running),
             result=self.results.of(self.conversation),
             show_plan=self._show_plan,
+            accept_plan=self.gate.act,
             result_characters=self.results.told,
         )
 

@@ -153,6 +153,7 @@ def _chat_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--approval", choices=[mode.value for mode in ApprovalMode], help=help_text)
     help_text = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
     parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=help_text)
+    parser.add_argument("--plan", action="store_true", help="only reading tools run until you have accepted a plan")
     _settings_flags(parser)
 
 
@@ -162,7 +163,8 @@ def _chat(args: argparse.Namespace, environ: Environ) -> int:
 
     url = args.url or environ.get("DRAGOMAN_URL") or None
     token = args.token or environ.get("DRAGOMAN_TOKEN") or None
-    options = ChatOptions(" ".join(args.message), url, args.session, token, args.approval, args.model, args.when_absent)
+    message, mode = " ".join(args.message), "plan" if args.plan else None
+    options = ChatOptions(message, url, args.session, token, args.approval, args.model, args.when_absent, mode)
     return chat(options, loaded, environ)
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from rich.console import Console
 
 from app.config.settings import Loaded, Settings
-from app.core.events import AgentEvent, Notice, RunFailed, RunFinished
+from app.core.events import AgentEvent, Notice, RunFailed, RunFinished, ToolFinished
 from app.core.rules import WhenAbsent
 from routes.access.local_admin import read_local_token
 from routes.access.token_auth import TokenAuth, is_local
@@ -25,6 +25,7 @@ from routes.terminal.keyboard import Keyboard
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, RemoteAnswerer
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
+from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 
 PROMPT = "> "
 CANCEL_LIMIT_S = 2.0  # how long leaving waits until the server has heard that the run is to stop
@@ -47,6 +48,7 @@ class ChatOptions(Struct, frozen=True):
     approval: str | None = None
     model: str | None = None
     when_absent: str | None = None
+    mode: str | None = None
 
 
 def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -60,7 +62,9 @@ def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> in
         with _server(options.url, loaded, environ) as (url, is_own):
             model = None if is_own else options.model  # our own has it as its default
             own = read_local_token(loaded.settings.data_dir)
-            talk = Talk(url, options.token, options.session, options.approval, model, own, options.when_absent)
+            talk = Talk(
+                url, options.token, options.session, options.approval, model, own, options.when_absent, options.mode
+            )
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
         return _report(error)
@@ -80,11 +84,13 @@ class Talk:
         model: str | None = None,
         own: str | None = None,
         when_absent: str | None = None,
+        mode: str | None = None,
     ) -> None:
         self._url = url
         self._model = _sendable(model) if model else None
         self._approval = approval
         self._when_absent = when_absent
+        self._mode = mode
         self._has_token = bool(token)
         self._auth = TokenAuth(checked_token(token) if token else None, own)
         self._session = _sendable(session) if session else None
@@ -133,7 +139,12 @@ class Talk:
         async with httpx2.AsyncClient(
             base_url=self._url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self._url)
         ) as client:
-            link = Link(client, self._session, self._approval, model=self._model, when_absent=self._when_absent)
+            link = Link(
+                *(client, self._session, self._approval),
+                model=self._model,
+                when_absent=self._when_absent,
+                mode=self._mode,
+            )
             asking = Asking(link, screen, self._answerer(link, screen))
             interrupts = Interrupts(link, asking.show)
             with _interrupts(interrupts):
@@ -141,6 +152,8 @@ class Talk:
                     async with aclosing(link.ask(message)) as events:
                         async for event in events:
                             asking.show(event)
+                            if isinstance(event, ToolFinished) and event.name == SUBMIT_PLAN and event.ok:
+                                self._mode = None  # what comes now is carried out
                 finally:
                     await asking.close()
                     self._session = link.session

@@ -53,10 +53,11 @@ class Link:
         *,
         model: str | None = None,
         when_absent: str | None = None,
+        mode: str | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
-        self._options = {"approval": approval, "model": model, "when_absent": when_absent}
+        self._options = {"approval": approval, "model": model, "when_absent": when_absent, "mode": mode}
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
         self._client = client

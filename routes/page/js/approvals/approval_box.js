@@ -131,7 +131,7 @@ export class ApprovalBox {
 
   /** Whether a grant for the session would have an effect: some tools always require approval. */
   get #canAllowForSession() {
-    return this.tool?.approval !== "always";
+    return this.tool?.approval !== "always" && this.row.name !== "submit_plan";
   }
 
   #buttons(mode) {

@@ -39,6 +39,7 @@ const SENTENCES = {
   edit_file: () => "Change this file?",
   web_fetch: () => "Fetch this web page?",
   job_cancel: () => "Stop this background job?",
+  submit_plan: () => "Accept this plan?",
 };
 
 /** "Run this command?" */
@@ -87,6 +88,7 @@ const count = (number, word) => `${number.toLocaleString()} ${word}${number === 
 
 /** All arguments of a call, as elements. */
 export function renderArguments({ name, arguments: given }) {
+  if (name === "submit_plan" && Array.isArray(given.steps)) return planSteps(given.steps);
   const drawn = RENDERERS[name] ?? {};
   const fits = Object.keys(drawn).length > 0 && Object.keys(drawn).every((key) => isText(given[key]));
   const rest = Object.entries(given).filter(([key]) => !fits || !Object.hasOwn(drawn, key));
@@ -98,6 +100,15 @@ export function renderArguments({ name, arguments: given }) {
     renderWarnings(given).map((words) => h("p", { class: "approval-warning" }, words)),
   ];
 }
+
+const planSteps = (steps) => [
+  h(
+    "ol",
+    { class: "approval-plan" },
+    steps.map((step) => h("li", { dir: "auto" }, escapeText(String(step)))),
+  ),
+  renderWarnings(steps).map((words) => h("p", { class: "approval-warning" }, words)),
+];
 
 const SHORT = 80;
 
@@ -145,6 +156,7 @@ const EFFECTS = {
   edit_file: FILE,
   web_fetch: ({ url }) => `${hostOf(url)} receives this request, including everything in its URL.`,
   job_cancel: () => "It ends the job and all processes it started.",
+  submit_plan: () => "The assistant may use all of its tools in this run, as without a plan.",
 };
 
 const RISKS = {

@@ -21,6 +21,7 @@ const TITLES = {
   job_output: ({ id }) => id,
   job_cancel: ({ id }) => id,
   update_plan: ({ steps }) => (Array.isArray(steps) ? `${steps.length} step${steps.length === 1 ? "" : "s"}` : ""),
+  submit_plan: ({ steps }) => (Array.isArray(steps) ? steps.join(" · ") : ""),
   ask_user: ({ question }) => question,
 };
 

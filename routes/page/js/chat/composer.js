@@ -22,6 +22,7 @@ const AUTO =
   "No approval is required for commands, the web, MCP servers and the network. It still is for files that your own " +
   "programs would run (.git, .vscode), for tools set to always ask and, once a web page or other untrusted text was " +
   "read, for anything that leaves the sandbox. Tools that you may not use stay refused.";
+const PLAN = "Only reading tools run until you have accepted a plan";
 const WHEN = [
   ["steer", "In this turn", "The model reads it after the current step"],
   ["queue", "As the next turn", "It is queued until this turn has ended"],
@@ -80,6 +81,8 @@ class Composer {
     this.mode.setAttribute("aria-describedby", "composer-mode");
     this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
     this.#explainMode();
+    this.plan = h("input", { type: "checkbox" });
+    const plan = h("label", { class: "composer-plan", title: PLAN }, this.plan, "Plan first");
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.hint = h("span", { class: "composer-hint faint" });
     const attach = {
@@ -104,6 +107,7 @@ class Composer {
       { class: "composer-tools" },
       h("button", attach, icon("clip")),
       this.mode,
+      plan,
       this.when,
       this.hint,
       this.halt,
@@ -139,6 +143,7 @@ class Composer {
     store.watch("me", ({ role }) => this.#offer(role));
     store.watch("session", () => this.#loadDraft());
     store.watch("paused", () => this.#problem(""));
+    store.watch("planAccepted", () => (this.plan.checked = false));
   }
 
   /** Hides modes that the role does not allow. */
@@ -163,7 +168,12 @@ class Composer {
   }
 
   #options(more = {}) {
-    return { steer: this.when.value === "steer", approval: this.mode.value, ...more };
+    return {
+      steer: this.when.value === "steer",
+      approval: this.mode.value,
+      mode: this.plan.checked ? "plan" : "",
+      ...more,
+    };
   }
 
   async #submit() {

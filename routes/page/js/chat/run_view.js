@@ -18,7 +18,7 @@ const HANDLERS = {
   "tool.delta": (view, event) => view.card(event.call, event.name).write(event),
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
   "tool.progress": (view, event) => view.card(event.call).progress(event),
-  "tool.finished": (view, event) => view.finishedCard(event.call, event.name).finish(event),
+  "tool.finished": (view, event) => view.finish(event),
   "tool.handed": (view, event) => view.finishedCard(event.call, event.name).hand(event),
   "tool.rejected": (view, event) => view.finishedCard(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
   image: (view, event) => view.card(event.call).showPicture(event),
@@ -205,6 +205,12 @@ export class RunView {
     const card = this.card(call, name);
     this.#open.delete(call);
     return card;
+  }
+
+  /** The result of a call; after that of an accepted plan messages are carried out again. */
+  finish(event) {
+    this.finishedCard(event.call, event.name).finish(event);
+    if (event.name === "submit_plan" && event.ok && !this.restoring) this.page.store.set({ planAccepted: event });
   }
 
   /** Repeated notices become one line. */

@@ -1,0 +1,31 @@
+"""submit_plan: shows a plan to the person of a run that only plans; once it is accepted, the run acts."""
+
+from __future__ import annotations
+
+from parsing import Arguments
+from tools.base.outcome import ToolFailed
+from tools.builtin.plan import plan_of, with_plain_steps
+from tools.tool import Context
+
+NAME = "submit_plan"
+ACCEPTED = "The plan is accepted: all tools are yours to use now. Carry it out, and keep update_plan up to date."
+
+
+async def submit_plan(arguments: Arguments, context: Context) -> str:
+    """Let the run act. The gate has asked the person about exactly these steps. Raises ToolFailed."""
+    if context.accept_plan is None:
+        raise ToolFailed("No plan can be accepted here. Answer with the plan.")
+    steps = plan_of(with_plain_steps(arguments))
+    context.show_plan(steps)
+    context.accept_plan()
+    return ACCEPTED
+
+
+def with_texts(arguments: Arguments) -> Arguments:
+    """Rewrite steps that are written as objects to their texts. Total and idempotent."""
+    steps = with_plain_steps(arguments).get("steps")
+    if not isinstance(steps, list):
+        return arguments
+    return arguments | {
+        "steps": [step["step"] if isinstance(step, dict) and "step" in step else step for step in steps]
+    }
