@@ -88,6 +88,7 @@ ROUTES = (
     Route("/runs/{run}/undo", checkpoints.undo, methods=["POST"]),
     Route("/runs/{run}/approvals/{call}", approvals.decide, methods=["POST"]),
     Route("/runs/{run}/calls/{call}/output", outputs.call_output),
+    Route("/runs/{run}/calls/{call}/input", outputs.type_into_call, methods=["POST"]),
     Route("/runs/{run}/calls/{call}/cancel", outputs.cancel_call, methods=["POST"]),
     Route("/approvals", approvals.list_approvals),
     Route("/audit", audit.list_audit),

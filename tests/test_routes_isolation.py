@@ -102,6 +102,7 @@ ROWS: dict[str, Row] = {
     "GET /runs/{run}/events": Thing(),
     "GET /runs/{run}/calls/{call}/output": Thing(),
     "POST /runs/{run}/calls/{call}/cancel": Thing(),
+    "POST /runs/{run}/calls/{call}/input": Thing({"text": "x"}, 409),
     "POST /runs/{run}/cancel": Thing(),
     "GET /runs/{run}/changes": ThingOrAdmins(),
     "POST /runs/{run}/undo": ThingOrAdmins(),

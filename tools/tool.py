@@ -12,6 +12,7 @@ from msgspec import Struct
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, OutboundEffect, Risk, Role
+from tools.base.screen import Window
 from tools.jobs.manager import Jobs
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
@@ -68,6 +69,7 @@ class Context(Struct, frozen=True):
     jobs: Jobs | None = None
     session: str = ""
     principal: str = ""
+    window: Window | None = None  # of the terminal that commands run in
     private_hosts: tuple[str, ...] = ()  # what web_fetch may reach although it is not on the public internet
     ask: AskPerson | None = None  # None where questions cannot be answered
     recall: Recall | None = None  # None where no conversation is kept

@@ -32,6 +32,11 @@ class RunSettings(BaseModel, defer_build=True):
     summary_time_limit_s: float = seconds(30.0, "time limit of a summary")
     result_characters: int = whole(8000, 500, 10**7, "longest tool result that the model receives, in characters")
     parallel_reads: bool = setting(True, "run the read-only calls of one reply concurrently", "true or false")
+    pty: bool = setting(
+        False,
+        "run `bash` commands in a pseudo-terminal of 120 columns and 40 lines, which a person can type into",
+        "true or false",
+    )
     relay_repair: bool = setting(
         False,
         "in a relay, ask the model once more when a call does not fit the schema of the client's tool",

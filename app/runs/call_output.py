@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from app.core.events import ToolFinished, ToolStarted
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
 from app.runs.live_outputs import Outputs
+from app.storage.audit import AuditRow
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import NotFound
@@ -37,6 +39,20 @@ class CallOutput(Struct, frozen=True):
             return True
         await self._logged(run, call)
         return False
+
+    async def type_in(self, run: RunRow, call: str, data: bytes) -> int | None:
+        """Type into the terminal of a call; return how many bytes it took, None if it has none, or has ended.
+
+        What was typed is not kept: the audit has its length, and the output what the program echoes.
+        Raises NotFound, StoreFailed.
+        """
+        taken = self.outputs.type_into(run.id, call, data)
+        started = await self._logged(run, call)
+        if taken:
+            person, name = run.principal, str(started[ToolStarted.type]["name"])
+            why = f"{taken} bytes typed into its terminal"
+            await self.store.write([AuditRow(time.time(), person, name, "input", why, person, run.id, call)])
+        return taken
 
     async def _logged(self, run: RunRow, call: str) -> dict[str, dict[str, Any]]:
         """The events of a call that has begun, by type. Raises NotFound."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ class Written(Struct):
     output: OutputBuffer | None = None
     ended: bool = False
     asked: bool = False
+    type_in: Callable[[bytes], int] | None = None  # into its terminal, if it has one
     is_stopped: bool = False  # by the person whose run it is
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: asyncio.Timeout | None = None  # for the next step of the tool
@@ -55,7 +56,7 @@ class Written(Struct):
         await self._over.wait()
 
     def end(self) -> None:
-        self.ended = True
+        self.ended, self.type_in = True, None
         self._over.set()
 
     async def part(self, after: int) -> OutputPart:
@@ -89,6 +90,11 @@ class Outputs(Struct):
                 self._ended[run, call] = written
                 if len(self._ended) > ENDED:
                     self._ended.popitem(last=False)
+
+    def type_into(self, run: str, call: str, data: bytes) -> int | None:
+        """Type into the terminal of a call; return how many bytes it took, None if it has none."""
+        written = self._live.get((run, call))
+        return written.type_in(data) if written and written.type_in else None
 
     async def stop(self, run: str, call: str) -> bool:
         """Stop a call alone; False if it does not run."""

@@ -61,6 +61,7 @@ from app.storage.store import Store
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 from app.workspace.changes import WorkspaceChanges
 from tools.base.rights import Role
+from tools.base.screen import Window
 from tools.catalogue import SUBMIT_PLAN, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
@@ -217,6 +218,7 @@ class RunFactory(Struct):
             self.sandbox,
             jobs=self.jobs,
             principal=principal.name,
+            window=Window() if self.settings.pty else None,
             private_hosts=self.settings.private_hosts,
             recall=HistorySearch(self.store),
         )

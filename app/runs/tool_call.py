@@ -164,8 +164,8 @@ class ToolCall(Struct, frozen=True):
                 async with aclosing(steps) as seen:
                     while step := await written.next(seen):
                         match step:
-                            case Progress(elapsed_s, tail, lines, size, output):
-                                written.output = output
+                            case Progress(elapsed_s, tail, lines, size, output, type_in):
+                                written.output, written.type_in = output, type_in
                                 await emit(ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size))
                                 running.go_on()
                             case Result():

@@ -10,8 +10,9 @@ from starlette.responses import Response
 from app.redaction.output_chunks import OutputPart
 from app.runs.call_output import CallOutput
 from app.runs.job_output import JobOutput
-from routes.protocol.errors import ASCIIResponse
+from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
+from routes.protocol.requests import InputRequest, read_fields
 from routes.services import current_principal, services_of
 
 
@@ -29,6 +30,21 @@ async def cancel_call(request: Request) -> Response:
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     return ASCIIResponse({"run": run.id, "call": call, "stopped": await outputs.stop(run, call)})
+
+
+async def type_into_call(request: Request) -> Response:
+    """Text and keys for the program that runs, in a terminal of its own."""
+    services, call = services_of(request), request.path_params["call"]
+    run = await services.runs.run(request.path_params["run"], current_principal(request))
+    body = await read_fields(request, InputRequest)
+    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
+    taken = await outputs.type_in(run, call, body.data)
+    if taken is None:
+        raise Refused(409, "no_terminal", "This call has ended, or reads no input: see the setting pty.")
+    if taken < len(body.data):
+        message = f"The program has not read what came before: it took {taken} bytes. Send the rest again later."
+        raise Refused(409, "input_full", message, taken=taken)
+    return ASCIIResponse({"run": run.id, "call": call, "bytes": taken})
 
 
 async def job_output(request: Request) -> Response:

@@ -30,6 +30,21 @@ MAX_KEY_LENGTH = 255
 ROOM_AROUND_MESSAGE = 256 * 1024  # bytes of a body beside its message: `system` alone may need 12 a character
 MOST_RESULTS = 512
 MOST_SYSTEM = 16_000  # characters
+MOST_TYPED, MOST_KEYS = 1_000, 32  # a terminal holds 4,095 bytes of a line
+KEYS = {
+    "enter": b"\r",
+    "tab": b"\t",
+    "escape": b"\x1b",
+    "backspace": b"\x7f",
+    "up": b"\x1b[A",
+    "down": b"\x1b[B",
+    "right": b"\x1b[C",
+    "left": b"\x1b[D",
+    "ctrl-c": b"\x03",
+    "ctrl-d": b"\x04",
+    "ctrl-z": b"\x1a",
+    "ctrl-\\": b"\x1c",
+}
 MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 MOST_WRITTEN = 2_000  # characters of a title, invisible ones included
 
@@ -114,6 +129,28 @@ class PauseRequest(StrictModel):
     """The body of POST /pause, which may be empty: `cancel` also stops what runs."""
 
     cancel: bool = False
+
+
+class InputRequest(StrictModel):
+    """The body of POST /runs/{id}/calls/{call}/input: `text`, then `keys`; the program reads a line once it has ended.
+
+    `data` is what its terminal gets.
+    """
+
+    text: str = Field(default="", max_length=MOST_TYPED)
+    keys: list[Literal[tuple(KEYS)]] = Field(default=[], max_length=MOST_KEYS)  # type: ignore[valid-type]
+
+    @property
+    def data(self) -> bytes:
+        return self.text.encode() + b"".join(KEYS[key] for key in self.keys)
+
+    @model_validator(mode="after")
+    def _typable(self) -> InputRequest:
+        if not self.text and not self.keys:
+            raise ValueError("send text or keys")
+        if any("\ud800" <= character <= "\udfff" for character in self.text):
+            raise ValueError("text: holds a lone surrogate; send valid text")
+        return self
 
 
 Body = TypeVar("Body", bound=BaseModel)

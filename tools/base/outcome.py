@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from tools.base.hidden_fields import repr_without
 from tools.base.output_buffer import OutputBuffer
+
+TypeIn = Callable[[bytes], int]
 
 
 class ToolFailed(Exception):
@@ -18,7 +21,8 @@ class ToolFailed(Exception):
 class Progress:
     """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far.
 
-    `output`, which goes on growing, has the rest.
+    `output`, which goes on growing, has the rest. `type_in` writes to its terminal, if it has one, and returns how many
+    bytes that took.
     """
 
     elapsed_s: float
@@ -26,6 +30,7 @@ class Progress:
     lines: int = 0
     bytes: int = 0
     output: OutputBuffer | None = field(default=None, compare=False, repr=False)
+    type_in: TypeIn | None = field(default=None, compare=False, repr=False)
 
 
 class Result(Struct, frozen=True):

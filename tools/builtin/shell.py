@@ -28,9 +28,16 @@ def running(program: Program, argument: str) -> Run:
             raise ToolFailed(context.sandbox.reason)
         with _script(arguments[argument]) as script:
             hosts = hosts_wanted(arguments)
-            command = context.sandbox.command(program, script, context.workspace, network=hosts)
-            principal = context.principal
-            updates = stream(command, cwd=context.workspace, time_limit_s=context.time_limit_s, principal=principal)
+            window = context.window if program == "bash" else None
+            terminal = window is not None
+            command = context.sandbox.command(program, script, context.workspace, network=hosts, terminal=terminal)
+            updates = stream(
+                command,
+                cwd=context.workspace,
+                time_limit_s=context.time_limit_s,
+                principal=context.principal,
+                window=window,
+            )
             async with aclosing(updates):
                 async for update in updates:
                     if isinstance(update, Finished):

@@ -15,8 +15,10 @@ from msgspec import Struct, field
 
 from tools.base.outcome import Progress, ToolFailed
 from tools.base.output_buffer import OutputBuffer
+from tools.base.screen import Window
 from tools.process.orphan_reaper import MARK, clear, watched
 from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep
+from tools.process.terminal import Terminal
 from tools.sandbox.box_init import TERM_S, BoxInit
 from tools.sandbox.command import Command
 from tools.sandbox.sealed_paths import HeldSeals, Seals
@@ -45,18 +47,24 @@ class Finished(Struct, frozen=True):
 
 
 async def stream(
-    command: Command, *, cwd: Path, time_limit_s: float = TIME_LIMIT_S, principal: str = ""
+    command: Command,
+    *,
+    cwd: Path,
+    time_limit_s: float = TIME_LIMIT_S,
+    principal: str = "",
+    window: Window | None = None,
 ) -> AsyncGenerator[Progress | Finished, None]:
     """Run `command` and yield its progress: at most 5 times a second on change, at least every 2 s, then `Finished`.
 
     However this generator ends (read to its end, closed, cancelled), no process of the command is left; outside a
-    sandbox, none but those that left both their parent and their environment behind.
+    sandbox, none but those that left both their parent and their environment behind. With a `window` the command runs
+    in a terminal of that size.
     Raises ToolFailed when the command cannot be started.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
     deadline = started + time_limit_s
-    child = await _start(command, cwd, principal)
+    child = await _start(command, cwd, principal, window)
     shown_at, shown_bytes = started - _SOONEST_S, 0
     try:
         while not child.exited.is_set() and (now := loop.time()) < deadline:
@@ -105,7 +113,7 @@ class _Made(Struct):
         return bool(self.places) or self.held.lock >= 0
 
 
-async def _start(command: Command, cwd: Path, principal: str) -> _Child:
+async def _start(command: Command, cwd: Path, principal: str, window: Window | None) -> _Child:
     mark = f"{watched(command.limits.places)}.{secrets.token_hex(8)}"
     made = _Made(mark, command.limits.places, command.seals)
     try:
@@ -119,7 +127,8 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
         await run_shielded(asyncio.to_thread(made.clear))
         raise
     argv = command.sealed(made.held)
-    read_end, write_end = os.pipe()
+    terminal = Terminal(window) if window else None
+    read_end, write_end = (terminal.master, terminal.slave) if terminal else os.pipe()
     init = BoxInit() if command.wrapped else None
     try:
         os.set_blocking(read_end, False)
@@ -127,13 +136,13 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
             *command.before,
             *prefix,
             *(init.words(argv) if init else argv),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=write_end if terminal else asyncio.subprocess.DEVNULL,
             stdout=write_end,
             stderr=write_end,
             cwd=cwd,
             env={**command.env, MARK: mark},
             pass_fds=(*command.fds, *(init.fds if init else ())),
-            start_new_session=True,
+            start_new_session=terminal is None or command.wrapped,  # with a terminal, the command's own words do that
         )
     except OSError as error:
         _close(read_end, init)
@@ -149,7 +158,7 @@ async def _start(command: Command, cwd: Path, principal: str) -> _Child:
     if init:
         init.started()
     drain_s = _KILLED_S if command.before else DRAIN_S  # a proxy reports at the end what was reached
-    return _Child(process, read_end, made, init, drain_s)
+    return _Child(process, read_end, made, init, drain_s, OutputBuffer(window=window), terminal)
 
 
 def _close(read_end: int, init: BoxInit | None) -> None:
@@ -173,8 +182,11 @@ class _Child:
         made: _Made,
         init: BoxInit | None,
         drain_s: float,
+        output: OutputBuffer,
+        terminal: Terminal | None,
     ) -> None:
-        self.output = OutputBuffer()
+        self.output = output
+        self._terminal = terminal
         self.exited = asyncio.Event()
         self._process = process
         self._read_end = read_end
@@ -202,7 +214,8 @@ class _Child:
 
     def progress(self, elapsed_s: float) -> Progress:
         output = self.output
-        return Progress(round(elapsed_s, 3), output.tail, output.lines, output.bytes, output)
+        type_in = self._terminal.write if self._terminal else None
+        return Progress(round(elapsed_s, 3), output.tail, output.lines, output.bytes, output, type_in)
 
     def change(self) -> asyncio.Event:
         """Set when next something is written, or the process exits."""
@@ -283,6 +296,8 @@ class _Child:
         if self._resting:
             self._resting.cancel()
         self._loop.remove_reader(self._read_end)
+        if self._terminal:
+            self._terminal.close()
         os.close(self._read_end)
         if self._init:
             self._loop.remove_reader(self._init.messages)
@@ -295,7 +310,8 @@ class _Child:
 
     def _read(self) -> None:
         try:
-            block = os.read(self._read_end, self._block_size)
+            size = self._block_size
+            block = self._terminal.read(size) if self._terminal else os.read(self._read_end, size)
         except BlockingIOError:
             return
         if not block:

@@ -98,7 +98,9 @@ class Bubblewrap(Struct, frozen=True):
             f"environment; {self.limits.describe()}; /tmp and /dev/shm of {self.limits.scratch_bytes >> 20} MB each."
         )
 
-    def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
+    def command(
+        self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = (), terminal: bool = False
+    ) -> Command:
         """Run the open file `script` in the box."""
         hosts = tuple(network) or (ANYWHERE if self.network else ())
         if complaint := host_pattern_error(hosts):
@@ -110,9 +112,9 @@ class Bubblewrap(Struct, frozen=True):
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
             *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
             *(box.listening(self.python) if hosts else ()),
-            *(*inner_process_limit(self.limits), *words(program, program, inside)),
+            *(*inner_process_limit(self.limits), *words(program, program, inside, terminal=terminal)),
         )
-        built = environment(program, self.author, home=_HOME, python_start=_START)
+        built = environment(program, self.author, home=_HOME, python_start=_START, terminal=terminal)
         # Safe for any owner: what the workspace's repository names reaches only the hosts of its call.
         # And no branch writes into the config, which is sealed.
         trusted = [("safe.directory", str(path)) for path in {workspace.resolve(), workspace}]

@@ -9,6 +9,8 @@ from typing import Literal
 from msgspec import Struct
 
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits
+from tools.process.terminal import ENVIRONMENT as IN_TERMINAL
+from tools.process.terminal import SESSION
 from tools.sandbox.sealed_paths import HeldSeals, Seals
 
 Program = Literal["bash", "python3"]
@@ -62,7 +64,12 @@ AGENT = GitAuthor()
 
 
 def environment(
-    program: Program, author: GitAuthor, *, home: str = "", python_start: str = str(PYTHON_START)
+    program: Program,
+    author: GitAuthor,
+    *,
+    home: str = "",
+    python_start: str = str(PYTHON_START),
+    terminal: bool = False,
 ) -> dict[str, str]:
     """Return the whole environment of a command: built here, so that it cannot contain secrets of the server.
 
@@ -77,6 +84,7 @@ def environment(
         "LINES": "40",
         "PYTHONUNBUFFERED": "1",
         **author.environment(),
+        **(IN_TERMINAL if terminal else {}),
     }
     if program == "python3":
         # The script's own folder may be one in which every account can write: it is no place for modules.
@@ -84,9 +92,10 @@ def environment(
     return {**built, "HOME": home} if home else built
 
 
-def words(program: Program, interpreter: str, script: str) -> tuple[str, ...]:
-    """The words that run a script; Python without modules of the user's."""
-    return (interpreter, "-s", script) if program == "python3" else (interpreter, script)
+def words(program: Program, interpreter: str, script: str, *, terminal: bool = False) -> tuple[str, ...]:
+    """The words that run a script, in a terminal or not; Python without modules of the user's."""
+    run = (interpreter, "-s", script) if program == "python3" else (interpreter, script)
+    return (*SESSION, *run) if terminal else run
 
 
 def git_settings(*settings: tuple[str, str]) -> dict[str, str]:

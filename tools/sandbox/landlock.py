@@ -65,7 +65,9 @@ class Landlock(Struct, frozen=True):
             f"privileges, no namespaces, a cleared environment; {self.limits.describe()}."
         )
 
-    def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
+    def command(
+        self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = (), terminal: bool = False
+    ) -> Command:
         """Run the open file `script` shut in."""
         if network:
             return refusing(NO_NETWORK)
@@ -79,10 +81,10 @@ class Landlock(Struct, frozen=True):
         argv = (
             *(sys.executable, "-I", "-S", landlock_exec.__file__),
             *(str(self.abi), str(pids), str(self.python), str(script)),
-            *(*self.readable, "--", str(real), *words(program, interpreter, f"/dev/fd/{script}")),
+            *(*self.readable, "--", str(real), *words(program, interpreter, f"/dev/fd/{script}", terminal=terminal)),
         )
         # The system's settings are there but refused, which git takes for a fault.
-        env = {**environment(program, self.author), "GIT_CONFIG_NOSYSTEM": "1"}
+        env = {**environment(program, self.author, terminal=terminal), "GIT_CONFIG_NOSYSTEM": "1"}
         return Command(argv, env, fds=(script,), limits=self.limits)
 
 

@@ -47,12 +47,14 @@ class Unboxed(Struct, frozen=True):
     python: Path
     author: GitAuthor = AGENT
 
-    def command(self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = ()) -> Command:
+    def command(
+        self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = (), terminal: bool = False
+    ) -> Command:
         """Run the open file `script` as it is."""
         interpreter = str(self.python) if program == "python3" else program
         limits = ResourceLimits(scratch=Path(tempfile.gettempdir()))  # for a home of its own, and no bounds
-        argv = words(program, interpreter, f"/dev/fd/{script}")
-        return Command(argv, environment(program, self.author), fds=(script,), limits=limits)
+        argv = words(program, interpreter, f"/dev/fd/{script}", terminal=terminal)
+        return Command(argv, environment(program, self.author, terminal=terminal), fds=(script,), limits=limits)
 
 
 Sandbox = Bubblewrap | Landlock | Unboxed
