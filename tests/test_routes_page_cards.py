@@ -46,13 +46,33 @@ SEE = Call(0, "read_file", {"path": "cat.png"}, "native")
 PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\\r[\\033[36m#\\033[m] %d%%' $i; done; "
 
 
+async def undo_by_hand(work: Path, browser: Browsing, page: Page) -> None:
+    """Look at the changes of the turn that has made the file; undo them, once the file is as the turn has left it."""
+    await page.get_by_role("button", name="Changes").click()
+    changes = page.get_by_role("dialog", name="Changes of this turn")
+    await expect(changes.locator("summary")).to_have_text(["table.csv created"])
+    await expect(changes.locator(".diff")).to_contain_text("x,y")
+    (work / "table.csv").write_text("by a person")
+    browser.expected.append("status of 409")
+    await changes.get_by_role("button", name="Undo").click()
+    await changes.get_by_role("button", name="Undo all").click()
+    await expect(changes.locator(".outcome")).to_contain_text("Nothing was undone.")
+    await expect(changes.locator("ul.problem")).to_have_text("table.csv: it has changed since")
+    (work / "table.csv").write_text("x,y\n")
+    await changes.get_by_role("button", name="Undo all").click()
+    await expect(changes).to_contain_text("Undone: the files are as they were")
+    assert not (work / "table.csv").exists()
+    await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)
+    await changes.get_by_role("button", name="Close").click()
+
+
 async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Path) -> None:
     command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; echo over"
     failing = "seq 1 30; echo 'no such file' >&2; exit 3"
     replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], [SEE], "Done.")
     (tmp_path / "work").mkdir()
     (tmp_path / "work/cat.png").write_bytes(CAT)
-    async with asked(tmp_path, *replies) as (_, _, page):
+    async with asked(tmp_path, *replies) as (_, browser, page):
         card, tail = cards(page), cards(page).locator(".tail")
         await expect(card).to_have_attribute("data-state", "running")
         await expect(page.get_by_role("group", name="bash: printf")).to_have_attribute("aria-label", _ends("running"))
@@ -83,7 +103,7 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await page.keyboard.press("Escape")
         picture = cards(page, 3).get_by_role("button", name="Picture: picture")
         await expect(picture.get_by_role("img")).to_have_js_property("naturalWidth", 80)
-
+        await undo_by_hand(tmp_path / "work", browser, page)
         fold = card.get_by_role("button", name="bash printf")
         await fold.focus()
         await page.keyboard.press("Enter")

@@ -161,6 +161,33 @@ async def test_ctrl_c_stops_the_run_that_asks(tmp_path: Path) -> None:
         assert at.terminal.process.returncode == 130
 
 
+async def test_undo_shows_what_the_last_turn_has_changed_and_restores_it(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.terminal.ends_with(ASKED)
+        at.terminal.press("y\r")
+        await at.terminal.ends_with(PROMPT)
+        assert at.note.exists()
+        at.terminal.press("/undo\r")
+        shown = await at.terminal.ends_with("[y/N]")
+        assert "created: note.txt" in shown and "+first" in shown
+        at.terminal.press("n\r")
+        await at.terminal.ends_with(PROMPT)
+        at.note.write_text("by a person")
+        at.terminal.press("/undo\r")
+        await at.terminal.ends_with("[y/N]")
+        at.terminal.press("y\r")
+        shown = await at.terminal.ends_with(PROMPT)
+        assert "note.txt: it has changed since" in shown and at.note.exists()
+        at.note.write_text("first")
+        at.terminal.press("/undo\r")
+        await at.terminal.ends_with("[y/N]")
+        at.terminal.press("y\r")
+        shown = await at.terminal.ends_with(PROMPT)
+        assert "Undone." in shown and not at.note.exists()
+        at.terminal.press("/undo\r")
+        await at.terminal.ends_with("changed files that could be undone." + PROMPT)
+
+
 async def interrupt(terminal: Terminal, ended: Callable[[], Awaitable[object]]) -> None:
     """Press Ctrl-C until it counts: Python's readline sleeps on one that comes just before it waits for a key."""
     for patience_s in (5, 60):

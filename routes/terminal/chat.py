@@ -24,6 +24,7 @@ from routes.terminal.event_client import TIMEOUT, ChatFailed, Link
 from routes.terminal.keyboard import Keyboard
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, RemoteAnswerer
 from routes.terminal.screen import Screen
+from routes.terminal.undo import COMMAND, Undo
 from routes.terminal.view import View
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 
@@ -101,7 +102,7 @@ class Talk:
         """Prompt for one message after the other until the user leaves."""
         with suppress(ImportError):  # line editing and history, where Python was built with it
             import readline  # noqa: F401
-        print("Ctrl-C stops a run, Ctrl-\\ the command that it runs, Ctrl-D leaves.")
+        print("Ctrl-C stops a run, Ctrl-\\ its command, Ctrl-D leaves, /undo restores files.")
         interrupted = False
         while True:
             try:
@@ -121,9 +122,21 @@ class Talk:
 
     def _say_or_tell(self, message: str) -> None:
         try:
-            self.say(message)
+            if message.strip() == COMMAND:
+                asyncio.run(self._undo())
+            else:
+                self.say(message)
         except ChatFailed as error:
             _report(error)
+
+    async def _undo(self) -> None:
+        async with self._client() as client:
+            await Undo(client, self._console.print, _confirmed).last(self._session)
+
+    def _client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            base_url=self._url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self._url)
+        )
 
     def say(self, message: str) -> int:
         """One message and everything it brings about, as an exit code. Raises ChatFailed and Left."""
@@ -136,9 +149,7 @@ class Talk:
 
     async def _turn(self, message: str, view: View) -> None:
         screen = Screen(self._console, view, redraw=self._redraw)
-        async with httpx2.AsyncClient(
-            base_url=self._url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self._url)
-        ) as client:
+        async with self._client() as client:
             link = Link(
                 *(client, self._session, self._approval),
                 model=self._model,
@@ -164,6 +175,14 @@ class Talk:
             return Keyboard(lambda problem: screen.show(Notice("approval", problem)))
         waits = self._approval or self._when_absent == WhenAbsent.WAIT
         return RemoteAnswerer(link, token=self._has_token) if waits else NoAnswerer()
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False
 
 
 class Interrupts:

@@ -111,8 +111,11 @@ function line(kind, words, offer) {
   return h("div", { class: `${kind} end-line` }, h("p", { dir: "auto" }, words), button);
 }
 
-/** The line below a turn. `usage` of `run.finished`, or the last known one of a failed run. */
-export function turnFoot({ model, created, seconds, usage }) {
+/**
+ * The line below a turn. `usage` of `run.finished`, or the last known one of a failed run.
+ * `changes`: the run, if it has changed files.
+ */
+export function turnFoot({ model, created, seconds, usage }, changes) {
   const date = new Date(created * 1000);
   const facts = [
     h("bdi", {}, model),
@@ -121,12 +124,22 @@ export function turnFoot({ model, created, seconds, usage }) {
     tokens(usage),
     ...speed(usage?.timing),
     usage?.cost ? h("span", { title: "cost" }, cost(usage.cost)) : null,
+    changes ? changesButton(changes) : null,
   ];
   return h(
     "footer",
     { class: "turn-foot faint" },
     facts.filter(Boolean).map((fact) => h("span", {}, fact)),
   );
+}
+
+/** A button that shows what the run has changed in the workspace. */
+function changesButton(run) {
+  const onclick = loadOnce(
+    () => import("./run_changes.js"),
+    ({ openChanges }) => openChanges(run),
+  );
+  return h("button", { type: "button", class: "foot-button", onclick }, "Changes");
 }
 
 function tokens(usage) {

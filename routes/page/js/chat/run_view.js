@@ -22,7 +22,7 @@ const HANDLERS = {
   "tool.handed": (view, event) => view.finishedCard(event.call, event.name).hand(event),
   "tool.rejected": (view, event) => view.finishedCard(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
   image: (view, event) => view.card(event.call).showPicture(event),
-  "file.changed": (view, event) => view.card(event.call).changeFile(event),
+  "file.changed": (view, event) => view.changeFile(event),
   "approval.required": (view, event) => view.approvalCard(event.call, event.name).ask(event),
   "approval.resolved": (view, event) => view.resolved(event),
   "context.trimmed": (view, event) => view.contextReduced(event, trimmed(event)),
@@ -54,6 +54,7 @@ export class RunView {
   #steers = []; // messages that the run has not read yet
   #working = new Working();
   #message = null;
+  #changesFiles = false;
   #cancelButton = null;
 
   /** `asked`: the data of `run.asked`; `run` is null until the server has accepted the message. */
@@ -162,6 +163,11 @@ export class RunView {
       this.append(this.#part.element);
     }
     return this.#part;
+  }
+
+  changeFile(event) {
+    this.#changesFiles = true;
+    this.card(event.call).changeFile(event);
   }
 
   /** Closes the part that receives text. */
@@ -279,7 +285,8 @@ export class RunView {
     });
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = "Kept for the next turn.";
-    if (this.started) this.append(turnFoot(this.#facts(event)));
+    const changes = this.#changesFiles && this.asked.run;
+    if (this.started) this.append(turnFoot(this.#facts(event), changes));
     if (!this.restoring) announce(event.type === "run.failed" ? "The run failed." : "The answer is complete.");
   }
 
