@@ -140,3 +140,21 @@ OFFICE = [
 @pytest.mark.parametrize(("data", "about"), OFFICE, ids=[about or "no pages" for _, about in OFFICE])
 def test_descriptions(data: bytes, about: str) -> None:
     assert description_of(data, media_type_of(data, "x.csv", whole=True)) == about
+
+
+async def test_files_of_other_clients_lie_there_too_but_not_those_of_relays(tmp_path: Path) -> None:
+    data = "data:application/zip;base64," + encoded(archive(a=b"x"))
+    sent = {"type": "file", "file": {"file_data": data, "filename": "a.zip"}}
+    body: dict[str, Any] = {"model": "dragoman/agent", "messages": [{"role": "user", "content": [sent]}]}
+    model = Scripted(["Seen."], repeat=True)
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        answer = await served.client.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.zip"]
+        assert words(model).startswith("[file a.zip, application/zip, ")
+        relayed = await served.client.post("/v1/chat/completions", json=body | {"model": "scripted"})
+        assert (relayed.status_code, relayed.json()["error"]["code"]) == (400, "unsupported_file")
+        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + encoded(CAT)}}
+        body |= {"model": "scripted", "messages": [{"role": "user", "content": [picture]}]}
+        assert (await served.client.post("/v1/chat/completions", json=body)).status_code == 200
+        assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.zip"]

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from msgspec import Struct, field
 
 from app.core.attachments import Attachment, File
+from app.storage.files.kinds import file_of
+from app.workspace.received import received_file
 from routes.lanes.reading import Node, plain_text
 from routes.protocol.errors import Refused
-from routes.protocol.message_parts import decoded, sent_file
+from routes.protocol.message_parts import ReadFile, decoded, sent_file
 
 SEND_DATA_URL = 'send its bytes as a data URL, "data:<media type>;base64,<base64>"'
 NO_AUDIO = "is audio, which this server does not take; send its text"
@@ -108,13 +110,15 @@ def _named_file(node: Node) -> str | File:
     return text_or_file(node, "file_data", node.text("filename") or "")
 
 
-def text_or_file(node: Node, name: str, file_name: str = "", media_type: str = "") -> str | File:
-    """The text of a field that holds the base64 of one, or else its picture or PDF."""
+def text_or_file(
+    node: Node, name: str, file_name: str = "", media_type: str = "", read: ReadFile = received_file
+) -> str | File:
+    """The text of a field that holds the base64 of one, or else its file, of any type."""
     value = node.fields.get(name)
     data = _ascii(value) if isinstance(value, (str, bytes)) else b""
     declared = data[5:80].decode("ascii") if data[:5].lower() == b"data:" else media_type
     if not declared.lower().startswith(TEXTS):
-        return sent_file_of(node, name, file_name)
+        return sent_file_of(node, name, file_name, read)
     with _refusing(node.at(name)):
         return plain_text(decoded(node.at(name), data, SEND_DATA_URL))
 
@@ -151,13 +155,16 @@ PARTS: Mapping[str, PartReader] = {
 }
 
 
-def sent_file_of(node: Node, name: str, file_name: str = "") -> File:
-    """The picture or PDF of a field that holds base64, alone or in a data URL, as text or bytes."""
+def sent_file_of(node: Node, name: str, file_name: str = "", read: ReadFile = file_of) -> File:
+    """The picture or PDF of a field that holds base64, alone or in a data URL, as text or bytes.
+
+    `read` may know more types.
+    """
     value = node.fields.get(name)
     if not isinstance(value, (str, bytes)) or not value:
         raise node.refused(name, f"is missing; {SEND_DATA_URL}")
     with _refusing(node.at(name)):
-        return sent_file(node.at(name), _ascii(value), file_name[:LONGEST_FILE_NAME], SEND_DATA_URL)
+        return sent_file(node.at(name), _ascii(value), file_name[:LONGEST_FILE_NAME], SEND_DATA_URL, read)
 
 
 @contextmanager

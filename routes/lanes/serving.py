@@ -16,6 +16,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.core.attachments import File
 from app.core.events import ToolHanded
 from app.core.rules import WhenAbsent
 from app.runs.connections import Place
@@ -130,6 +131,7 @@ class Serving(Struct, frozen=True):
             await self._has_ended(wish.previous)
             earlier = await self._sessions.history(wish.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
+        check_seen(files)
         relay = self.services.factory.relay(self.principal, options, wish.parameters, files)
         turn = RunRequest(
             "",
@@ -202,3 +204,12 @@ class Serving(Struct, frozen=True):
     @property
     def _sessions(self) -> LaneSessions:
         return LaneSessions(self.services.store, self.services.files, self.principal, self.lane.name)
+
+
+def check_seen(files: Sequence[File]) -> None:
+    """Refuse files that no model is sent: a relay has no workspace for them. Raises Refused."""
+    for file in files:
+        if not file.attachment.ability:
+            name, media_type = ascii(file.attachment.file_name[:80]), file.attachment.media_type
+            problem = f"The file {name} is {media_type}, and a relayed model is sent pictures and PDFs only."
+            raise Refused(400, "unsupported_file", f"{problem} Send its text, or ask dragoman/agent.")

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from app.core.attachments import File, described
 from app.core.messages import AskedCall, Message
+from app.storage.files.kinds import file_of
+from app.workspace.received import received_file
 from routes.lanes.ag_ui.stream import FORM
 from routes.lanes.content import PartReader, content_of, text_or_file, text_part
 from routes.lanes.lane import LaneRequest, Verdict
@@ -157,7 +159,8 @@ def _media_part(part: Node) -> str | File:
     source = part.required_child("source")
     if source.fields.get("type") == "file":
         raise source.refused("type", "is file, and this server keeps no files; send data, with base64 as value")
-    return text_or_file(source, "value", media_type=source.text("mimeType") or "")
+    read = received_file if part.fields.get("type") == "document" else file_of
+    return text_or_file(source, "value", media_type=source.text("mimeType") or "", read=read)
 
 
 def _binary_part(part: Node) -> str | File:
