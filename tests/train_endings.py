@@ -30,7 +30,7 @@ HEAD = '''"""Weights of groups of characters: see `endings`. Written by `python 
 
 from __future__ import annotations
 
-DIGEST = {digest!r}  # of the examples
+DIGEST = "{digest}"  # of the examples
 BIAS = {bias!r}
 SCALE = {scale!r}
 WEIGHTS = (
