@@ -68,13 +68,20 @@ class ThingOrAdmins:
 
 
 @dataclass(frozen=True, slots=True)
+class NoGuests:
+    """Whoever has a token and is no guest; `ok` is the answer without a body."""
+
+    ok: int = 400
+
+
+@dataclass(frozen=True, slots=True)
 class OfLane:
     """A route of another API, whose errors are in its format, too. `ok` is the answer without a body or a right id."""
 
     ok: int = 400
 
 
-Row = Open | Own | Thing | ThingOrAdmins | Admins | OfLane
+Row = Open | Own | Thing | ThingOrAdmins | Admins | NoGuests | OfLane
 ROWS: dict[str, Row] = {
     "GET /livez": Open(),
     "GET /readyz": Open(),
@@ -87,6 +94,8 @@ ROWS: dict[str, Row] = {
     "GET /sessions": Own(shows="session"),
     "GET /jobs": Own(shows="job"),
     "GET /approvals": Own(shows="call"),
+    "GET /project": Own(),
+    "POST /project": NoGuests(),
     "GET /sessions/{session}": Thing(),
     "GET /sessions/{session}/log": Thing(),
     "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
@@ -241,6 +250,8 @@ async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, s
                     known = EVERYBODYS + (OF_ADMINS if who == "admin" else ())
                     theirs = [value for name, value in ids.items() if name not in known]
                     assert not any(value in answer.text for value in theirs), f"{route} as {who}"
+                case NoGuests(ok):
+                    assert answer.status_code == (403 if who == "guest" else ok), f"{route} as {who}"
                 case Thing() | ThingOrAdmins():
                     assert answer.status_code == 404, f"{route} as {who}"
                     assert told(answer, ids) == told(await asking(route, headers, LOST), LOST), f"{route} as {who}"
