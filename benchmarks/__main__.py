@@ -20,7 +20,7 @@ from benchmarks import (
     stages,
     startup,
 )
-from benchmarks.replies import endings, hints
+from benchmarks.replies import endings, hints, many_tools
 
 ALL = (
     startup,
@@ -28,6 +28,7 @@ ALL = (
     provenance,
     context,
     call_forms,
+    many_tools,
     hints,
     endings,
     stages,

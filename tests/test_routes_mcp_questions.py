@@ -194,6 +194,19 @@ async def test_a_large_window_lists_them_all(tmp_path: Path) -> None:
         assert len(listed(await served.chat("x"))) == 68
 
 
+async def test_a_small_window_lists_the_few_that_fit_and_a_session_keeps_them(tmp_path: Path) -> None:
+    provider = Scripted(["Hi.", "Hi.", "Hi."])
+    async with serving_mcp(tmp_path, provider, {"helper": helper()}, mcp_tools_share="0.01", window="8000") as served:
+        first = await served.chat("A colour, please.")
+        again = await served.chat("Play a sound.", session=first[0]["session"])
+        other = await served.chat("Play something.")
+    chosen, doors = "mcp__helper__ask", {"search_tools", "call_tool"}
+    assert {*listed(first)} == {chosen, *doors} and listed(again) == listed(first)
+    assert "mcp__helper__sound" in listed(other) and chosen not in listed(other)
+    openings = [request.whole()[0].text for request in provider.requests]
+    assert openings[0] == openings[1] != openings[2] and chosen in openings[0], "so that the prefix cache holds"
+
+
 async def test_the_door_asks_for_the_tool_that_is_meant(tmp_path: Path) -> None:
     provider = Scripted([through_the_door("mcp__helper__echo", text="hi"), "Done."])
     async with serving_mcp(tmp_path, provider, {"helper": helper()}, mcp_tools_share="0") as served:

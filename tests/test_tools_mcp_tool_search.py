@@ -12,8 +12,9 @@ import pytest
 from parsing import Arguments
 from tools.base.outcome import Result
 from tools.base.rights import Risk
-from tools.mcp.tool_search import CALL, SEARCH, Index, tokens_of, toolbox_within
-from tools.tool import Context, Tool, answering
+from tools.mcp.tool_choice import MOST_SESSIONS, ToolChoices
+from tools.mcp.tool_search import CALL, SEARCH, Index, toolbox_within
+from tools.tool import Context, Tool, answering, tokens_of
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -158,3 +159,53 @@ async def test_what_is_listed_does_not_depend_on_what_was_found() -> None:
     assert (await said(toolbox, SEARCH, {"query": "history"})).ok
     assert [(one.name, one.description, one.parameters) for one in toolbox.offered] == before
     assert "mcp__git__git_log" in toolbox.schemas, "a call of what was found is understood in every dialect"
+
+
+def chosen(choices: ToolChoices, session: str, message: str, limit: float = 40, principal: str = "ann") -> list[str]:
+    """The MCP tools that a session is shown: each run has a toolbox of its own."""
+    toolbox = toolbox_within(limit, [BASH, *MCP], gate, principal, SOURCES, choices=choices)
+    toolbox.choose(session, message)
+    assert {"bash", SEARCH, CALL} <= {*names(toolbox)}
+    return [name for name in names(toolbox) if name.startswith("mcp__")]
+
+
+def test_a_session_is_shown_the_few_that_fit_its_first_message() -> None:
+    choices = ToolChoices()
+    assert chosen(choices, "s1", "What time is it in Rome?") == ["mcp__time__get_current_time"]
+    assert chosen(choices, "s1", "Show the commit history.") == ["mcp__time__get_current_time"], "in all its runs"
+    assert chosen(choices, "s2", "Show the commit history.") == ["mcp__git__git_log"]
+    assert chosen(choices, "s3", "Hello!") == []
+    assert chosen(choices, "s4", "secrets of the vault") == [], "what may not be used is not shown"
+    assert chosen(choices, "s5", "Show the commit history.", limit=5) == [], "nor what does not fit"
+    assert chosen(ToolChoices(), "s1", "Show the commit history.") == ["mcp__git__git_log"], "after a restart"
+
+
+async def test_what_was_used_lately_is_shown_to_its_principal() -> None:
+    choices = ToolChoices()
+    toolbox = toolbox_within(0, [BASH, *MCP], gate, "ann", SOURCES, choices=choices)
+    assert (await said(toolbox, "mcp__hub__createPullRequest", {})).ok
+    assert chosen(choices, "s1", "Hello!") == ["mcp__hub__createPullRequest"]
+    assert chosen(choices, "s2", "Hello!", principal="bob") == []
+    lost = toolbox_within(40, [BASH, *MCP[:2]], gate, "ann", {"git": SOURCES["git"]}, choices=choices)
+    lost.choose("s3", "Hello!")
+    assert names(lost) in (["bash", *(one.name for one in MCP[:2])], ["bash", SEARCH, CALL]), "it may be gone"
+
+
+def test_the_choice_of_a_session_stays_in_its_order() -> None:
+    choices = ToolChoices()
+    toolbox = toolbox_within(60, [BASH, *MCP], gate, "ann", SOURCES, choices=choices)
+    toolbox.choose("s", "commit history")
+    before = names(toolbox)
+    assert before == ["bash", "mcp__git__git_commit", "mcp__git__git_log", SEARCH, CALL], (
+        "in the order of the catalogue"
+    )
+    toolbox.choose("s", "time")
+    assert names(toolbox) == before
+
+
+def test_only_so_many_sessions_are_remembered() -> None:
+    choices = ToolChoices()
+    for number in range(MOST_SESSIONS + 5):
+        choices.choose(f"s{number}", "ann", 100, MCP, lambda _: MCP[:1])
+    assert choices.choose("s0", "ann", 100, MCP, lambda _: []) == frozenset()
+    assert choices.choose(f"s{MOST_SESSIONS}", "ann", 100, MCP, lambda _: []) == {MCP[0].name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -207,3 +208,8 @@ class ToolList(Sequence[Tool]):
 
 
 NO_TOOLS = ToolList()
+
+
+def tokens_of(tools: Iterable[Tool]) -> int:
+    """About how many tokens the definitions take: characters / 4."""
+    return sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters)) for tool in tools) // 4

@@ -85,6 +85,9 @@ class Toolbox:
         """The tools that are listed to a model."""
         return self._offer(self._all)
 
+    def choose(self, session: str, message: str) -> None:
+        """List what fits the message that began the session: here all."""
+
     @property
     def offers(self) -> bool:
         """Return whether any tool is listed."""

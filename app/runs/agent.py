@@ -100,6 +100,8 @@ class Agent(Struct):
         conversation = context.conversation
         context.guards.enter(context.run, conversation.messages if left else ())
         self.view.run = context.run
+        begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
+        self.toolbox.choose(conversation.session, begun_with)
         await context.emit(Notice("resumed", RESUMED) if left else self._started(context))
         for notice in () if left else self.notices:
             await context.emit(notice)

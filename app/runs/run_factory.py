@@ -65,6 +65,7 @@ from tools.base.screen import Window
 from tools.catalogue import SUBMIT_PLAN, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
+from tools.mcp.tool_choice import ToolChoices
 from tools.mcp.tool_search import toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
@@ -104,6 +105,7 @@ class RunFactory(Struct):
     outputs: Outputs = field(default_factory=Outputs)
     writes: Writes = field(default_factory=Writes)
     project: ProjectFiles = field(default_factory=ProjectFiles)
+    choices: ToolChoices = field(default_factory=ToolChoices)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
     checkpoints: Checkpoints | None = None
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
@@ -165,7 +167,9 @@ class RunFactory(Struct):
             tools = ToolList([*tools, SUBMIT_PLAN])
         room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
         tools = self.client_tools.joined(tools, declared)
-        return toolbox_within(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer)
+        return toolbox_within(
+            room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices
+        )
 
     def agent(self, principal: Principal, options: RunOptions) -> Agent:
         """A new agent for one run.

@@ -1,1 +1,1 @@
-"""What a reply is worth: how its end is judged, and which hints of the prompt help a small model."""
+"""What a reply is worth: how its end is judged, which hints of the prompt help a small model, which tools it picks."""

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from parsing import Arguments
 from parsing.aliases import renamed
+from tools.base.outcome import Progress, Result
 from tools.base.patterns import lazy_pattern
+from tools.base.permit import Permit
 from tools.base.rights import Risk, Role
-from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering
+from tools.mcp.tool_choice import ToolChoices
+from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering, tokens_of
 from tools.toolbox import Allow, Decide, Decision, Offer, Toolbox, offered_by
 
 SEARCH, CALL = "search_tools", "call_tool"
 FOUND = 6  # tools in the result of one search
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_SOURCES = 600, 3000, 300  # characters
 MAX_QUERY = 64  # words
+MAX_MESSAGE = 4000  # characters
+COMMON = """
+    a an and any are as at be but by can could do does for from give has have hello how i if in into is it its let me my
+    need no not now of on one or our out please so some tell that the their them then there these this to up us use want
+    was we what when where which who will with would you your
+"""
 WEIGHTS = "8.0, 2.0, 1.0"  # of a word in the name, the description, the arguments
 _WORD = lazy_pattern(r"[^\W_]+")
 _HUMP = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -33,11 +43,6 @@ _CALL = {
 }
 
 
-def tokens_of(tools: Sequence[Tool]) -> int:
-    """About how many tokens the definitions take: characters / 4."""
-    return sum(len(tool.name) + len(tool.description) + len(json.dumps(tool.parameters)) for tool in tools) // 4
-
-
 def toolbox_within(
     limit: float,
     tools: Iterable[Tool],
@@ -45,8 +50,12 @@ def toolbox_within(
     principal: str,
     sources: Mapping[str, Collection[str]],
     offer: Offer | None = None,
+    choices: ToolChoices | None = None,
 ) -> Toolbox:
-    """Build a toolbox that lists the tools of `sources` (server -> names) only if they fit into `limit` tokens."""
+    """Build a toolbox that lists the tools of `sources` (server -> names) only if they fit into `limit` tokens.
+
+    If they do not, each session is shown the few that fit it, by `choices`.
+    """
     whole = Toolbox(tools, decide, principal, offer)
     if not sources:
         return whole
@@ -56,11 +65,11 @@ def toolbox_within(
         return whole
     hidden = frozenset(tool.name for tool in bulky)
     used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(tools, decide, principal, hidden, used, offer)
+    return SearchedToolbox(tools, decide, principal, hidden, used, offer, choices, limit)
 
 
 class SearchedToolbox(Toolbox):
-    """The `hidden` tools are as usable as the others, but not listed."""
+    """The `hidden` tools are as usable as the others, but not listed; but for those that were chosen."""
 
     def __init__(
         self,
@@ -70,7 +79,12 @@ class SearchedToolbox(Toolbox):
         hidden: frozenset[str],
         sources: Sequence[str] = (),
         offer: Offer | None = None,
+        choices: ToolChoices | None = None,
+        limit: float = 0,
     ) -> None:
+        self._choices = choices
+        self._limit = limit
+        self._unlisted = hidden
         of = f" (servers: {', '.join(sources)})" if sources else ""
         description = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
         self._meta_tools = (
@@ -90,7 +104,23 @@ class SearchedToolbox(Toolbox):
 
     @property
     def offered(self) -> ToolList:
-        return self._usable.part(lambda tool: tool.name not in self._hidden, self._hidden)
+        return self._usable.part(lambda tool: tool.name not in self._unlisted, self._unlisted)
+
+    def choose(self, session: str, message: str) -> None:
+        """List the hidden tools that fit the message which began the session: the same in all its runs."""
+        if self._choices is None:
+            return
+        tools = self._hidden_tools
+        best = partial(self._best, message)
+        chosen = self._choices.choose(session, self._principal, self._limit, tools, best)
+        self._unlisted = self._hidden - chosen
+
+    def run(
+        self, call_name: str, arguments: Arguments, context: Context, permit: Permit | None = None
+    ) -> AsyncGenerator[Progress | Result, None]:
+        if self._choices and call_name in self._hidden:
+            self._choices.note_use(self._principal, call_name)
+        return super().run(call_name, arguments, context, permit)
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
@@ -114,14 +144,24 @@ class SearchedToolbox(Toolbox):
         return super().normalise_call(name, arguments)
 
     async def _search(self, arguments: Arguments, _: Context) -> str:
-        usable = [tool for tool in self._usable if tool.name in self._hidden]
-        if self._index is None or self._index.tools != usable:  # a session may have lost some since
-            self._index = Index(usable)
-        found = self._index.best(arguments["query"], FOUND)
+        usable = self._hidden_tools
+        found = self._index_of(usable).best(arguments["query"], FOUND)
         if not found:
             return f"None of {len(usable)} tools fits. Try other words, for what the tool would do."
         lines = [f"{len(found)} of {len(usable)} tools, the best first. Use them with {CALL}.", *map(_describe, found)]
         return "\n\n".join(lines)
+
+    @property
+    def _hidden_tools(self) -> list[Tool]:
+        return [tool for tool in self._usable if tool.name in self._hidden]
+
+    def _best(self, message: str, most: int) -> list[Tool]:
+        return self._index_of(self._hidden_tools).best(_telling(message), most)
+
+    def _index_of(self, usable: list[Tool]) -> Index:
+        if self._index is None or self._index.tools != usable:  # a session may have lost some since
+            self._index = Index(usable)
+        return self._index
 
 
 class Index:
@@ -156,6 +196,12 @@ class Index:
             (" OR ".join(terms), limit),
         )
         return [self.tools[number - 1] for (number,) in rows]
+
+
+def _telling(message: str) -> str:
+    """Return the words of a message that can name what a tool does: others are in every description."""
+    words, common = _WORD.findall(_spaced(message[:MAX_MESSAGE])), COMMON.split()
+    return " ".join(word for word in words if word.casefold() not in common)
 
 
 async def _explain_usage(_: Arguments, __: Context) -> str:
