@@ -28,12 +28,12 @@ def bash(command: str, index: int = 0) -> Call:
 
 @asynccontextmanager
 async def asked(
-    folder: Path, *replies: Reply, approval: str = "sandboxed"
+    folder: Path, *replies: Reply, approval: str = "sandboxed", pty: bool = False
 ) -> AsyncGenerator[tuple[Served, Browsing, Page], None]:
     """A page on which somebody has just asked for something."""
     async with (
         asyncio.timeout(100),
-        serving(folder, Scripted(replies), approval_admin=approval) as served,
+        serving(folder, Scripted(replies), approval_admin=approval, pty=pty) as served,
         browsing() as browser,
     ):
         page = await browser.page()
@@ -147,9 +147,15 @@ async def test_the_whole_output_is_read_while_it_grows_and_the_reader_stays_wher
 
 async def test_the_stop_button_ends_this_call_and_its_processes(tmp_path: Path) -> None:
     sleeper = endless()
-    async with asked(tmp_path, [bash(f"{sleeper} & echo started; wait"), "It goes on."]) as (_, browser, page):
+    command = f"read -p 'Name? ' name; {sleeper} & echo \"started by $name\"; wait"
+    async with asked(tmp_path, [bash(command)], "It goes on.", pty=True) as (_, browser, page):
         card = cards(page)
-        await expect(card.locator(".tail")).to_contain_text("started")
+        await expect(card.locator(".tail")).to_have_text("Name? ")
+        line = card.get_by_role("textbox", name="Type into this command")
+        await line.fill("Ann")
+        await line.press("Enter")
+        await expect(card.locator(".tail")).to_contain_text("Name? Ann\nstarted by Ann")
+        await expect(line).to_have_value("")
         browser.expected.append("status of 409")
         refusal = json.dumps({"error": {"code": "busy", "message": "Not now. Try again."}})
         await page.route("**/cancel", lambda route: route.fulfill(status=409, body=refusal))
@@ -162,6 +168,7 @@ async def test_the_stop_button_ends_this_call_and_its_processes(tmp_path: Path) 
         await stop.click()
         await expect(card.locator(".card-state")).to_have_text("stopped")
         await expect(stop).to_be_hidden()
+        await expect(line).to_be_hidden()
         assert all_gone(sleeper)
         await expect(page.get_by_text("It goes on.")).to_be_visible()
         await page.reload()

@@ -91,7 +91,7 @@ class ToolProgress(Struct, frozen=True):
 
     `tail` holds the last lines, at most 12, as a terminal would show them: carriage returns and cursor moves are
     applied, and each line has its own colours (SGR sequences). `lines` counts the lines of that screen and above it,
-    `bytes` all output so far.
+    `bytes` all output so far. `input` is true for a call that takes input: it has a terminal.
     """
 
     type: ClassVar[str] = "tool.progress"
@@ -100,6 +100,7 @@ class ToolProgress(Struct, frozen=True):
     tail: list[str]
     lines: int
     bytes: int
+    input: bool | None = None
 
 
 class ToolFinished(Struct, frozen=True):

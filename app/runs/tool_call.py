@@ -166,7 +166,8 @@ class ToolCall(Struct, frozen=True):
                         match step:
                             case Progress(elapsed_s, tail, lines, size, output, type_in):
                                 written.output, written.type_in = output, type_in
-                                await emit(ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size))
+                                takes = True if type_in else None
+                                await emit(ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size, takes))
                                 running.go_on()
                             case Result():
                                 self.gate.wrote(tool)

@@ -1,6 +1,7 @@
 /** The card of a tool call, from its first streamed argument to its result. */
 
 import { post } from "../feed/api.js";
+import { CallInput } from "./call_input.js";
 import { CardArguments } from "./card_arguments.js";
 import { CardHead, STATES } from "./card_head.js";
 import { ChangedFiles } from "./changed_files.js";
@@ -48,6 +49,7 @@ export class ToolCard {
   #changedBy = null;
   #question = null; // the id of the latest approval request
   #drawnResult = false;
+  #input = null; // a line for what the command reads, once it is known to read
 
   constructor(call, name, view) {
     Object.assign(this, { call, name, view });
@@ -86,6 +88,11 @@ export class ToolCard {
   progress(event) {
     this.#setElapsed(event.elapsed_s);
     this.tail.show(event);
+    if (event.input && !this.#input) {
+      this.#input = new CallInput(this.view.asked.run, this.call);
+      this.tail.element.after(this.#input.element);
+    }
+    this.#input?.show(Boolean(event.input));
   }
 
   finish({ ok, text, duration_s, exit_code }) {
@@ -188,6 +195,7 @@ export class ToolCard {
     this.#state = state;
     this.#stateText = words;
     this.element.dataset.state = state;
+    if (state !== "running") this.#input?.show(false);
     this.head.show(state, words);
     this.note.hidden = state !== "waiting";
     this.#title();

@@ -1,0 +1,46 @@
+/** A line under the live tail: types into the terminal of a running command. */
+
+import { post } from "../feed/api.js";
+import { h } from "../dom/elements.js";
+
+const MOST = 1_000; // characters that the server takes at once
+
+export class CallInput {
+  #path;
+
+  constructor(run, call) {
+    this.#path = `/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}/input`;
+    const props = { type: "text", class: "call-line", maxlength: MOST, autocomplete: "off", spellcheck: "false" };
+    this.line = h("input", { ...props, "aria-label": "Type into this command", placeholder: "Type into this command" });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    const key = (words, key) =>
+      h("button", { type: "button", class: "quiet", onclick: () => this.#send({ keys: [key] }) }, words);
+    const send = h("button", { type: "submit", class: "quiet" }, "Send");
+    const form = { class: "call-input", onsubmit: (event) => this.#submit(event) };
+    this.form = h("form", form, this.line, send, key("Ctrl-C", "ctrl-c"), key("Ctrl-D", "ctrl-d"));
+    this.element = h("div", { hidden: true }, this.form, this.problem);
+  }
+
+  /** Shown while the command runs and has a terminal. */
+  show(shown) {
+    this.element.hidden = !shown;
+  }
+
+  async #submit(event) {
+    event.preventDefault();
+    const text = this.line.value;
+    if (await this.#send({ text, keys: ["enter"] })) this.line.value = "";
+  }
+
+  async #send(input) {
+    this.problem.hidden = true;
+    try {
+      await post(this.#path, input);
+      return true;
+    } catch (error) {
+      this.problem.textContent = error.message;
+      this.problem.hidden = false;
+      return false;
+    }
+  }
+}
