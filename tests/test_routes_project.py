@@ -132,7 +132,7 @@ async def test_the_command_line_shows_what_changed_and_accepts_it(
             code = await asyncio.to_thread(main, ["project", *words], environ)
             return code, capsys.readouterr().out
 
-        assert await project() == (0, "The workspace has no instructions (AGENTS.md).\n")
+        assert await project() == (0, "The workspace has no instructions (AGENTS.md, .agents/skills).\n")
         agents.write_text(f"{RULE}\n")
         assert "AGENTS.md is new" in (await project())[1] and (await file_of(served))["state"] == "new"
         assert (await project("accept"))[1].endswith("AGENTS.md is accepted.\n")

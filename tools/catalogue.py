@@ -12,6 +12,7 @@ from tools.builtin.list_files import list_files
 from tools.builtin.outbound_effects import file_left, hosts_reached, nothing_lost, nothing_to_reach, request_sent
 from tools.builtin.plan import STATES, update_plan, with_plain_steps
 from tools.builtin.read_result import read_result
+from tools.builtin.read_skill import read_skill
 from tools.builtin.recall_history import recall_history
 from tools.builtin.shell import running
 from tools.builtin.submit_plan import submit_plan, with_texts
@@ -171,4 +172,8 @@ SUBMIT_PLAN = _confined(
     approval="always",
     normalise=with_texts,
     plans=True,
+)
+# Where there are skills.
+READ_SKILL = _confined(
+    "read_skill", "Read a skill.", _object({"name": _TEXT}), Risk.READ, answering(read_skill), Role.GUEST
 )

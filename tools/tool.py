@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, overload
 
 from msgspec import Struct
@@ -76,6 +77,7 @@ class Context(Struct, frozen=True):
     recall: Recall | None = None  # None where no conversation is kept
     result: ReadResult | None = None  # None where no conversation is kept
     show_plan: Callable[[Sequence[Struct]], None] = shown_to_nobody  # its steps, each a struct of texts
+    skills: Mapping[str, str] = MappingProxyType({})  # their texts by name
     accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
     result_characters: int = 20_000  # of a result that the model gets, at most
 

@@ -1,4 +1,4 @@
-"""Instructions that lie in a workspace: its AGENTS.md. They count once a person has accepted exactly this text.
+"""Instructions that lie in a workspace, AGENTS.md and skills: they count once a person has accepted exactly this text.
 
 Tools can write any file there, and so could the author of the project. What was accepted is remembered by its digest; a
 file that differs is left out of the prompt until a person has seen the difference. It is text, and never a setting.
@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.json import Decoder, encode
 
+from app.context.skills import DATA_FOLDER, WORKSPACE_FOLDER, Skill, each_once, skill_of, skill_paths
 from app.storage.state import StateRow, StateStore
 from tools.base.escape_invisible import visible
 from tools.base.outcome import ToolFailed
@@ -68,6 +69,7 @@ class ProjectContext(Struct, frozen=True):
     """The part of a prompt that a workspace adds. `waiting`: the files that nobody has decided on as they are now."""
 
     agents: str = ""
+    skills: Sequence[Skill] = ()
     waiting: Sequence[str] = ()
 
 
@@ -91,15 +93,18 @@ class ProjectFiles:
         except ValueError as error:
             logger.error("decisions on files of workspaces cannot be read, so all are open again: %s", error)
 
-    def context(self, workspace: Path) -> ProjectContext:
-        """Return what the workspace adds to a prompt now. Reads files."""
+    def context(self, workspace: Path, data_dir: Path | None = None) -> ProjectContext:
+        """Return what the workspace and the skills of the data directory add to a prompt now. Reads files."""
         reviewed = self.files(workspace)
+        accepted = [one.file for one in reviewed if one.state == ACCEPTED and one.file.path != AGENTS]
+        skills = each_once(skill_of(file.path, file.text) for file in [*_trusted(data_dir), *accepted])
         agents = next((one.file.text for one in reviewed if one.file.path == AGENTS and one.state == ACCEPTED), "")
-        return ProjectContext(agents, tuple(one.file.path for one in reviewed if one.state in (NEW, CHANGED)))
+        return ProjectContext(agents, skills, tuple(one.file.path for one in reviewed if one.state in (NEW, CHANGED)))
 
     def files(self, workspace: Path) -> list[ReviewedFile]:
         """Return the files of the workspace that could be instructions."""
-        found = (read_project_file(workspace, path) for path in (AGENTS,))
+        paths = (AGENTS, *skill_paths(workspace, WORKSPACE_FOLDER))
+        found = (read_project_file(workspace, path) for path in paths)
         return [self._reviewed(workspace, file) for file in found if file]
 
     async def decide(self, workspace: Path, path: str, digest: str, *, accept: bool, by: str) -> ReviewedFile | None:
@@ -132,6 +137,13 @@ class ProjectFiles:
         if known.digest != file.digest:
             return ReviewedFile(file, CHANGED, before)
         return ReviewedFile(file, ACCEPTED if known.accepted else DECLINED, before)
+
+
+def _trusted(data_dir: Path | None) -> list[ProjectFile]:
+    """Return the skills of the data directory, which is the operator's."""
+    paths = skill_paths(data_dir, (DATA_FOLDER,)) if data_dir else ()
+    files = (read_project_file(data_dir, path) for path in paths if data_dir)
+    return [file for file in files if file and not file.problem]
 
 
 def _key(workspace: Path, path: str) -> str:

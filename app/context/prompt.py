@@ -24,6 +24,7 @@ from app.core.provider import CallForm
 from parsing import Arguments
 from parsing.dialects import FENCED
 from parsing.fences import RULE
+from tools.builtin.read_skill import NAME as READ_SKILL
 from tools.tool import Tool, ToolList
 
 IDENTITY = "You are dragoman, an assistant with tools."
@@ -42,6 +43,7 @@ BUDGETS = {
     "identity": MOST,
     "user": len(ABOUT) + MOST,
     "project": len(PROJECT) + MOST_PROJECT,
+    "skills": 16_000,
     "tools": 100_000,
     "teaching": 1_000,
     "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
@@ -130,12 +132,14 @@ def opening(
     override: Override | None = None,
     guards: str = "",
     project: str = "",
+    skills: str = "",
 ) -> tuple[Message, ...]:
     """Return the messages that every request begins with: the system prompt, then worked examples if calls are taught.
 
     The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
     `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
-    in. `guards` is a line of this run alone. `project` are the accepted instructions of the workspace.
+    in. `guards` is a line of this run alone. `project` are the accepted instructions of the workspace,
+    `skills` the lines of the skills.
     """
     teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
@@ -145,6 +149,7 @@ def opening(
         "identity": "" if replaced else identity,
         "user": f"{ABOUT}{persona.user}" if persona.user and not replaced else "",
         "project": f"{PROJECT}{project}" if project else "",
+        "skills": skills if any(tool.name == READ_SKILL for tool in tools) else "",
         "tools": tool_list(tools) if teaching else "",
         "teaching": how_to_use(teaching) if tools else "",
         "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",

@@ -114,7 +114,7 @@ def of_prompt(
     """Return the third-party text in the prompt; `tools` are those of added servers."""
     yield Source("the persona", f"{persona.soul}\n\n{persona.user}")
     if project:
-        yield Source("the project's AGENTS.md", project)
+        yield Source("the instructions of the project", project)
     if override:
         yield Source("the system text of the request", override.text)
     for tool in tools:

@@ -25,6 +25,7 @@ from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import UNACCEPTED, ProjectContext, ProjectFiles
 from app.context.prompt import PLAN_FIRST, Override, Prompt, shared_opening
+from app.context.skills import skill_lines
 from app.context.view import Opening, view_of
 from app.core.attachments import File
 from app.core.clock import Clock
@@ -62,7 +63,7 @@ from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 from app.workspace.changes import WorkspaceChanges
 from tools.base.rights import Role
 from tools.base.screen import Window
-from tools.catalogue import SUBMIT_PLAN, TOOLS
+from tools.catalogue import READ_SKILL, SUBMIT_PLAN, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
 from tools.mcp.tool_choice import ToolChoices
@@ -151,6 +152,7 @@ class RunFactory(Struct):
         names: Sequence[str] | None = None,
         window: int | None = None,
         declared: Sequence[ClientTool] = (),
+        also: Sequence[Tool] = (),
     ) -> Toolbox:
         """The tools that `gate` lets be used, for a model with this window, beside those that the client has declared.
 
@@ -164,12 +166,18 @@ class RunFactory(Struct):
                 raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
             tools = ToolList(offered[name] for name in names)
         if gate.policy.planning:
-            tools = ToolList([*tools, SUBMIT_PLAN])
+            also = (*also, SUBMIT_PLAN)
+        if also:
+            tools = ToolList([*tools, *also])
         room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
         tools = self.client_tools.joined(tools, declared)
         return toolbox_within(
             room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices
         )
+
+    def _toolbox_of(self, options: RunOptions, gate: Gate, route: ModelRoute, project: ProjectContext) -> Toolbox:
+        also = (READ_SKILL,) if project.skills and options.tools is None else ()
+        return self.toolbox(gate, options.tools, route.counter.known_window, options.client_tools or (), also)
 
     def agent(self, principal: Principal, options: RunOptions) -> Agent:
         """A new agent for one run.
@@ -180,13 +188,13 @@ class RunFactory(Struct):
         utility = self.models.utility(route)
         workspace = workspace_of(self.settings.workspace, principal)
         gate = self.gate(principal, options.approval, workspace, options.when_absent, planning=options.plans)
-        toolbox = self.toolbox(gate, options.tools, route.counter.known_window, options.client_tools or ())
-        context = self._tool_context(workspace, principal)
+        project = self.redactor.redact_value(self.project.context(workspace, self.settings.data_dir))
+        toolbox = self._toolbox_of(options, gate, route, project)
+        context = self._tool_context(workspace, principal, project)
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         persona, override = self._persona(principal), self.redactor.redact_value(options.override)
-        project = self.redactor.redact_value(self.project.context(workspace))
         prompt = self._prompt(persona, override, workspace, _lines(options, guards.line), route, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
@@ -215,7 +223,7 @@ class RunFactory(Struct):
             end_judge=judge_of(notes if self.models.utility_model else None),
         )
 
-    def _tool_context(self, workspace: Path, principal: Principal) -> Context:
+    def _tool_context(self, workspace: Path, principal: Principal, project: ProjectContext) -> Context:
         return Context(
             workspace,
             self.settings.tool_time_limit_s,
@@ -225,6 +233,7 @@ class RunFactory(Struct):
             window=Window() if self.settings.pty else None,
             private_hosts=self.settings.private_hosts,
             recall=HistorySearch(self.store),
+            skills={skill.name: skill.text for skill in project.skills},
         )
 
     def _changes(self, workspace: Path) -> WorkspaceChanges:
@@ -315,7 +324,8 @@ class RunFactory(Struct):
     ) -> Sequence[Source]:
         """The texts of others that a model reads besides the messages of its session."""
         summaries = await self.store.summaries(session)
-        texts = of_prompt(persona, override, self.mcp.tools(), project.agents)
+        instructions = "\n\n".join((project.agents, *(skill.text for skill in project.skills)))
+        texts = of_prompt(persona, override, self.mcp.tools(), instructions.strip())
         return [*texts, *of_summaries(row.text for row in summaries)]
 
     def _prompt(
@@ -335,6 +345,7 @@ class RunFactory(Struct):
             override=override,
             guards=guards,
             project=project.agents,
+            skills=skill_lines(project.skills),
         )
         return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, known)
 

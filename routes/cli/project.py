@@ -16,7 +16,7 @@ from routes.terminal.chat import default_url
 from routes.terminal.event_client import ChatFailed
 
 ACTIONS = ("show", "accept", "decline")
-NONE = "The workspace has no instructions (AGENTS.md)."
+NONE = "The workspace has no instructions (AGENTS.md, .agents/skills)."
 STATES = {
     "new": "is new: not in the prompt until it is accepted",
     "changed": "has changed: not in the prompt until it is accepted",

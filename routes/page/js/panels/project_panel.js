@@ -7,7 +7,7 @@ import { changeDiff } from "../text/diff.js";
 import { escapeLine, escapeText, exactBlock } from "../text/exact_text.js";
 import { showPanel } from "./panel.js";
 
-const NONE = "The workspace has no instructions (AGENTS.md).";
+const NONE = "The workspace has no instructions (AGENTS.md, .agents/skills).";
 const WHY = "A model reads these files of the workspace as your instructions once you have accepted their text.";
 const STATES = {
   __proto__: null,
