@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
-from tests.processes import alive, all_gone, endless
+from tests.processes import all_gone, endless, until_alive
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ async def test_a_command_is_stopped_and_the_run_goes_on(tmp_path: Path) -> None:
             path = f"/runs/{run}/calls/{call}"
             while (await until(turn, "tool.progress"))["tail"] != ["22", "kept"]:
                 pass
-            assert alive(sleeper)
+            await until_alive(sleeper)
             assert await stopped(served, path) == {"run": run, "call": call, "stopped": True}
             assert all_gone(sleeper)
             finished = await until(turn, "tool.finished")
