@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.processes import all_gone, endless
+from tests.processes import all_gone, endless, until_alive
 from tests.serving import serving, until
 
 pytestmark = pytest.mark.anyio
@@ -20,10 +20,11 @@ LIMIT_S = 60
 async def test_a_person_answers_a_program_that_asks(tmp_path: Path) -> None:
     sleeper = endless()
     asks = (
+        "trap 'echo stopped by a key' INT\n"
         "tty=$(python3 -c 'import os; print(os.isatty(0), *os.get_terminal_size(0))'); echo \"$tty $PAGER\"\n"
         "printf 'Name? '; read name; echo \"It is $name.\"\n"
         "read -s -p 'Word? ' word; echo; echo \"${#word} characters\"\n"
-        f"trap 'echo stopped by a key' INT; {sleeper}; exit 3"
+        f"{sleeper}; exit 3"
     )
     said = [f"```bash\n{asks}\n```\n", "```python\nimport os; print(os.isatty(0))\n```\n", "Done."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(said), pty=True) as served:
@@ -45,6 +46,7 @@ async def test_a_person_answers_a_program_that_asks(tmp_path: Path) -> None:
             await shows("6 characters")
             for wrong in ({}, {"text": ""}, {"keys": ["f13"]}, {"text": "x" * 1_001}):
                 assert await typed(**wrong) == 422
+            await until_alive(sleeper)
             assert await typed(keys=["ctrl-c"]) == 200
             finished = await until(turn, "tool.finished")
             assert all_gone(sleeper)
