@@ -118,7 +118,9 @@ class ToolCall(Struct, frozen=True):
             running = await siblings.time(self.run_budget, self.context.time_limit_s, self.conversation)
             with siblings.held(running):
                 self.check_not_paused()
-                await self._call(cleared, running, siblings.outcomes, emit)
+                before = await self._call(cleared, running, siblings.outcomes, emit)
+            for event in await self.changes.since(before, cleared.call.id):  # after its time: a job of it may need that
+                await emit(event)
         if outcome := siblings.outcomes.get(cleared.call.id):
             await emit(outcome)
 
@@ -136,7 +138,8 @@ class ToolCall(Struct, frozen=True):
 
     async def _call(
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
-    ) -> None:
+    ) -> Scan | None:
+        """Run the tool; return the workspace as it was before, if the tool may have changed it."""
         call = cleared.call
         self.conversation.begin(call)
         await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
@@ -148,8 +151,7 @@ class ToolCall(Struct, frozen=True):
         except asyncio.CancelledError:
             await run_shielded(self._log_changes(before, call.id))
             raise
-        for event in await self.changes.since(before, call.id):
-            await emit(event)
+        return before
 
     async def _steps(
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
