@@ -22,7 +22,7 @@ def schema(*required: str, **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": names, "required": [*required], **more}
 
 
-@pytest.mark.parametrize("dialect", WRITERS.keys() - {"tool_name_tag"})  # a call only with the declared names
+@pytest.mark.parametrize("dialect", sorted(WRITERS.keys() - {"tool_name_tag"}))  # a call only with the declared names
 @pytest.mark.parametrize(
     ("name", "written", "meant"),
     [
