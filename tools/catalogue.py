@@ -23,6 +23,7 @@ from tools.web.egress import NETWORK, normalise_network
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
+_LARGE = 16_384  # tokens; the smallest model repeats its calls when more tools are described
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
 _HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
@@ -139,6 +140,7 @@ TOOLS = (
         answering(ask_user),
         Role.GUEST,
         needs_person=True,
+        least_window=_LARGE,
     ),
     _confined(
         "update_plan",
@@ -148,6 +150,7 @@ TOOLS = (
         answering(update_plan),
         Role.GUEST,
         normalise=with_plain_steps,
+        least_window=_LARGE,
     ),
     Tool(
         "web_fetch",

@@ -133,7 +133,8 @@ class Tool(Struct, frozen=True):
     this workspace, although the tool could; it may block. `hopeless` returns why a call cannot succeed in a sandbox
     without network, and what to do instead. `untrusted`: its results are treated as untrusted. `handed`: the client
     runs it, so that its calls are handed over, and neither boxed nor asked about here. `needs_person`: it is refused in
-    a run that no person answers. `plans`: it is for runs that only plan.
+    a run that no person answers. `plans`: it is for runs that only plan. `least_window`: a model that can read fewer
+    tokens is not offered it, unless the request names it.
     """
 
     name: str
@@ -152,6 +153,7 @@ class Tool(Struct, frozen=True):
     binds: Binds = binds_nothing
     handed: bool = False
     needs_person: bool = False
+    least_window: int = 0
     plans: bool = False
 
 

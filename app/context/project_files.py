@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.json import Decoder, encode
 
 from app.context.skills import DATA_FOLDER, WORKSPACE_FOLDER, Skill, each_once, skill_of, skill_paths
+from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
 from tools.base.escape_invisible import visible
 from tools.base.outcome import ToolFailed
@@ -86,11 +87,11 @@ class ProjectFiles:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what was decided. Raises StoreFailed."""
-        value = await self._store.state(STATE) if self._store else None
+        """Read what was decided; what cannot be read was not."""
         try:
+            value = await self._store.state(STATE) if self._store else None
             self._decisions = Decoder(dict[str, FileDecision]).decode(value) if value else {}
-        except ValueError as error:
+        except (StoreFailed, ValueError) as error:
             logger.error("decisions on files of workspaces cannot be read, so all are open again: %s", error)
 
     def context(self, workspace: Path, data_dir: Path | None = None) -> ProjectContext:

@@ -158,18 +158,20 @@ class RunFactory(Struct):
 
         `names` can only narrow the former. Raises UnknownTool.
         """
-        tools = self.tools
+        tools, window = self.tools, window or self.models.default.counter.known_window
         if names is not None:
             offered = gate.acting().offer(tools).by_name
             if unknown := [name for name in names if name not in offered]:
                 missing = ", ".join(map(ascii, unknown[:5]))
                 raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
             tools = ToolList(offered[name] for name in names)
+        else:
+            tools = tools.part(partial(fits, window), ("window", window))
         if gate.policy.planning:
             also = (*also, SUBMIT_PLAN)
         if also:
             tools = ToolList([*tools, *also])
-        room = self.settings.mcp_tools_share * (window or self.models.default.counter.known_window)
+        room = self.settings.mcp_tools_share * window
         tools = self.client_tools.joined(tools, declared)
         return toolbox_within(
             room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices
@@ -353,6 +355,10 @@ class RunFactory(Struct):
 def _lines(options: RunOptions, guards: str) -> str:
     """The lines of the prompt that are of this run alone."""
     return f"{guards}\n\n{PLAN_FIRST}".strip() if options.plans else guards
+
+
+def fits(window: int, tool: Tool) -> bool:
+    return tool.least_window <= window
 
 
 def notices_of(project: ProjectContext) -> Sequence[Notice]:

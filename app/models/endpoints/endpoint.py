@@ -11,6 +11,7 @@ from typing import Literal
 from app.core.endpoint_spec import EndpointSpec, Price
 from app.core.provider import ProviderFailed
 from app.models.capabilities.model_list import NoModelList, chat_model
+from app.models.embedded.supervisor import SMOLLM2
 from app.models.endpoints.keys import Key
 from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.server_state import ServerState
@@ -125,7 +126,7 @@ class Endpoint:
 
     def _create_handle(self, model: str | None) -> ModelHandle:
         provider = self.connection.provider(model)
-        counter = TokenCounter(provider, self.spec.window)
+        counter = TokenCounter(provider, self.spec.window or (SMOLLM2.context if self.embedded else None))
         handle = ModelHandle(self.name, provider, counter, self._prices, self.server)
         self._in_use.add(handle)
         return handle
