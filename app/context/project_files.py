@@ -23,7 +23,7 @@ from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
 from tools.base.escape_invisible import visible
 from tools.base.outcome import ToolFailed
-from tools.base.workspace import inside, regular_file
+from tools.base.workspace import regular_file
 
 logger = logging.getLogger(__name__)
 
@@ -152,9 +152,9 @@ def _key(workspace: Path, path: str) -> str:
 
 
 def read_project_file(workspace: Path, path: str) -> ProjectFile | None:
-    """Read a file of the workspace, through no link; None if it does not exist."""
+    """Read a file of the workspace, through no link; None if it does not exist. Its `path` is made of plain names."""
     try:
-        with regular_file(workspace, inside(workspace, path)) as opened, open(opened, "rb", closefd=False) as file:
+        with regular_file(workspace, tuple(path.split("/"))) as opened, open(opened, "rb", closefd=False) as file:
             data = file.read(MOST_BYTES + 1)
         text = visible(data.decode("utf-8-sig").replace("\r\n", "\n")).strip()
     except ToolFailed as failure:
