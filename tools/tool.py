@@ -154,6 +154,12 @@ class Tool(Struct, frozen=True):
     handed: bool = False
     needs_person: bool = False
     least_window: int = 0
+
+    @property
+    def may_write(self) -> bool:
+        """True if its calls may change files of the workspace."""
+        return not self.handed and self.risk not in (Risk.READ, Risk.NETWORK)
+
     plans: bool = False
 
 

@@ -114,7 +114,7 @@ class Toolbox:
     def may_write(self, name: str) -> bool:
         """Return whether a tool of this name may change files of the workspace."""
         tool = self.tool(name)
-        return tool is not None and tool.risk not in (Risk.READ, Risk.NETWORK)
+        return tool is not None and tool.may_write
 
     def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         """Return a call in the normal form that is decided on, shown and run. Idempotent.

@@ -13,7 +13,7 @@ from tools.base.patterns import lazy_pattern
 MOST_FILES = 1_000  # listed
 DIFF_CHARACTERS = 200_000  # of all files
 LONGEST = 1 << 20  # bytes of a file whose lines are compared
-MOST_TOLD = 20  # paths that the model is told of
+MOST_NAMED = 20  # paths that the model learns of
 NONE = "none"  # the state of a run without a checkpoint
 _PLAIN = lazy_pattern(r"[\w./+@=-]{1,120}")  # a path that reads as a path, and not as a sentence
 ONE_LINE = {ord(sign): " " for sign in "\r\n"}
@@ -102,7 +102,7 @@ def _text(store: CheckpointStore, entry: Entry | None) -> str | None:
 def undone_message(store: CheckpointStore, rows: Sequence[CheckpointRow]) -> str:
     """Return the words by which a model learns that runs were undone."""
     paths = [shown_path(one.path) for row in rows for one in store.changes(row.run) if can_restore(one)]
-    plain = list(dict.fromkeys(path for path in paths if _PLAIN.fullmatch(path)))[:MOST_TOLD]
+    plain = list(dict.fromkeys(path for path in paths if _PLAIN.fullmatch(path)))[:MOST_NAMED]
     more = len(set(paths)) - len(plain)
     named = ", ".join(plain) + (f" and {more} more" if more and plain else "") if plain else f"{more} files"
     return f"[I have undone changes that you made in the workspace earlier. As before them are: {named}.]"

@@ -1,7 +1,7 @@
 """The log of a run that keeps none: it lives in memory as long as its run is under way or watched.
 
 What the run has used and what was decided in it is durable as in any other run: only its conversation and its events
-are kept by nobody.
+are not kept.
 """
 
 from __future__ import annotations

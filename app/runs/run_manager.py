@@ -109,7 +109,7 @@ class RunManager:
                 self._put_rows(row, turn, begins_session=turn.session is None)
             live = self._made(row, agent, turn.time_limit_s, unlisted=turn.unlisted)
             live.begins_session = turn.session is None
-            live.turn, live.is_unlisted = turn, turn.unlisted
+            live.turn = turn
             live.keep(turn.imported)
             if turn.has_message:
                 live.post(turn.message, files)
@@ -175,7 +175,7 @@ class RunManager:
             logger.error("run %s not stored: %s", run, failure)
         finally:
             del self._live[run]
-            if live.is_unlisted:  # whoever watches it has its log
+            if live.is_unlisted:  # those who watch it have its log
                 asyncio.get_running_loop().call_later(UNLISTED_S, self._unlisted.pop, run, None)
             self._line.leave(live.row.session, run)
             self._ring(live.row)

@@ -22,6 +22,7 @@ from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished
 from app.core.messages import Message, dump, unanswered
 from app.core.provider import ProviderFailed
 from app.log.event_writer import LogWriter, RunLog
+from app.log.unlisted_log import UnlistedLog
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.grants import grant_of
 from app.runs.agent import Agent
@@ -115,7 +116,6 @@ class RunTask:
     conversation: Conversation | None = None
     left: Unanswered | None = None  # of a run that goes on after a restart
     turn: RunRequest | None = None  # until it is in the history; None if the run goes on after a restart
-    is_unlisted: bool = False  # neither the run nor its session is kept
     _timer: asyncio.TimerHandle | None = None
     begins_session: bool = False  # with which there is nothing to be found yet
 
@@ -135,6 +135,11 @@ class RunTask:
         for file in files:
             self.log.put(FileRow(file.attachment.sha256, file.data))
             self.log.put(SessionFile(self.row.session, file.attachment.sha256))
+
+    @property
+    def is_unlisted(self) -> bool:
+        """Return True if neither the run nor its session is kept."""
+        return isinstance(self.log, UnlistedLog)
 
     @property
     def is_tainted(self) -> bool:

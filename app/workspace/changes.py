@@ -1,4 +1,4 @@
-"""Reporting what a call has changed in the workspace: compared before and after it, told as events.
+"""Reporting what a call has changed in the workspace: compared before and after it, reported as events.
 
 A command says nothing about what it writes, so the files are looked at. What another program, or another run of the
 same person, changes in that time is reported as well; what a background job writes later is not.
@@ -18,7 +18,6 @@ from app.core.events import FileChanged, Notice
 from app.workspace.content_types import HEAD, media_type_of
 from app.workspace.scan import FileChange, Scan, differences, scan
 from tools.base.outcome import ToolFailed
-from tools.base.rights import Risk
 from tools.base.workspace import inside, regular_file
 from tools.tool import Tool
 
@@ -30,7 +29,6 @@ MORE = "{count:,} more files were created, modified or deleted by this call."
 TOO_LARGE = (
     "The workspace has more files than are compared, so that changes in its lower folders are not reported as such."
 )
-_QUIET = frozenset({Risk.READ, Risk.NETWORK})  # tools of these risks write nothing in the workspace
 
 
 class WorkspaceChanges(Struct):
@@ -42,7 +40,7 @@ class WorkspaceChanges(Struct):
 
     async def before(self, tool: Tool | None) -> Scan | None:
         """Look at the workspace before a call; None if its tool does not write there."""
-        if self.workspace is None or tool is None or tool.handed or tool.risk in _QUIET:
+        if self.workspace is None or tool is None or not tool.may_write:
             return None
         return await asyncio.to_thread(scan, self.workspace, self.without)
 
