@@ -95,8 +95,8 @@ async def answer(
     model: Provider, form: CallForm, request: str, begin: Callable[..., Sequence[Message]] = opening_of
 ) -> Parsed:
     text = ""
-    asked = ModelRequest([Message("user", request)], opening=partial(begin, call_form=form))
-    async with aclosing(model.stream(asked)) as pieces:
+    model_request = ModelRequest([Message("user", request)], opening=partial(begin, call_form=form))
+    async with aclosing(model.stream(model_request)) as pieces:
         async for piece in pieces:
             text += piece.text if isinstance(piece, TextChunk) else ""
             if NEXT_TURN in text:

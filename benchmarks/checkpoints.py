@@ -115,10 +115,10 @@ def main() -> None:
             folder = Path(name)
             fill(folder / "work", files)
             subprocess.run(["sync", "-f", name], check=True)
-            for who, measure in (("checkpoints", by_store), ("git beside it", by_git)):
+            for name, measure in (("checkpoints", by_store), ("git beside it", by_git)):
                 for what, value in measure(folder, folder / "work").items():
                     unit = "MB" if what.startswith("MB") else "ms"
-                    print(f"{files:6,} files  {who:14}  {what:28} {value:9,.1f} {unit}")
+                    print(f"{files:6,} files  {name:14}  {what:28} {value:9,.1f} {unit}")
 
 
 if __name__ == "__main__":

@@ -68,9 +68,9 @@ def renamed(arguments: Arguments, schema: Schema) -> tuple[Arguments, tuple[str,
 def _pairs(unknown: Iterable[str], missing: Iterable[str]) -> dict[str, str]:
     """Return given name -> declared name, for those that can mean only each other."""
     unknown, missing = [*unknown], [*missing]
-    meant = {given: [name for name in missing if mean_the_same(given, name)] for given in unknown}
-    single = {given: names[0] for given, names in meant.items() if len(names) == 1}
-    wanted = [name for names in meant.values() for name in names]
+    candidates = {given: [name for name in missing if mean_the_same(given, name)] for given in unknown}
+    single = {given: names[0] for given, names in candidates.items() if len(names) == 1}
+    wanted = [name for names in candidates.values() for name in names]
     return {given: name for given, name in single.items() if wanted.count(name) == 1}
 
 

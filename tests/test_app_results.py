@@ -55,7 +55,7 @@ class Told:
         return ResultPart("bash", found[0].text[offset : offset + size], len(found[0].text)) if found else None
 
     async def page(self, **arguments: Any) -> Result:
-        context = Context(Path(), result=self.results.of(self.conversation), result_characters=self.results.told)
+        context = Context(Path(), result=self.results.of(self.conversation), result_characters=self.results.characters)
         async with aclosing(read_result({"call": CALL.id} | arguments, context)) as news:
             async for seen in news:
                 assert isinstance(seen, Result)
@@ -68,7 +68,7 @@ class Told:
         read = ""
         while offset is not None:
             page = await self.page(offset=offset, **arguments)
-            assert len(page.text) <= self.results.told, "it is never cut itself"
+            assert len(page.text) <= self.results.characters, "it is never cut itself"
             text, _, note = page.text.rpartition("\n")
             read += text
             following = re.search(r"Next: offset=(\d+)", note)

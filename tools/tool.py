@@ -58,7 +58,7 @@ ReadResult = Callable[[str, int, int], Awaitable[Kept | None]]
 """Read a result: call id, offset and size in characters. None if the conversation has no such result."""
 
 
-def shown_to_nobody(_: Sequence[Struct]) -> None:
+def discard_plan(_: Sequence[Struct]) -> None:
     """The `show_plan` of a call that no log shows."""
 
 
@@ -76,7 +76,7 @@ class Context(Struct, frozen=True):
     ask: AskPerson | None = None  # None where questions cannot be answered
     recall: Recall | None = None  # None where no conversation is kept
     result: ReadResult | None = None  # None where no conversation is kept
-    show_plan: Callable[[Sequence[Struct]], None] = shown_to_nobody  # its steps, each a struct of texts
+    show_plan: Callable[[Sequence[Struct]], None] = discard_plan  # its steps, each a struct of texts
     skills: Mapping[str, str] = MappingProxyType({})  # their texts by name
     accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
     result_characters: int = 20_000  # of a result that the model gets, at most

@@ -44,12 +44,12 @@ class Allow(Struct, frozen=True):
 class Refuse(Struct, frozen=True):
     """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and the user.
 
-    `meant`: the tool that the call could be of in its right form.
+    `intended`: the tool that the call could be of in its right form.
     """
 
     reason: str
     only_so: bool = False
-    meant: str = ""
+    intended: str = ""
 
 
 class Ask(Struct, frozen=True):
@@ -129,7 +129,7 @@ class Toolbox:
         tool = self._tools.get(name)
         if tool is None:
             nearest = next(iter(self._near(name)), "")
-            return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}", meant=nearest)
+            return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}", intended=nearest)
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
             return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(name)}")
@@ -137,7 +137,7 @@ class Toolbox:
         error = describe_error(tool.name, tool.parameters, arguments)
         if error is None:
             return decision
-        return Refuse(error, meant=name) if error.endswith(CORRECT) else Refuse(error)
+        return Refuse(error, intended=name) if error.endswith(CORRECT) else Refuse(error)
 
     async def run(
         self, call_name: str, arguments: Arguments, context: Context, permit: Permit | None = None

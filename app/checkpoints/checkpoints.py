@@ -8,7 +8,7 @@ call, both of which are stored: a server that was killed in the middle of a call
 starts.
 
 The last look at a workspace and the contents of its files are what a first look costs; a later one reads only files
-whose times differ. What cannot be looked at within the limits has no checkpoint, and the run a notice that says so.
+whose times differ. What cannot be looked at within the limits has no checkpoint, and its run gets a notice.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Checkpoints:
             self.store.sweep()
 
     async def take_undone(self, session: str) -> list[CheckpointRow]:
-        """Return the undone runs that the session's model does not know of, with which it is told of them."""
+        """Take the undone runs that the session's model does not know of: they count as reported from now on."""
         if session not in self.unreported:
             return []
         self.unreported.discard(session)

@@ -19,7 +19,7 @@ _PLAIN = lazy_pattern(r"[\w./+@=-]{1,120}")  # a path that reads as a path, and 
 ONE_LINE = {ord(sign): " " for sign in "\r\n"}
 NO_ROOM = "[not shown: there is too much before it]"
 LEFT = "too large to be kept, not readable, or a secret of the server is in it"
-UNDONE_NOTICE = "An earlier run of this session was undone. The model is told which files are as before it."
+UNDONE_NOTICE = "An earlier run of this session was undone. The model receives the list of files that are as before it."
 
 
 def report(store: CheckpointStore, run: str) -> dict[str, Any]:

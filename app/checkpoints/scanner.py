@@ -35,7 +35,7 @@ KeepContents = Callable[[list[tuple[bytes, bytes]]], None]
 
 
 class Unscannable(Exception):
-    """The workspace is beyond a limit, or cannot be read. The message says which."""
+    """The workspace is beyond a limit, or cannot be read. The message names the limit or the error."""
 
 
 class ScanLimits(Struct, frozen=True):

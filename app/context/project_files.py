@@ -67,7 +67,7 @@ class ReviewedFile(Struct, frozen=True):
 
 
 class ProjectContext(Struct, frozen=True):
-    """The part of a prompt that a workspace adds. `waiting`: the files that nobody has decided on as they are now."""
+    """The part of a prompt that a workspace adds. `waiting`: the files whose present content has no decision."""
 
     agents: str = ""
     skills: Sequence[Skill] = ()

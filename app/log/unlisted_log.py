@@ -79,7 +79,7 @@ class UnlistedLog(RunLog):
 
 
 class UnlistedWriter:
-    """Announces events to who reads them, and makes durable in `journal` what outlives the run."""
+    """Announces events to readers, and makes durable in `journal` what outlives the run."""
 
     documents = False
 

@@ -66,9 +66,9 @@ class Agent(Struct):
     discipline: LimitEnforcer
     check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
-    notices: Sequence[Notice] = ()  # for whoever watches its start
+    notices: Sequence[Notice] = ()  # emitted at its start
     end_judge: EndJudge = EndJudge()
-    adds_words: ClassVar[bool] = True  # where limits end a run before the model has said anything
+    adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
     takes_messages: ClassVar[bool] = True  # while it runs
     keeps_files: ClassVar[bool] = True  # in the workspace
 

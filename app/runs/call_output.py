@@ -58,19 +58,19 @@ class CallOutput(Struct, frozen=True):
         """The events of a call that has begun, by type. Raises NotFound."""
         logged = {row.type: json.loads(row.data) for row in await self.store.call_events(run.id, call)}
         if ToolStarted.type not in logged:
-            raise NotFound(f"Run {run.id} has begun no call {call[:80]!a}. GET /runs/{{id}}/events tells of its calls.")
+            raise NotFound(f"Run {run.id} has begun no call {call[:80]!a}. GET /runs/{{id}}/events lists its calls.")
         return logged
 
-    async def _finished(self, session: str, call: str, told: str, after: int) -> OutputPart:
+    async def _finished(self, session: str, call: str, text: str, after: int) -> OutputPart:
         lines = await self.store.written_lines(session, call)
 
         async def read(offset: int, size: int) -> OutputSlice:
             if lines is None:  # short enough that nothing else was kept
-                return stretch(told[offset : offset + size], offset, len(told))
+                return stretch(text[offset : offset + size], offset, len(text))
             part = await self.store.written(session, call, offset, size)
             return stretch(part.text, offset, part.characters) if part else stretch("", 0, 0)
 
-        count = lines_of(told) if lines is None else lines
+        count = lines_of(text) if lines is None else lines
         return await Source(read, (self.redactor,), ended=True).part(after, count)
 
 

@@ -1,4 +1,4 @@
-"""Running calls: their output, for readers who want more than the last lines, and a way to stop one alone."""
+"""Running calls: their output, for readers of more than the last lines, and a way to stop one alone."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of
 
 
 async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentOf) -> bool:
-    """Take the run up again if all it waited for was a person. Otherwise nobody knows what it was doing."""
+    """Take the run up again if all it waited for was a person. Otherwise its state is unknown."""
     pending, questions = list(unanswered(await store.messages(row.session))), await store.pending_of(row.id)
     if not pending or not questions or row.state == "queued":
         return False
@@ -51,13 +51,17 @@ async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentO
     except NotFound:
         return False
     own = [call for call in pending if not agent.calls.goes_to_client(call)]  # handed over behind them
-    if not own or own[0].id in await store.started_calls(row.id) or (asked := _asked(questions, own[0])) is None:
+    if (
+        not own
+        or own[0].id in await store.started_calls(row.id)
+        or (approval := _approval_of(questions, own[0])) is None
+    ):
         return False
     events = await store.events(row.id, 0, ALL)
-    left = _left(pending, asked, events)
+    left = _left(pending, approval, events)
     agent.calls.totals = totals_of(events, left.calls)
-    if asked.state == "pending":
-        runs.approvals.reopen(asked)
+    if approval.state == "pending":
+        runs.approvals.reopen(approval)
     used_s = time.time() - row.created - waited_s(questions)
     left_s = max(1.0, time_limit_s - used_s)
     messages, last_seq = await store.inbox(row.id), events[-1].seq if events else 0
@@ -70,24 +74,24 @@ def waited_s(rows: Sequence[ApprovalRow]) -> float:
     return sum(max(0.0, (row.decided or time.time()) - row.created) for row in rows)
 
 
-def _left(calls: list[AskedCall], asked: ApprovalRow, events: Sequence[EventRow]) -> Unanswered:
+def _left(calls: list[AskedCall], approval: ApprovalRow, events: Sequence[EventRow]) -> Unanswered:
     """Read from the log which calls could not be parsed and whether the decision was logged."""
     refused, resolved, waiting = dict[str, str](), False, {call.id for call in calls}
     for event in events:
         if event.type in (ToolRejected.type, ApprovalResolved.type):
             fields = json.loads(event.data)
             if event.type == ApprovalResolved.type:
-                resolved = resolved or fields["call"] == asked.call
+                resolved = resolved or fields["call"] == approval.call
             elif fields.get("call") in waiting:
                 refused[fields["call"]] = fields["reason"]
-    return Unanswered(calls, refused, asked, resolved)
+    return Unanswered(calls, refused, approval, resolved)
 
 
-def _asked(questions: Sequence[ApprovalRow], call: AskedCall) -> ApprovalRow | None:
+def _approval_of(questions: Sequence[ApprovalRow], call: AskedCall) -> ApprovalRow | None:
     """Return the approval of a call that has not started, decided or still open."""
     of_call = [one for one in questions if number_of(one, call.id)]
-    asked = of_call[-1] if of_call else None  # the others were for what is not there any more
-    return None if asked is not None and asked.state == "pending" and is_over(asked) else asked
+    approval = of_call[-1] if of_call else None  # the others were for what is not there any more
+    return None if approval is not None and approval.state == "pending" and is_over(approval) else approval
 
 
 async def _end(store: Store, journal: EventWriter, row: RunRow, *, history: bool) -> None:
@@ -103,14 +107,14 @@ async def _end(store: Store, journal: EventWriter, row: RunRow, *, history: bool
         for message in await store.inbox(row.id):
             conversation.append(replace(message_of(message), at=row.created))
         journal.put(InboxTaken(row.id))
-    told: list[AgentEvent] = []
-    for asked in await store.pending_of(row.id):
-        if asked.state == "pending":
-            state, by = ("expired", NO_APPROVER) if is_over(asked) else ("withdrawn", RUN_ENDED)
-            journal.put(ApprovalDecided(row.id, asked.call, state, time.time(), by))
-            told.append(ApprovalResolved(asked.call, state, by))
-    told.append(RunFailed("interrupted", INTERRUPTION, retryable=True))
-    for seq, event in enumerate(told, start=await store.last_seq(row.id) + 1):
+    events: list[AgentEvent] = []
+    for approval in await store.pending_of(row.id):
+        if approval.state == "pending":
+            state, by = ("expired", NO_APPROVER) if is_over(approval) else ("withdrawn", RUN_ENDED)
+            journal.put(ApprovalDecided(row.id, approval.call, state, time.time(), by))
+            events.append(ApprovalResolved(approval.call, state, by))
+    events.append(RunFailed("interrupted", INTERRUPTION, retryable=True))
+    for seq, event in enumerate(events, start=await store.last_seq(row.id) + 1):
         journal.put(EventRow(row.id, seq, event.type, encode(event)))
     journal.put(RunEnded(row.id, "interrupted", time.time()))
     await journal.flush()

@@ -175,7 +175,7 @@ class RunManager:
             logger.error("run %s not stored: %s", run, failure)
         finally:
             del self._live[run]
-            if live.is_unlisted:  # those who watch it have its log
+            if live.is_unlisted:  # its watchers have its log
                 asyncio.get_running_loop().call_later(UNLISTED_S, self._unlisted.pop, run, None)
             self._line.leave(live.row.session, run)
             self._ring(live.row)

@@ -102,7 +102,7 @@ class ToolCall(Struct, frozen=True):
     run_budget: RunBudget
     results: Results
     outputs: Outputs
-    redactors: Sequence[Redactor]  # what hides in outputs what nobody may read
+    redactors: Sequence[Redactor]  # they remove secrets from outputs
     check_not_paused: Callable[[], None]  # raises Paused
     changes: WorkspaceChanges
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
@@ -200,7 +200,7 @@ class ToolCall(Struct, frozen=True):
             result=self.results.of(self.conversation),
             show_plan=self._show_plan,
             accept_plan=self.gate.act,
-            result_characters=self.results.told,
+            result_characters=self.results.characters,
         )
 
     def _questions(self, running: ToolTime) -> Questions:

@@ -182,11 +182,11 @@ class ToolExecutor(Struct):
         context.conversation.answer(call, reason + right_form)
 
     def _shown(self, call: AskedCall, decision: Refuse) -> str:
-        return self._right_form(call, decision.meant) if decision.meant else ""
+        return self._right_form(call, decision.intended) if decision.intended else ""
 
-    def _right_form(self, call: AskedCall, meant: str) -> str:
+    def _right_form(self, call: AskedCall, name: str) -> str:
         """Return the lines that show how the tool is called, if it is one."""
-        tool = self.toolbox.tool(meant)
+        tool = self.toolbox.tool(name)
         if tool is None or isinstance(self.gate.decide(tool), Refuse):
             return ""
         return right_form(call.id, call.dialect, self.call_form(), tool.name, tool.parameters, call.arguments)
@@ -324,7 +324,7 @@ class ToolExecutor(Struct):
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:
-        """The result into the history, as the guards let it pass; its whole is kept, if the model is told a part."""
+        """The result into the history, as the guards let it pass; its whole is kept, if the model receives a part."""
         finished, untrusted, conversation = outcome.finished, outcome.untrusted, context.conversation
         whole, finished = self._shortened(finished, call, conversation)
         screened: Sequence[AgentEvent] = ()
@@ -340,13 +340,13 @@ class ToolExecutor(Struct):
             await context.emit(event)
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
-        """Return the output as it was written, without secrets, if that is not what the model is told."""
+        """Return the output as it was written, without secrets, if the model receives another text."""
         return outcome.written and self.guards.plain(conversation.redactor.redact(outcome.written))
 
     def _shortened(
         self, finished: ToolFinished, call: AskedCall, conversation: Conversation
     ) -> tuple[str, ToolFinished]:
-        """Return the whole result, without secrets, and the event with as much of it as the model is told."""
+        """Return the whole result, without secrets, and the event with as much of it as the model receives."""
         whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
         readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
         return whole, replace(finished, text=self.guards.plain(self.results.shown(whole, call, readable=readable)))

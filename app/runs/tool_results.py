@@ -15,10 +15,10 @@ from tools.builtin.read_result import NAME
 from tools.tool import Kept, ReadResult
 
 MOST_KEPT = 2_000_000  # characters of one result
-NOTES = 140  # room for what is said of the rest
+NOTES = 140  # room for the note about the rest
 
 Read = Callable[[str, str, int, int], Awaitable[ResultPart | None]]
-"""A piece of a kept result: of which session and call, from where on, how many characters. Raises StoreFailed."""
+"""Read a piece of a kept result: session, call, offset, characters. Raises StoreFailed."""
 
 
 async def nothing(session: str, call: str, offset: int, size: int) -> None:
@@ -26,16 +26,16 @@ async def nothing(session: str, call: str, offset: int, size: int) -> None:
 
 
 class Results(Struct, frozen=True):
-    """The results of one run. `told` is how many characters of one the model is told."""
+    """The results of one run. `characters` is the longest result that the model receives whole."""
 
-    told: int = 8000
+    characters: int = 8000
     read: Read = nothing
 
     def shown(self, text: str, call: AskedCall, *, readable: bool) -> str:
-        """The result as the model is told it; `readable` says whether it may read the rest."""
-        if len(text) <= self.told:
+        """Return the result as the model receives it; with `readable` it may read the rest."""
+        if len(text) <= self.characters:
             return text
-        half = (self.told - NOTES) // 2
+        half = (self.characters - NOTES) // 2
         # At the end, where it stays when the result is made shorter still.
         how = f'\n[{NAME}(call="{call.id}", offset={half}) shows what is left out.]' if readable else ""
         return head_and_tail(text, half) + how
@@ -43,9 +43,9 @@ class Results(Struct, frozen=True):
     def keep(
         self, text: str, run: str, call: AskedCall, conversation: Conversation, written: str | None = None
     ) -> None:
-        """The whole, with the message that tells of it: both are stored, or none; and what was `written`, if that is
-        something else."""
-        if len(text) > self.told or written is not None:
+        """Store the whole result with its message, both or none, and the output as it was `written`, if that is
+        another text."""
+        if len(text) > self.characters or written is not None:
             name, raw = encodable(call.name), written if written is None else _storable(written)
             conversation.record(ResultRow(conversation.session, run, call.id, name, _storable(text), raw))
 

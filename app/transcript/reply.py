@@ -83,7 +83,7 @@ class Reply:
     took the tools or they had to be taught. So is `text_calls`: whether the text of that model can hold calls at all,
     given that it has (or has not) called natively in this reply.
 
-    A call that is a block of code is shown as well, once it is whole: who asked for code finds it in the answer. A call
+    A call that is a block of code is shown as well, once it is whole: a request for code is answered with it. A call
     of a client's tool (`is_handed`) is not: the client gets it as a call.
     """
 

@@ -1,6 +1,6 @@
 """Reporting what a call has changed in the workspace: compared before and after it, reported as events.
 
-A command says nothing about what it writes, so the files are looked at. What another program, or another run of the
+A command does not report its writes, so the files are compared. What another program, or another run of the
 same person, changes in that time is reported as well; what a background job writes later is not.
 """
 

@@ -87,14 +87,14 @@ async def answer(model: Provider, toolbox: Toolbox, request: str) -> tuple[str, 
     begin = partial(
         opening, toolbox.offered, call_form=CallForm.FENCED, workspace=Path("/home/ann"), today=date(2026, 11, 21)
     )
-    asked = ModelRequest([Message("user", request)], opening=begin)
-    async with aclosing(model.stream(asked)) as pieces:
+    model_request = ModelRequest([Message("user", request)], opening=begin)
+    async with aclosing(model.stream(model_request)) as pieces:
         async for piece in pieces:
             text += piece.text if isinstance(piece, TextChunk) else ""
             calls = parse(text.partition(NEXT_TURN)[0], toolbox.schemas, fences=True).calls
             if calls or NEXT_TURN in text:
                 break
-    texts = [message.text for message in asked.whole()]
+    texts = [message.text for message in model_request.whole()]
     tokens = sum(await model.count_tokens(texts) or [len(text) // 4 for text in texts])
     return text, [toolbox.normalise_call(call.name, call.arguments)[0] for call in calls], tokens
 

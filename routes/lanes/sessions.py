@@ -175,7 +175,7 @@ class LaneSessions(Struct, frozen=True):
 
 
 def prefix_name(messages: Iterable[Message]) -> str:
-    """A name for a conversation up to a point: what was said, called and shown; no instructions and no thoughts.
+    """A name for a conversation up to a point: its texts, calls and files; no instructions and no thoughts.
 
     Clients change the former from turn to turn, and leave the latter out.
     """
@@ -183,8 +183,8 @@ def prefix_name(messages: Iterable[Message]) -> str:
     for one in messages:
         if one.role != "system":
             calls = [[call.id, call.name, call.arguments] for call in one.calls]
-            said = [one.role, one.text.strip(), calls, one.call, [file.sha256 for file in one.attachments]]
-            digest.update(json.dumps(said, sort_keys=True).encode())
+            parts = [one.role, one.text.strip(), calls, one.call, [file.sha256 for file in one.attachments]]
+            digest.update(json.dumps(parts, sort_keys=True).encode())
     return f"{PREFIX}{digest.hexdigest()}"
 
 

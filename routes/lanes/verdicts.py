@@ -46,7 +46,7 @@ async def resumed_run(
         calls = ", ".join(verdict.call[:40] for verdict in request.verdicts[:5])
         raise Refused(400, "no_approval", f"No call waits for a decision under {calls!a}. Send a message instead.")
     run = await services.runs.run(decided[-1].run, principal)
-    return Resumed(run, await _asked_at(services, run.id, [row.call for row in decided]))
+    return Resumed(run, await _question_position(services, run.id, [row.call for row in decided]))
 
 
 async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict) -> None:
@@ -61,17 +61,17 @@ async def _decide(services: Services, principal: Principal, row: ApprovalRow, ve
 async def _decided_before(
     services: Services, sessions: LaneSessions, request: LaneRequest, verdict: Verdict
 ) -> ApprovalRow | None:
-    """A call of the conversation's run on which somebody has decided meanwhile."""
+    """A call of the conversation's run that was decided meanwhile."""
     run = await sessions.named_run(request)
     return await services.store.approval(run.id, verdict.call) if run else None
 
 
-async def _asked_at(services: Services, run: str, calls: Sequence[str]) -> int:
-    """The number of the last event that asks for a decision on one of these calls."""
-    asked = after = 0
+async def _question_position(services: Services, run: str, calls: Sequence[str]) -> int:
+    """Return the sequence number of the last approval request for one of these calls."""
+    position = after = 0
     while rows := await services.store.events(run, after, PAGE):
         for row in rows:
             if row.type == ApprovalRequired.type and fields_of(row)["call"] in calls:
-                asked = row.seq
+                position = row.seq
         after = rows[-1].seq
-    return asked
+    return position

@@ -14,7 +14,7 @@ from routes.terminal.keyboard import Decision
 from routes.terminal.screen import Screen
 
 SENDING_LIMIT_S = 2.0  # how long the end of a turn waits for an answer that is on its way
-NOBODY = "Nobody is at the terminal of this conversation who could approve it."
+UNATTENDED = "Nobody is at the terminal of this conversation who could approve it."
 
 
 class Answerer(Protocol):
@@ -36,7 +36,7 @@ class NoAnswerer:
             reason = "there is no terminal, so calls that need approval are denied. Use --approval to change that."
             print(f"dragoman: {reason}", file=sys.stderr, flush=True)
         self._denied.add(wanted.call)
-        return {"decision": "deny", "note": NOBODY}
+        return {"decision": "deny", "note": UNATTENDED}
 
 
 class RemoteAnswerer:

@@ -39,18 +39,18 @@ class Undo(Struct, frozen=True):
         for line in lines_of(changes):
             self.show(line)
         if self.confirm(f"Undo all of this ({len(changes['files']) + changes['more_files']})? [y/N] "):
-            await self._asked("POST", f"/runs/{changes['run']}/undo")
+            await self._request("POST", f"/runs/{changes['run']}/undo")
             self.show("Undone. The model learns of it with your next message. /undo again undoes the turn before.")
 
     async def _changes(self, session: str) -> Json | None:
-        runs = (await self._asked("GET", f"/sessions/{quote(session, safe='')}"))["runs"]
+        runs = (await self._request("GET", f"/sessions/{quote(session, safe='')}"))["runs"]
         for run in reversed(runs[-MOST_TURNS:]):
-            changes = await self._asked("GET", f"/runs/{run['id']}/changes")
+            changes = await self._request("GET", f"/runs/{run['id']}/changes")
             if changes["state"] in UNDOABLE and changes["files"]:
                 return changes
         return None
 
-    async def _asked(self, method: str, path: str) -> Json:
+    async def _request(self, method: str, path: str) -> Json:
         try:
             response = await self.client.request(method, path)
         except httpx2.TransportError as error:

@@ -1,6 +1,6 @@
 """A bounded buffer for a process's output: head, end, the last few lines, and counts of the rest.
 
-It is kept twice: as it was written, for whoever wants the log, and as a screen shows it, for model and people.
+It is kept twice: as it was written, for the log, and as a screen shows it, for model and people.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ OWN_QUESTION = "ask_user__question"  # in place of a tool's name, so that it is 
 MAX_QUESTION, MAX_CHOICE, MAX_ANSWER = 2_000, 300, 20_000  # characters
 MAX_CHOICES = 20
 REASON = "The model asks you. Approve with the answers as arguments, or deny."
-NOBODY = "Nobody can answer questions here. Decide yourself, or end your turn with what you need to know."
+UNATTENDED = "Nobody can answer questions here. Decide yourself, or end your turn with what you need to know."
 UNANSWERED = {
     "denied": "The person does not want to answer",
     "expired": "The person did not answer in time",
@@ -26,7 +26,7 @@ ADVICE = "Do not ask it again: go on without the answer, or end your turn with w
 async def ask_user(arguments: Arguments, context: Context) -> str:
     """Return the person's answer. Raises ToolFailed without one."""
     if context.ask is None:
-        raise ToolFailed(NOBODY)
+        raise ToolFailed(UNATTENDED)
     question = visible(arguments["question"]).strip()
     if not question:
         raise ToolFailed("question is empty. Write the question that the person is to answer.")

@@ -1,4 +1,4 @@
-"""A pseudo-terminal of one command: its own, so that what is put into it can reach nobody else's.
+"""A pseudo-terminal of one command: its own, so that its input reaches no other terminal.
 
 A command is never given the terminal that the server was started in. TIOCSTI and the like reach only the input of the
 command itself.
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from tools.base.screen import Window
 
-# A pager or an editor would wait for keys that nobody presses.
+# A pager or an editor would wait for keys that are never pressed.
 ENVIRONMENT: Mapping[str, str] = {"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "SYSTEMD_PAGER": "cat"}
 # In a session of its own with the terminal as its controlling one: then keys such as Ctrl-C are signals. It becomes the
 # command, unless it leads a session already.
@@ -25,7 +25,7 @@ _IUTF8 = 0o40000
 
 
 class Terminal:
-    """The server's end, `master`, and the command's. Whoever starts the command closes both."""
+    """The server's end, `master`, and the command's. The caller that starts the command closes both."""
 
     def __init__(self, window: Window) -> None:
         self.master, self.slave = os.openpty()

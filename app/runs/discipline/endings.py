@@ -23,7 +23,7 @@ from tools.base.patterns import lazy_pattern
 
 SHORT = 600  # characters: a longer reply is an answer
 MOST_REQUEST = 20_000  # characters of a request that are looked at
-MOST_SENTENCE = 240  # characters of a last sentence that are looked at: its end says what is intended
+MOST_SENTENCE = 240  # characters of a last sentence that are looked at: its end states what is intended
 BUCKETS = 32_768
 GROUPS = range(1, 6)  # characters in a group
 OPEN_MARKS = frozenset(":;,…‥–—―-→⇒➜👇：；，、،؛։︓")
@@ -50,20 +50,20 @@ class End(StrEnum):
 
 def end_of(text: str, request: str, *, worked: bool) -> End:
     """Judge the end of a reply without calls. `worked`: the run has used a tool."""
-    said = text.strip()
-    if not said or len(said) >= SHORT or said in request:
+    reply = text.strip()
+    if not reply or len(reply) >= SHORT or reply in request:
         return End.ANSWER
-    if said.endswith(("```", "~~~", "|")):
+    if reply.endswith(("```", "~~~", "|")):
         return End.ANSWER  # a block of code, or a table
-    last = said.rstrip(CLOSERS)[-1:]
+    last = reply.rstrip(CLOSERS)[-1:]
     if last in QUESTION_MARKS:
         return End.ANSWER
-    if last in OPEN_MARKS or said.endswith(("...", "。。。")):
+    if last in OPEN_MARKS or reply.endswith(("...", "。。。")):
         return End.ANNOUNCEMENT
-    if _is_item(said):
+    if _is_item(reply):
         return End.ANSWER
     expected = worked or names_something(request)
-    score = intention(last_sentence(said))
+    score = intention(last_sentence(reply))
     if score >= SURE[expected]:
         return End.ANNOUNCEMENT
     return End.DOUBTFUL if score >= DOUBTFUL[expected] else End.ANSWER
@@ -83,7 +83,7 @@ def last_sentence(text: str) -> str:
 
 
 def intention(sentence: str) -> float:
-    """Return how surely a sentence says what its speaker does next; 0 is as likely as not."""
+    """Return how surely a sentence announces what its speaker does next; 0 is as likely as not."""
     found = groups(sentence)
     weights = _weights()
     return BIAS + SCALE * sum(weights[one] for one in found) / sqrt(len(found) or 1)
@@ -108,9 +108,9 @@ def _words(sentence: str) -> Iterator[str]:
     yield from (f"b {one} {following}" for one, following in pairwise(["^", *words, "$"]))
 
 
-def _is_item(said: str) -> bool:
+def _is_item(reply: str) -> bool:
     """Return True if the last line is an item of a list."""
-    return re.match(r"\s*(?:[-*+•]|\d+[.)])\s", said.rpartition("\n")[2]) is not None and "\n" in said
+    return re.match(r"\s*(?:[-*+•]|\d+[.)])\s", reply.rpartition("\n")[2]) is not None and "\n" in reply
 
 
 @lru_cache(1)

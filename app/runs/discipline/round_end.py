@@ -99,11 +99,11 @@ class RoundEnd(Struct):
             await self.context.emit(added(message))
         return bool(messages)
 
-    async def _answer_anyway(self, reason: str, said: str) -> str:
+    async def _answer_anyway(self, reason: str, draft: str) -> str:
         """Answer for a run that has no answer, and return why it ends: without a word of the model, not as answered.
 
-        The answer is shown whole: it is no part of what the model was saying. What it had `said` beside calls that were
-        not run stands for an answer if there is no better one.
+        The answer is shown whole: it is no part of the model's unfinished reply. A `draft`, its text beside calls that
+        were not run, is the answer if there is no better one.
         """
         text, cut, emit = "", False, self.context.emit
         if not self.discipline.limits.spent(self.totals):
@@ -114,7 +114,7 @@ class RoundEnd(Struct):
                 await emit(notice)
             await emit(answer.usage)
             text, cut = answer_in(answer.reply), bool(answer.trouble)
-        if not text and said.strip() and reason != TOKEN_LIMIT:
+        if not text and draft.strip() and reason != TOKEN_LIMIT:
             return reason
         self.silent = not text
         if not text:
@@ -140,8 +140,8 @@ class RoundEnd(Struct):
 
 def no_answer(reply: Reply) -> bool:
     """Return True if the last reply is empty or little more than an announcement of its calls."""
-    said = reply.prose.strip()
-    return not said or (bool(reply.calls) and len(said) < SHORT)
+    prose = reply.prose.strip()
+    return not prose or (bool(reply.calls) and len(prose) < SHORT)
 
 
 def answer_in(reply: Reply) -> str:

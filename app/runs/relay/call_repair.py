@@ -45,8 +45,8 @@ async def ask_again(
 
     Nothing of it is shown, and the conversation stays as the client knows it. Raises BudgetSpent, StoreFailed.
     """
-    conversation, said = context.conversation, context.conversation.messages[-1]
-    results = [Message("tool", wrong.get(call.id, FITS), call=call.id, name=call.name) for call in said.calls]
+    conversation, last = context.conversation, context.conversation.messages[-1]
+    results = [Message("tool", wrong.get(call.id, FITS), call=call.id, name=call.name) for call in last.calls]
     request = replace(fitted.request, messages=[*conversation.messages, *results], inactivity_s=TIME_LIMIT_S)
     counted = fitted.counted + sum(map(fitted.counter.measure, results))
     metered_request = await run_budget.metered_request(provider, request, counted, conversation)

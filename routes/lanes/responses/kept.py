@@ -73,8 +73,8 @@ class KeptResponses(Struct, frozen=True):
             return None
         echo = turn.request.echo
         if place.after:
-            (asked,) = await self.services.store.events(row.id, place.after - 1, 1)
-            call = fields_of(asked)["call"]
+            (question,) = await self.services.store.events(row.id, place.after - 1, 1)
+            call = fields_of(question)["call"]
             echo = echo | {"approvals": {call: approval_id(row.id, place.after, call)}}
         request = replace(turn.request, echo=echo)
         return KeptResponse(replace(turn, model=turn.model or AGENT, request=request), row)

@@ -16,7 +16,7 @@ export class Plan {
     this.element = h("section", { class: "plan", role: "group", "aria-label": "Plan" }, head, this.#list);
   }
 
-  /** Draws all steps; `quietly`: screen readers are not told. */
+  /** Draws all steps; `quietly`: without an announcement to screen readers. */
   show(steps, { quietly }) {
     const done = steps.filter(({ state }) => state === "done").length;
     this.#count.textContent = `${done} of ${steps.length} done`;
