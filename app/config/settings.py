@@ -157,6 +157,13 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
     mcp_commands_from_api: bool = setting(
         False, "let admins add MCP servers that are commands over HTTP", "true or false"
     )
+    mcp_wait_s: float = setting(
+        5.0,
+        "seconds that turns wait for an MCP server whose tools were never listed",
+        "a number from 0 to 60",
+        ge=0,
+        le=60,
+    )
     mcp_tools_share: float = setting(
         0.05,
         "share of the window for MCP tool definitions; above it tools are searched",

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
@@ -139,6 +139,22 @@ class McpServers:
 
     def status(self) -> list[Status]:
         return self._manager.status()
+
+    def unseen(self) -> list[str]:
+        """The names of the enabled servers whose tools have never been listed."""
+        return self._manager.unseen()
+
+    def sample(self, name: str, tool: str) -> Tool:
+        """A tool as the server may have it. Raises KeyError."""
+        return self._manager.sample(name, tool)
+
+    def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
+        """Connect to servers that were never seen; return those that are worth `first_wait`."""
+        return self._manager.begin_first_wait(names, seconds)
+
+    async def first_wait(self, names: Collection[str]) -> None:
+        """Wait until these servers are connected, have failed, or have had their time."""
+        await self._manager.first_wait(names)
 
     def named(self, name: str) -> Status:
         """Raises NoSuchServer."""

@@ -33,6 +33,7 @@ from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
+from app.runs.first_contact import FirstContact
 from app.runs.run_context import EventSink, RunContext
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import Conversation
@@ -68,6 +69,7 @@ class Agent(Struct):
     new_id: Callable[[], str] = new_call_id
     notices: Sequence[Notice] = ()  # emitted at its start
     end_judge: EndJudge = EndJudge()
+    first_contact: FirstContact | None = None
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
     takes_messages: ClassVar[bool] = True  # while it runs
     keeps_files: ClassVar[bool] = True  # in the workspace
@@ -100,6 +102,7 @@ class Agent(Struct):
         conversation = context.conversation
         context.guards.enter(context.run, conversation.messages if left else ())
         self.view.run = context.run
+        await self._wait_for_servers(context)
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
         self.toolbox.choose(conversation.session, begun_with)
         await context.emit(Notice("resumed", RESUMED) if left else self._started(context))
@@ -123,6 +126,13 @@ class Agent(Struct):
         for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
             await context.emit(event)
         await context.emit(self.finished(self.discipline.over, conversation))
+
+    async def _wait_for_servers(self, context: RunContext) -> None:
+        """Let MCP servers that were never seen bring their tools before anything is offered."""
+        if self.first_contact:
+            begins_session = context.conversation.begins == 0
+            toolbox = await self.first_contact.wait(context.emit, begins_session=begins_session)
+            self.calls.toolbox = toolbox or self.toolbox
 
     def finished(self, reason: str, conversation: Conversation | None) -> RunFinished:
         """Return the terminal event of a run of this conversation, if that was read."""

@@ -6,7 +6,7 @@ background job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +46,7 @@ from app.runs.client_tools import ClientToolLists
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
+from app.runs.first_contact import FirstContact, is_expected
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.live_outputs import Outputs
 from app.runs.relay.json_answer import JSONAnswer
@@ -153,18 +154,22 @@ class RunFactory(Struct):
         window: int | None = None,
         declared: Sequence[ClientTool] = (),
         also: Sequence[Tool] = (),
+        *,
+        has_waited: bool = False,
     ) -> Toolbox:
         """The tools that `gate` lets be used, for a model with this window, beside those that the client has declared.
 
-        `names` can only narrow the former. Raises UnknownTool.
+        `names` can only narrow the former. Raises UnknownTool, but not for tools that a server may yet bring; when
+        these `has_waited` for, they are left out.
         """
         tools, window = self.tools, window or self.models.default.counter.known_window
         if names is not None:
             offered = gate.acting().offer(tools).by_name
-            if unknown := [name for name in names if name not in offered]:
+            unknown = [name for name in names if name not in offered]
+            if not has_waited and (unknown := [name for name in unknown if not is_expected(name, self.mcp)]):
                 missing = ", ".join(map(ascii, unknown[:5]))
                 raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
-            tools = ToolList(offered[name] for name in names)
+            tools = ToolList(offered[name] for name in names if name in offered)
         else:
             tools = tools.part(partial(fits, window), ("window", window))
         if gate.policy.planning:
@@ -177,9 +182,16 @@ class RunFactory(Struct):
             room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices
         )
 
-    def _toolbox_of(self, options: RunOptions, gate: Gate, route: ModelRoute, project: ProjectContext) -> Toolbox:
+    def _toolbox_of(
+        self, options: RunOptions, gate: Gate, route: ModelRoute, project: ProjectContext, *, has_waited: bool = False
+    ) -> Toolbox:
         also = (READ_SKILL,) if project.skills and options.tools is None else ()
-        return self.toolbox(gate, options.tools, route.counter.known_window, options.client_tools or (), also)
+        window, declared = route.counter.known_window, options.client_tools or ()
+        return self.toolbox(gate, options.tools, window, declared, also, has_waited=has_waited)
+
+    def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
+        rules, unseen = self.settings.tools, self.mcp.unseen()
+        return FirstContact(self.mcp, gate, rules, options.tools, self.settings.mcp_wait_s, toolbox, unseen)
 
     def agent(self, principal: Principal, options: RunOptions) -> Agent:
         """A new agent for one run.
@@ -191,7 +203,7 @@ class RunFactory(Struct):
         workspace = workspace_of(self.settings.workspace, principal)
         gate = self.gate(principal, options.approval, workspace, options.when_absent, planning=options.plans)
         project = self.redactor.redact_value(self.project.context(workspace, self.settings.data_dir))
-        toolbox = self._toolbox_of(options, gate, route, project)
+        toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         context = self._tool_context(workspace, principal, project)
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
@@ -202,7 +214,7 @@ class RunFactory(Struct):
         return Agent(
             route,
             ToolExecutor(
-                *(toolbox, gate, context, self.runs.approvals, run_budget, self.switch.check),
+                *(toolbox_of(), gate, context, self.runs.approvals, run_budget, self.switch.check),
                 guards=guards,
                 results=Results(self.settings.result_characters, self.store.result),
                 outputs=self.outputs,
@@ -223,6 +235,7 @@ class RunFactory(Struct):
             self.switch.check,
             notices=notices_of(project),
             end_judge=judge_of(notes if self.models.utility_model else None),
+            first_contact=self._first_contact(options, gate, partial(toolbox_of, has_waited=True)),
         )
 
     def _tool_context(self, workspace: Path, principal: Principal, project: ProjectContext) -> Context:

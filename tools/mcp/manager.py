@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
@@ -15,7 +16,7 @@ from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Risk, Role
 from tools.builtin.outbound_effects import call_sent
 from tools.mcp.calls import ServerCall
-from tools.mcp.definitions import Definition
+from tools.mcp.definitions import Definition, definition
 from tools.mcp.model import (
     Hooks,
     McpEvent,
@@ -172,6 +173,27 @@ class Manager:
                 while not self._servers[name].is_settled:
                     await self.changed()
         return status_of(self._servers[name])
+
+    def unseen(self) -> list[str]:
+        """Return the names of the enabled servers whose tools have never been listed."""
+        return [name for name, server in sorted(self._servers.items()) if server.is_unseen]
+
+    def sample(self, name: str, tool: str) -> Tool:
+        """Return a tool as the server may have it, to decide on before the server's tools are known."""
+        server = self._servers[name]
+        return self._tool(server.public(tool), server, definition({"name": tool}))
+
+    def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
+        """Connect to unseen servers, all at once; return those to wait for, at most `seconds` since the first wait."""
+        servers = (server for name in names if (server := self._servers.get(name)))
+        return [server.config.name for server in servers if server.is_unseen and server.begin_first_wait(seconds)]
+
+    async def first_wait(self, names: Iterable[str]) -> None:
+        """Wait until these servers are connected or have failed, or until the time for that is over."""
+        while ends := [s.first_wait_ends for name in names if (s := self._servers.get(name)) and s.is_awaited]:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(filter(None, ends)) - time.monotonic()):
+                    await self.changed()
 
     async def changed(self) -> None:
         """Wait until `status` or `tools` change."""

@@ -33,6 +33,12 @@ def public_name(server: str, tool: str) -> str:
     return f"{_PREFIX}{shown_server}{_BETWEEN}{_ODD.sub('_', tool)[:room].rstrip('_')}_{digest}"
 
 
+def has_prefix(name: str, server: str) -> bool:
+    """Return whether a public name can be that of a tool of this server."""
+    shown_server = _ODD.sub("_", server)[:_SERVER_PART].rstrip("_") or "_"
+    return name.startswith((f"{_PREFIX}{server}{_BETWEEN}", f"{_PREFIX}{shown_server}{_BETWEEN}"))
+
+
 def question_name(server: str) -> str:
     """Return the name of a server's question to a person, used in place of a tool's name."""
     return f"{_PREFIX}{_ODD.sub('_', server)[:_SERVER_PART]}{_BETWEEN}{_QUESTION}"

@@ -65,6 +65,7 @@ class Server:
         self.session: McpSession | None = None
         self.used_at = time.monotonic()
         self.calls = 0
+        self.first_wait_ends: float | None = None  # no turn waits longer for the tools, if they were never listed
         self._services = services
         self._failures = 0
         self._supervisor: asyncio.Task[None] | None = None
@@ -85,6 +86,31 @@ class Server:
     @property
     def is_up(self) -> bool:
         return self.state is ServerState.READY and self.session is not None and not self.session.gone
+
+    @property
+    def is_unseen(self) -> bool:
+        """Return whether the server should have tools, and they were never listed."""
+        return self.state is not ServerState.DISABLED and not self.catalogue.is_known
+
+    def begin_first_wait(self, seconds: float) -> bool:
+        """Connect, if need be; return whether the connection is to be waited for.
+
+        That ends `seconds` after the first wait began, and with the first failure: later turns do not wait again.
+        """
+        if self.state is ServerState.STOPPED or (self.state is ServerState.FAILED and self._is_retry_due):
+            self.start()
+        if self.first_wait_ends is None:
+            self.first_wait_ends = time.monotonic() + seconds
+        return self.is_awaited
+
+    @property
+    def is_awaited(self) -> bool:
+        ends = self.first_wait_ends
+        return ends is not None and time.monotonic() < ends and self.state is ServerState.CONNECTING
+
+    @property
+    def _is_retry_due(self) -> bool:
+        return self.next_try is not None and self.next_try <= time.time()
 
     def public(self, tool: str) -> str:
         return public_name(self.config.name, tool)
@@ -303,6 +329,8 @@ class Server:
         if self.state is ServerState.DISABLED and state is not ServerState.DISABLED and self._supervisor:
             return
         self.state, self.error = state, error
+        if state in (ServerState.FAILED, ServerState.NEEDS_AUTH):
+            self.first_wait_ends = 0.0
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         self._services.changed(self, None)
