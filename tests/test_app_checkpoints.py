@@ -177,12 +177,20 @@ async def test_a_call_that_a_server_was_killed_in_is_looked_behind(tmp_path: Pat
         (work / "made").write_text("by the call")
         after_a_kill = opened(tmp_path, open_checkpoints(tmp_path / "checkpoints.db"))
         await recover(after_a_kill)
-        assert [one.path for one in after_a_kill.store.changes("r")] == [b"made"]
-        await undo_run(after_a_kill, "r", "ann")
-        assert not (work / "made").exists() and after_a_kill.unreported == {"s"}
-        [row] = await after_a_kill.take_undone("s")
-        assert undone_message(after_a_kill.store, [row]).endswith("As before them are: made.]")
-        assert not await after_a_kill.take_undone("s")
+        assert [(one.path, one.shared) for one in after_a_kill.store.changes("r")] == [(b"made", True)]
+        with pytest.raises(UndoRefused, match="made: something else may have changed it"):
+            await undo_run(after_a_kill, "r", "ann")
+
+
+async def test_the_model_learns_once_of_an_undo(tmp_path: Path) -> None:
+    checkpoints = opened(tmp_path)
+    await run_of(checkpoints, "r", lambda: (checkpoints.root / "made").write_text("by the call"))
+    await undo_run(checkpoints, "r", "ann")
+    session = "session of r"
+    assert checkpoints.unreported == {session}
+    [row] = await checkpoints.take_undone(session)
+    assert undone_message(checkpoints.store, [row]).endswith("As before them are: made.]")
+    assert not await checkpoints.take_undone(session)
 
 
 async def test_calls_side_by_side_share_what_changed_meanwhile(tmp_path: Path) -> None:
@@ -265,6 +273,9 @@ def test_a_look_reads_what_differs_and_nothing_outside(tmp_path: Path) -> None:
         b"leads_out": "link",
         b"file": FILE,
         b"large": LEFT_OUT,
+        b".git": LEFT_OUT,
+        b".envrc": LEFT_OUT,
+        b".vscode": LEFT_OUT,
     }
     assert sorted(kept) == sorted([b"text", os.fsencode(outside)])
     # Changed within a tick of the clock, it has to be read again; with settled times it has not.

@@ -180,7 +180,8 @@ async def test_protected_files_are_passed_by_and_large_ones_are_named(tmp_path: 
         run = (await served.chat("Go."))[0]["run"]
         report = await changes(served, run)
         assert [path for path, _, _ in paths(report)] == ["sub", "sub/f", "x"]
-        assert [(one["path"], one["after"]["size"]) for one in report["left_out"]] == [("big", 2_000_000)]
+        left_out = [(one["path"], one["after"]["size"]) for one in report["left_out"]]
+        assert left_out == [("big", 2_000_000), ("sub/.git", 0), ("x/.vscode", 0)]
         await undo(served, run)
         assert not (tmp_path / "work/sub/f").exists() and (tmp_path / "work/sub/.git/HEAD").exists()
         assert (tmp_path / "work/x/.vscode/t").exists() and (tmp_path / "work/big").exists()

@@ -5,7 +5,7 @@ this workspace: to one, or, marked as shared, to several. With none under way a 
 it is no run's. So an edit of a person between two calls of a run is not taken for the run's, and whatever a program
 did in a call is found, however it did it. A look needs no more than the last one and the names of the runs with an open
 call, both of which are stored: a server that was killed in the middle of a call takes the look behind it when it
-starts.
+starts. What that finds is marked as shared, because a person may have written since.
 
 The last look at a workspace and the contents of its files are what a first look costs; a later one reads only files
 whose times differ. What cannot be looked at within the limits has no checkpoint, and its run gets a notice.
@@ -42,6 +42,8 @@ from tools.process.process_tree import run_shielded
 MOST_FOLDERS = 8  # workspaces whose last look is held in memory
 NO_CHECKPOINT = "What this run changes in the workspace cannot be undone: {why}."
 CUT_OFF = "A look at the workspace behind a call failed: {why}."
+INCOMPLETE = "a look at the workspace behind one of its calls is missing"
+DELETED = "It was deleted, because all checkpoints together were too large (checkpoint_mb)."
 logger = logging.getLogger(__name__)
 
 
@@ -54,10 +56,14 @@ class RunOwner(Struct, frozen=True):
 
 
 class Folder(Struct):
-    """A workspace. `lock` is held for each look and each undo; `open_calls` counts calls under way, by run."""
+    """A workspace. `lock` is held for each look and each undo, by one of its `users`; others wait for it.
+
+    `open_calls` counts calls under way, by run.
+    """
 
     path: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
     open_calls: dict[str, int] = field(default_factory=dict)
     entries: Entries | None = None
 
@@ -85,21 +91,21 @@ class Checkpoints:
         self._quiet = asyncio.Condition()  # no look is under way: what one has stored, nothing refers to yet
         self._has_grown = True
         self.unreported: set[str] = set()  # sessions whose model does not know of an undo
+        self._missed: dict[str, str] = {}  # runs that the store could not take a look for, and why
 
     @asynccontextmanager
     async def around(self, owner: RunOwner, workspace: Path) -> AsyncIterator[str | None]:
         """Look before and after a call that may write. Yields why its run has no checkpoint, once in a run."""
-        folder = self.folder(str(workspace))
-        why = list[str]()
+        path, why = str(workspace), list[str]()
         try:
-            await run_shielded(self._begin(folder, owner, why))
+            await run_shielded(self._begin(path, owner, why))
             yield NO_CHECKPOINT.format(why=why[0]) if why else None
         finally:
-            await run_shielded(self._end(folder, owner.run))
+            await run_shielded(self._end(path, owner.run))
 
     def folder(self, path: str) -> Folder:
         if path not in self._folders and len(self._folders) >= MOST_FOLDERS:
-            idle = [one.path for one in self._folders.values() if not one.lock.locked() and not one.open_calls]
+            idle = [one.path for one in self._folders.values() if not one.users and not one.open_calls]
             for known in idle[: len(self._folders) - MOST_FOLDERS + 1]:
                 del self._folders[known]
         return self._folders.setdefault(path, Folder(path))
@@ -107,17 +113,22 @@ class Checkpoints:
     @asynccontextmanager
     async def looking(self, folder: Folder) -> AsyncIterator[None]:
         """Hold a workspace for a look at it, or for more."""
-        async with folder.lock:
-            async with self._quiet:
-                self._looking += 1
-            try:
-                yield
-            finally:
+        folder.users += 1
+        try:
+            async with folder.lock:
                 async with self._quiet:
-                    self._looking -= 1
-                    self._quiet.notify_all()
+                    self._looking += 1
+                try:
+                    yield
+                finally:
+                    async with self._quiet:
+                        self._looking -= 1
+                        self._quiet.notify_all()
+        finally:
+            folder.users -= 1
 
-    async def _begin(self, folder: Folder, owner: RunOwner, why: list[str]) -> None:
+    async def _begin(self, path: str, owner: RunOwner, why: list[str]) -> None:
+        folder = self.folder(path)
         async with self.looking(folder):
             if owner.run in folder.open_calls:
                 folder.open_calls[owner.run] += 1
@@ -127,24 +138,31 @@ class Checkpoints:
                     why.append(reason)
             except StoreFailed as failure:
                 logger.warning("no checkpoint of run %s: %s", owner.run, failure)
+                self._missed[owner.run] = str(failure)
                 why.append(str(failure).rstrip("."))
 
     def _open(self, folder: Folder, owner: RunOwner) -> str | None:
         """Look at the workspace and open a call of the run; else return why not, unless that is known."""
+        self.store_missed()
         row = self.store.row(owner.run)
         if row and row.state == UNAVAILABLE:
             return None
+        if row and row.state == OPEN:
+            self.store.put([replace(row, state=UNAVAILABLE, note=INCOMPLETE)])
+            return INCOMPLETE
         row = row or CheckpointRow(owner.run, owner.session, owner.principal, folder.path, time.time())
         try:
             self.look(folder)
         except Unscannable as unfit:
             self.store.put([replace(row, state=UNAVAILABLE, note=str(unfit))])
+            self._give_up(folder, str(unfit))
             return str(unfit)
         self.store.put([replace(row, state=OPEN)])
         folder.open_calls[owner.run] = 1
         return None
 
-    async def _end(self, folder: Folder, run: str) -> None:
+    async def _end(self, path: str, run: str) -> None:
+        folder = self.folder(path)
         async with self.looking(folder):
             if run not in folder.open_calls:
                 return
@@ -155,6 +173,7 @@ class Checkpoints:
                 await asyncio.to_thread(self._close, folder, run)
             except StoreFailed as failure:
                 logger.warning("the checkpoint of run %s is incomplete: %s", run, failure)
+                self._missed[run] = str(failure)
             finally:
                 folder.open_calls.pop(run, None)
         if self._has_grown:
@@ -175,7 +194,7 @@ class Checkpoints:
         except Unscannable as unfit:
             self._give_up(folder, str(unfit))
             return
-        if row := self.store.row(run):
+        if (row := self.store.row(run)) and row.state == OPEN:  # else it was given up
             self.store.put([replace(row, state=KEPT)])
 
     def _give_up(self, folder: Folder, why: str) -> None:
@@ -183,7 +202,16 @@ class Checkpoints:
         rows = [row for run in folder.open_calls if (row := self.store.row(run))]
         self.store.put([replace(row, state=UNAVAILABLE, note=CUT_OFF.format(why=why)) for row in rows])
 
-    def look(self, folder: Folder) -> Entries:
+    def store_missed(self) -> None:
+        """Mark the runs that a look is missing of, now that the store may be well again. Raises StoreFailed."""
+        if self._missed:
+            missed = dict(self._missed)
+            rows = [row for run in missed if (row := self.store.row(run))]
+            self.store.put([replace(row, state=UNAVAILABLE, note=CUT_OFF.format(why=missed[row.run])) for row in rows])
+            for run in missed:
+                self._missed.pop(run, None)
+
+    def look(self, folder: Folder, *, all_shared: bool = False) -> Entries:
         """Look at the workspace; what differs belongs to the runs under way. Raises Unscannable, StoreFailed."""
         known = folder.entries if folder.entries is not None else self.store.entries(folder.path)
         passed_by = self._passed_by if Path(folder.path) == self.root else ()
@@ -195,7 +223,7 @@ class Checkpoints:
             self.store.put(entries=(folder.path, {**(known or {}), **scan.entries}))
             raise
         different = differences(known, scan.entries) if known is not None else []
-        shared = len(folder.open_calls) > 1
+        shared = all_shared or len(folder.open_calls) > 1
         changes = {run: merged(self.store.changes(run), different, shared=shared) for run in folder.open_calls}
         is_new = known is None or scan.has_read or bool(different)
         self.store.put(changes=changes if different else None, entries=(folder.path, scan.entries) if is_new else None)
@@ -212,10 +240,15 @@ class Checkpoints:
         if self.store.size() <= self._store_bytes:
             return
         self.store.sweep()
-        while rows := self.store.rows(KEPT, UNDONE, UNAVAILABLE):
+        while rows := [row for row in self.store.rows(KEPT, UNDONE, UNAVAILABLE) if row.note != DELETED]:
             if self.store.size() <= self._store_bytes:
                 return
-            self.store.forget([row.run for row in rows[: 1 + len(rows) // 4]])
+            # The rows stay: a run that goes on would have only its later changes undone.
+            oldest = [
+                replace(row, state=UNDONE if row.state == UNDONE else UNAVAILABLE, note=DELETED)
+                for row in rows[: 1 + len(rows) // 4]
+            ]
+            self.store.put(oldest, changes={row.run: [] for row in oldest})
             self.store.sweep()
         for folder in [one for one in self._folders.values() if not one.open_calls]:
             if self.store.size() <= self._store_bytes:
@@ -247,7 +280,7 @@ class Checkpoints:
         rows = [row for row in self.store.rows(OPEN) if row.workspace == folder.path]
         folder.open_calls = {row.run: 1 for row in rows}
         try:
-            self.look(folder)
+            self.look(folder, all_shared=True)
             self.store.put([replace(row, state=KEPT) for row in rows])
         except Unscannable as unfit:
             self._give_up(folder, str(unfit))

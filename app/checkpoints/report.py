@@ -18,7 +18,7 @@ NONE = "none"  # the state of a run without a checkpoint
 _PLAIN = lazy_pattern(r"[\w./+@=-]{1,120}")  # a path that reads as a path, and not as a sentence
 ONE_LINE = {ord(sign): " " for sign in "\r\n"}
 NO_ROOM = "[not shown: there is too much before it]"
-LEFT = "too large to be kept, not readable, or a secret of the server is in it"
+LEFT = "too large to be kept, protected, not readable, or a secret of the server is in it"
 UNDONE_NOTICE = "An earlier run of this session was undone. The model receives the list of files that are as before it."
 
 

@@ -2,7 +2,7 @@
 
 Folders are opened one in the other without following links, so that nothing outside is read, whatever a command that
 still runs does meanwhile. Places that the owner's programs obey (`owner_run_paths`), a repository's own files among
-them, are passed by: no undo shall ever touch them.
+them, are passed by: no undo shall ever touch them. That they are there is noted, so that it is known if one goes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from app.storage.checkpoints import FILE, FOLDER, LEFT_OUT, LINK, Entries, Entry
 from tools.base.patterns import lazy_pattern
 from tools.sandbox.owner_run_paths import PLACES
+from tools.sandbox.placeholders import has_mark
 
 MODE = 0o777  # the bits of a mode that are kept
 DEEPEST = 128  # folders in each other; each is held open
@@ -91,10 +92,20 @@ class Scan(Struct):
         if self.is_secret(os.fsencode("\n".join(item.name for item in items))):
             items = [item for item in items if not self.is_secret(os.fsencode(item.name))]
         for item in items:
-            if _PROTECTED.match(item.name.rstrip(". ")) or (depth == 0 and item.name in self.passed_by):
+            if depth == 0 and item.name in self.passed_by:
                 continue
             with suppress(FileNotFoundError):  # removed since
-                self._item(opened, item.name, prefix + os.fsencode(item.name), item.stat(follow_symlinks=False), depth)
+                path, found = prefix + os.fsencode(item.name), item.stat(follow_symlinks=False)
+                if _PROTECTED.match(item.name.rstrip(". ")):
+                    self._pass_by(path, found)
+                else:
+                    self._item(opened, item.name, path, found, depth)
+
+    def _pass_by(self, path: bytes, found: os.stat_result) -> None:
+        """Note that something is there into which no look goes, unless it only stands there while a command runs."""
+        self._count()
+        if not has_mark(found):
+            self._add(path, Entry(LEFT_OUT, found.st_mode & MODE, inode=found.st_ino))
 
     def _item(self, parent: int, name: str, path: bytes, found: os.stat_result, depth: int) -> None:
         self._count()
@@ -107,13 +118,14 @@ class Scan(Struct):
                 return
             self._add(path, Entry(LINK, 0, len(target), self._keep(path, target)))
         elif kind == stat.S_IFDIR and found.st_dev == self._device:
-            self.entries[path] = Entry(FOLDER, found.st_mode & MODE)
             try:
                 opened = os.open(name, _DIRECTORY, dir_fd=parent)
             except PermissionError:
-                return  # its content is out of reach for the server, and so for an undo
+                self._pass_by(path, found)  # its content is out of reach for the server, and so for an undo
+                return
             except NotADirectoryError:
                 return  # replaced since
+            self.entries[path] = Entry(FOLDER, found.st_mode & MODE)
             try:
                 self._folder(opened, path + b"/", depth + 1)
             finally:
@@ -134,7 +146,7 @@ class Scan(Struct):
         self._size += size
         if self._size > self.limits.bytes:
             raise Unscannable(f"it holds more than {self.limits.bytes >> 20:,} MB")
-        if known and known.kind == FILE and known.inode and _seen(known) == (mode, size, *_times(found)):
+        if known and known.kind == FILE and known.inode and _seen(known) == (mode, size, *times_of(found)):
             self.entries[path] = known
             return
         self.has_read = True
@@ -146,7 +158,7 @@ class Scan(Struct):
         if len(data) > self.limits.file_bytes or self.is_secret(data):  # it may have grown meanwhile
             self._add(path, _left_out(found))
             return
-        times = _times(found) if _is_settled(found) and len(data) == found.st_size else (0, 0, 0)
+        times = times_of(found) if _is_settled(found) and len(data) == found.st_size else (0, 0, 0)
         self._add(path, Entry(FILE, found.st_mode & MODE, len(data), self._keep(path, data), *times))
 
     def _add(self, path: bytes, entry: Entry) -> None:
@@ -170,10 +182,10 @@ class Scan(Struct):
 
 
 def _left_out(found: os.stat_result) -> Entry:
-    return Entry(LEFT_OUT, found.st_mode & MODE, found.st_size, b"", *_times(found))
+    return Entry(LEFT_OUT, found.st_mode & MODE, found.st_size, b"", *times_of(found))
 
 
-def _times(found: os.stat_result) -> tuple[int, int, int]:
+def times_of(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
@@ -205,11 +217,20 @@ def _content(parent: int, name: str, limit: int) -> tuple[bytes, os.stat_result]
 
 
 def differences(old: Entries, new: Mapping[bytes, Entry]) -> list[tuple[bytes, Entry | None, Entry | None]]:
-    """Return what differs between two looks, as path, before and after."""
-    gone = [(path, entry, None) for path, entry in old.items() if path not in new]
+    """Return what differs between two looks, as path, before and after; not what one of them could not look into."""
+    gone = [(path, entry, None) for path, entry in old.items() if path not in new and not _is_hidden(path, new)]
     other: list[tuple[bytes, Entry | None, Entry | None]] = []
     for path, entry in new.items():
         before = old.get(path)
-        if before is not entry and not entry.is_same(before):
+        if before is not entry and not entry.is_same(before) and not (before is None and _is_hidden(path, old)):
             other.append((path, before, entry))
     return [*gone, *other]
+
+
+def _is_hidden(path: bytes, entries: Entries) -> bool:
+    """Return whether a path lies below what was passed by."""
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        if (above := entries.get(path)) is not None:
+            return above.kind == LEFT_OUT
+    return False

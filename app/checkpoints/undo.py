@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.checkpoints.checkpoints import NO_CHECKPOINT, Checkpoints, Folder
+from app.checkpoints.checkpoints import INCOMPLETE, NO_CHECKPOINT, Checkpoints, Folder
 from app.checkpoints.restore import Plan, plan_of, restore
 from app.checkpoints.scanner import Unscannable
 from app.storage.changes import StoreFailed
@@ -27,6 +27,7 @@ from app.storage.checkpoints import (
     FOLDER,
     KEPT,
     LEFT_OUT,
+    OPEN,
     UNAVAILABLE,
     UNDOING,
     UNDONE,
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 MOST_NAMED = 100
 SHARED = "something else may have changed it while the run was at work"
 SINCE = "it has changed since"
+LOST = "the run has removed it and it is not kept: what the run has made may be all that is left of it"
 BUSY = "Another run is at work in this workspace. Wait until its call has ended, then undo."
 ELSEWHERE = "The run worked in {workspace}, which is not in the workspace of this server any more."
 NOTHING = "This run has changed nothing in the workspace, so there is nothing to undo."
@@ -96,6 +98,7 @@ async def _undo_in_turn(checkpoints: Checkpoints, run: str, by: str, ended: list
 
 
 def _undo_by_state(checkpoints: Checkpoints, folder: Folder, run: str, by: str) -> CheckpointRow:
+    checkpoints.store_missed()
     row = checkpoints.store.row(run)
     if row is None or (row.state == KEPT and not checkpoints.store.changes(run)):
         raise UndoRefused(NOTHING)
@@ -103,8 +106,8 @@ def _undo_by_state(checkpoints: Checkpoints, folder: Folder, run: str, by: str) 
         return row
     if row.state == UNDOING:
         return finish(checkpoints, folder, row)
-    if row.state == UNAVAILABLE:
-        raise UndoRefused(NO_CHECKPOINT.format(why=row.note.rstrip(".")))
+    if row.state in (UNAVAILABLE, OPEN):
+        raise UndoRefused(NO_CHECKPOINT.format(why=(row.note or INCOMPLETE).rstrip(".")))
     return undo(checkpoints, folder, row, by)
 
 
@@ -121,12 +124,14 @@ async def recover(checkpoints: Checkpoints) -> None:
 def undo(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str) -> CheckpointRow:
     """Undo a run in a workspace that is held. Raises UndoRefused, StoreFailed."""
     store = checkpoints.store
-    changes = [one for one in store.changes(row.run) if can_restore(one)]
+    found = store.changes(row.run)
+    changes = [one for one in found if can_restore(one)]
+    lost = [Conflict(shown_path(one.path), LOST) for one in found if one.after is None and not can_restore(one)]
     try:
         plan = plan_of(checkpoints.look(folder), [(one.path, one.after, one.before) for one in changes])
     except Unscannable as unfit:
         raise UndoRefused(f"Nothing was undone: the workspace cannot be looked at, {unfit}.") from unfit
-    if conflicts := [*_conflicts(store, row, changes, plan)]:
+    if conflicts := [*lost, *_conflicts(store, row, changes, plan)]:
         raise UndoRefused(_refusal(conflicts), conflicts)
     store.put([replace(row, state=UNDOING, undone_by=by)])
     try:

@@ -60,9 +60,13 @@ def mark(path: Path) -> None:
 def is_marked(path: str | Path) -> bool:
     """Return whether a folder was made here and not changed since."""
     try:
-        return int(os.lstat(path).st_mtime) == _MARK_S
+        return has_mark(os.lstat(path))
     except OSError:
         return False
+
+
+def has_mark(status: os.stat_result) -> bool:
+    return int(status.st_mtime) == _MARK_S
 
 
 def remove_placeholder(path: str | Path) -> None:
