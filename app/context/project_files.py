@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.json import Decoder, encode
 
 from app.context.skills import DATA_FOLDER, WORKSPACE_FOLDER, Skill, each_once, skill_of, skill_paths
+from app.core.events import Notice
 from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
 from tools.base.escape_invisible import visible
@@ -31,6 +32,7 @@ AGENTS = "AGENTS.md"
 STATE = "project_files"
 MOST = 16_000  # characters of a file
 MOST_BYTES = 4 * MOST
+MOST_NAMED = 5  # files in a notice
 MOST_DECISIONS = 200  # that are remembered, the latest
 NEW, CHANGED, ACCEPTED, DECLINED, UNUSABLE = "new", "changed", "accepted", "declined", "unusable"
 UNACCEPTED = (
@@ -72,6 +74,12 @@ class ProjectContext(Struct, frozen=True):
     agents: str = ""
     skills: Sequence[Skill] = ()
     waiting: Sequence[str] = ()
+
+
+def notices_of(project: ProjectContext) -> Sequence[Notice]:
+    """Return the notice of files that wait for a person's decision, if there are any."""
+    names = ", ".join(project.waiting[:MOST_NAMED])
+    return (Notice("project_files", UNACCEPTED.format(names=names)),) if names else ()
 
 
 class DigestChanged(Exception):

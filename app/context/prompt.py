@@ -46,6 +46,7 @@ BUDGETS = {
     "skills": 16_000,
     "tools": 100_000,
     "teaching": 1_000,
+    "notes": 40_000,
     "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
     "guards": 1_000,
     "date": 100,
@@ -133,13 +134,14 @@ def opening(
     guards: str = "",
     project: str = "",
     skills: str = "",
+    notes: str = "",
 ) -> tuple[Message, ...]:
     """Return the messages that every request begins with: the system prompt, then worked examples if calls are taught.
 
     The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
     `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
     in. `guards` is a line of this run alone. `project` are the accepted instructions of the workspace,
-    `skills` the lines of the skills.
+    `skills` the lines of the skills, `notes` those of MCP servers on their tools.
     """
     teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
@@ -152,6 +154,7 @@ def opening(
         "skills": skills if any(tool.name == READ_SKILL for tool in tools) else "",
         "tools": tool_list(tools) if teaching else "",
         "teaching": how_to_use(teaching) if tools else "",
+        "notes": notes,
         "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",
         "guards": guards,
         "date": f"Today is {today:%A, %Y-%m-%d}.",

@@ -137,6 +137,10 @@ class McpServers:
         """The names of the servers that offer tools, and the tools' names."""
         return {status.name: status.tools for status in self.status() if status.tools}
 
+    def instructions(self) -> dict[str, str]:
+        """The servers' instructions to models, as accepted; of those that have any."""
+        return {name: self._redactor.redact(text) for name, text in self._manager.instructions().items()}
+
     def status(self) -> list[Status]:
         return self._manager.status()
 

@@ -8,8 +8,9 @@ results, messages, summaries, what persons and servers put into the prompt. Our 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from json import dumps
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -109,12 +110,18 @@ def _without_our_note(message: Message) -> str:
 
 
 def of_prompt(
-    persona: Persona, override: Override | None, tools: Iterable[Tool], project: str = ""
+    persona: Persona,
+    override: Override | None,
+    tools: Iterable[Tool],
+    project: str = "",
+    servers: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Source]:
-    """Return the third-party text in the prompt; `tools` are those of added servers."""
+    """Return the third-party text in the prompt; `tools` are those of added servers, `servers` their instructions."""
     yield Source("the persona", f"{persona.soul}\n\n{persona.user}")
     if project:
         yield Source("the instructions of the project", project)
+    for server, text in servers.items():
+        yield Source(f"the instructions of the MCP server {server[:MOST_NAME]}", text)
     if override:
         yield Source("the system text of the request", override.text)
     for tool in tools:

@@ -23,13 +23,15 @@ from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
-from app.context.project_files import UNACCEPTED, ProjectContext, ProjectFiles
+from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST, Override, Prompt, shared_opening
+from app.context.server_notes import notes_of_servers
 from app.context.skills import skill_lines
 from app.context.view import Opening, view_of
 from app.core.attachments import File
 from app.core.clock import Clock
 from app.core.events import Notice
+from app.core.messages import Message
 from app.core.rules import ApprovalMode, WhenAbsent, classified
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
@@ -73,7 +75,6 @@ from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Toolbox
 
-MOST_NAMED = 5
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -340,7 +341,7 @@ class RunFactory(Struct):
         """The texts of others that a model reads besides the messages of its session."""
         summaries = await self.store.summaries(session)
         instructions = "\n\n".join((project.agents, *(skill.text for skill in project.skills)))
-        texts = of_prompt(persona, override, self.mcp.tools(), instructions.strip())
+        texts = of_prompt(persona, override, self.mcp.tools(), instructions.strip(), self.mcp.instructions())
         return [*texts, *of_summaries(row.text for row in summaries)]
 
     def _prompt(
@@ -353,7 +354,7 @@ class RunFactory(Struct):
         project: ProjectContext,
     ) -> Opening:
         """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
-        known = partial(
+        fixed = partial(
             shared_opening,
             workspace=workspace,
             persona=persona,
@@ -362,7 +363,13 @@ class RunFactory(Struct):
             project=project.agents,
             skills=skill_lines(project.skills),
         )
-        return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, known)
+
+        def write(tools: Sequence[Tool], **form: Any) -> Sequence[Message]:
+            window, share = route.counter.known_window, self.settings.mcp_tools_share
+            notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
+            return fixed(tools, notes=notes, **form)
+
+        return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, write)
 
 
 def _lines(options: RunOptions, guards: str) -> str:
@@ -372,12 +379,6 @@ def _lines(options: RunOptions, guards: str) -> str:
 
 def fits(window: int, tool: Tool) -> bool:
     return tool.least_window <= window
-
-
-def notices_of(project: ProjectContext) -> Sequence[Notice]:
-    """The notice of files that wait for a person's decision, if there are any."""
-    names = ", ".join(project.waiting[:MOST_NAMED])
-    return (Notice("project_files", UNACCEPTED.format(names=names)),) if names else ()
 
 
 def _stored_options(policy: str) -> RunOptions:

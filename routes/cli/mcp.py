@@ -219,7 +219,8 @@ def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
         if args.tool in (None, one["tool"]):
             print(f"{exact(one['tool']) or 'its instructions'}: {exact(one['why'])}\n{exact(one['diff'])}")
     approved = remote.act(args.name, "approve", {"tool": args.tool} if args.tool else {})["approved"]
-    print(f"Approved: {', '.join(map(exact, approved)) or 'nothing, because nothing was held'}.")
+    names = [exact(name) if name else "its instructions" for name in approved]
+    print(f"Approved: {', '.join(names) or 'nothing, because nothing was held'}.")
     return 0
 
 

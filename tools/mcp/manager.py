@@ -109,6 +109,12 @@ class Manager:
 
         return run
 
+    def instructions(self) -> dict[str, str]:
+        """Return the instructions of the enabled servers that have any, as they were accepted."""
+        enabled = (server for server in self._servers.values() if server.state is not ServerState.DISABLED)
+        texts = {server.config.name: server.catalogue.instructions for server in enabled}
+        return {name: text for name, text in texts.items() if text.strip()}
+
     def status(self) -> list[Status]:
         return [status_of(server) for _, server in sorted(self._servers.items())]
 

@@ -42,8 +42,8 @@ class Catalogue:
 
     @property
     def instructions(self) -> str:
-        """The server's instructions, as trusted."""
-        pin = self._pins.get(INSTRUCTIONS)
+        """The server's instructions, as trusted; empty while a change of them is held."""
+        pin = None if INSTRUCTIONS in self.held else self._pins.get(INSTRUCTIONS)
         return str(pin.definition.get("description", "")) if pin else ""
 
     def take_pins(self, pins: Iterable[Pin]) -> None:

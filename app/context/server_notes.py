@@ -1,0 +1,48 @@
+"""Instructions of MCP servers in the prompt: untrusted text, given as data, of servers whose tools are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from app.core.data_delimiters import code_for
+from tools.base.patterns import lazy_pattern
+from tools.tool import Tool
+
+LEAST_WINDOW = 16_384  # tokens; a smaller model needs the room, and follows the tools' descriptions better alone
+LEAST = 200  # characters that are worth a place
+CHARACTERS_PER_TOKEN = 4
+TITLE = "Notes of the MCP server {name} on its tools (untrusted)"
+CUT = "\n[The rest is left out: there is no room for it.]"
+MOST_NAME = 80
+_SPACES = lazy_pattern(r"\s+")
+
+
+def notes_of_servers(
+    instructions: Mapping[str, str],
+    sources: Mapping[str, Collection[str]],
+    tools: Iterable[Tool],
+    window: int,
+    share: float,
+) -> str:
+    """Return the instructions of the servers that have one of the `tools`, within this share of the window.
+
+    `sources` are the servers' tools. The same in every run of a session, as long as the texts are.
+    """
+    names = {tool.name for tool in tools}
+    offering = (server for server, those in sorted(sources.items()) if not names.isdisjoint(those))
+    room = int(share * window) * CHARACTERS_PER_TOKEN if window >= LEAST_WINDOW else 0
+    notes: list[str] = []
+    for server in offering:
+        text = instructions.get(server, "")
+        if len(text) > room:
+            text = text[: room - len(CUT)] + CUT if room >= LEAST else ""
+        room -= len(text)
+        if text:
+            notes.append(_delimited(server, text))
+    return "\n\n".join(notes)
+
+
+def _delimited(server: str, text: str) -> str:
+    code = code_for(f"notes of {server}", text)
+    title = TITLE.format(name=_SPACES.sub(" ", server)[:MOST_NAME])
+    return f"{title} [{code}]:\n{text}\n[end {code}]"
