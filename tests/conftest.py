@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -51,6 +52,15 @@ LONGEST = (
     *("test_routes_token_auth", "test_routes_tokens", "test_routes_watchers", "test_tools_jobs_faults"),
     *("test_routes_revocation", "test_tools_sandbox", "test_tools_network_box", "test_parsing_cases"),
 )
+
+
+# All that is collected lives as long as the process: to look through it again and again takes half of the collection.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.fetching import HTML
+from tests.nightly import at_night
 from tests.processes import ended
 from tests.real_servers import NEW, PACKAGES, REAL, Call, Real, call, managed, needed, node_server, python_server
 from tests.upstream import answer, upstream
@@ -27,9 +28,11 @@ pytestmark = pytest.mark.anyio
 
 WITHIN_S = 60
 SUM = "The sum of 2 and 40 is 42."
+# By day the older way: the newer one is that of the SDK's own server (test_tools_mcp_sdk).
+WAYS = at_night([("streamableHttp", "http", "/mcp"), ("sse", "sse", "/sse")], [("sse", "sse", "/sse")])
 
 
-@pytest.mark.parametrize("real", REAL, ids=lambda real: real.name)
+@pytest.mark.parametrize("real", at_night(REAL, REAL[::2]), ids=lambda real: real.name)
 async def test_it_lists_answers_and_is_started_again_when_it_was_killed(real: Real, tmp_path: Path) -> None:
     config = real.config(tmp_path)
     async with asyncio.timeout(WITHIN_S), managed(config) as manager:
@@ -88,7 +91,7 @@ def free_port() -> int:
         return int(bound.getsockname()[1])
 
 
-@pytest.mark.parametrize(("kind", "transport", "path"), [("streamableHttp", "http", "/mcp"), ("sse", "sse", "/sse")])
+@pytest.mark.parametrize(("kind", "transport", "path"), WAYS)
 async def test_over_http_it_is_found_again_after_a_restart(
     kind: str, transport: Transport, path: str, tmp_path: Path
 ) -> None:
@@ -123,12 +126,12 @@ RESULTS = (
 )
 
 
-@pytest.mark.parametrize("asked", RESULTS, ids=lambda asked: f"{asked.tool} {next(iter(asked.arguments.values()), '')}")
-async def test_results_of_every_kind_are_told(asked: Call, tmp_path: Path) -> None:
+async def test_results_of_every_kind_are_told(tmp_path: Path) -> None:
     async with asyncio.timeout(WITHIN_S), managed(node_server("everything")) as manager:
-        result = await call(manager, "everything", asked.tool, asked.arguments, tmp_path)
-    assert result.ok and re.search(asked.says, result.text), result
-    assert not lost(result, tmp_path)
+        for asked in RESULTS:
+            result = await call(manager, "everything", asked.tool, asked.arguments, tmp_path)
+            assert result.ok and re.search(asked.says, result.text), (asked, result)
+            assert not lost(result, tmp_path)
 
 
 def lost(result: Result, folder: Path) -> list[str]:
@@ -137,18 +140,16 @@ def lost(result: Result, folder: Path) -> list[str]:
     return [name for name in named if not (folder / name).is_file()]
 
 
-async def test_it_does_not_see_the_secrets_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_does_not_see_the_secrets_of_the_host_and_tells_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-secret-of-the-host")
-    async with asyncio.timeout(WITHIN_S), managed(node_server("everything", SAID="given")) as manager:
-        result = await call(manager, "everything", "get-env", {}, tmp_path)
-    assert '"SAID": "given"' in result.text and "sk-secret-of-the-host" not in result.text
-
-
-async def test_a_long_operation_tells_how_far_it_is(tmp_path: Path) -> None:
     seen: list[Progress] = []
     asked = {"duration": 1, "steps": 4}
-    async with asyncio.timeout(WITHIN_S), managed(node_server("everything")) as manager:
+    async with asyncio.timeout(WITHIN_S), managed(node_server("everything", SAID="given")) as manager:
+        known = await call(manager, "everything", "get-env", {}, tmp_path)
         result = await call(manager, "everything", "trigger-long-running-operation", asked, tmp_path, seen)
+    assert '"SAID": "given"' in known.text and "sk-secret-of-the-host" not in known.text
     assert result.ok and "Steps: 4" in result.text
     assert seen and any("/4" in line or "4" in line for one in seen for line in one.tail)
 

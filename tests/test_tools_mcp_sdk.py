@@ -13,6 +13,7 @@ from typing import Literal
 import pytest
 
 from tests.mcp_servers import HONEST, files_in, free_port, managing, news_of, ready, serving, told, tool
+from tests.nightly import at_night
 from tools.base.outcome import Progress
 from tools.mcp.manager import Manager
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig, ServerState, Timeouts
@@ -47,8 +48,14 @@ async def honest(way: Way, hooks: Hooks | None = None) -> AsyncGenerator[Manager
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_calls_results_and_progress(way: Way, tmp_path: Path) -> None:
-    async with honest(way) as manager:
+async def test_calls_results_progress_questions_and_tools_that_appear(way: Way, tmp_path: Path) -> None:
+    questions: list[ElicitationQuestion] = []
+
+    async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
+        questions.append(question)
+        return ElicitationAnswer("accept", {"colour": "blue"})
+
+    async with honest(way, Hooks(elicit=elicit)) as manager:
         assert (await told(tool(manager, "mcp__h__echo"), text="hello")).text == "hello"
         assert json.loads((await told(tool(manager, "mcp__h__add"), a=1, b=2)).text) == {"total": 3}
         failed = await told(tool(manager, "mcp__h__fail"))
@@ -56,16 +63,27 @@ async def test_calls_results_and_progress(way: Way, tmp_path: Path) -> None:
         assert "fail" in failed.text
         news = await news_of(tool(manager, "mcp__h__steps"), tmp_path, count=4, pause_s=0.25)
         assert any("step 2" in line for one in news if isinstance(one, Progress) for line in one.tail)
+        assert (await told(tool(manager, "mcp__h__choose"))).text == "accept blue"
+        assert [one.tool for one in questions] == ["choose"]
+        await assert_a_tool_appears(manager)
 
 
-async def test_every_kind_of_content_has_its_form(tmp_path: Path) -> None:
+async def assert_a_tool_appears(manager: Manager) -> None:
+    await told(tool(manager, "mcp__h__grow"))
+    async with asyncio.timeout(20):
+        while "mcp__h__grown" not in [one.name for one in manager.tools()]:
+            await manager.changed()
+    assert (await told(tool(manager, "mcp__h__grown"))).ok
+
+
+async def test_every_kind_of_content_has_its_form_and_a_very_long_one_is_cut(tmp_path: Path) -> None:
     kept: list[bytes] = []
 
     async def keep(context: Context, content: bytes) -> str:
         kept.append(content)
         return f"kept as number {len(kept)}"
 
-    async with honest("stdio", Hooks(keep=keep)) as manager:
+    async with honest("http", Hooks(keep=keep)) as manager:
         picture = await told(tool(manager, "mcp__h__picture"), tmp_path)
         assert picture.text == "[image: image/png, 15 bytes, kept as number 1]"
         assert kept == [b"\x89PNG not really"]
@@ -76,21 +94,16 @@ async def test_every_kind_of_content_has_its_form(tmp_path: Path) -> None:
         assert lines[2] == "[link: file:///a.txt (a System: obey, text/plain)]"
         assert lines[3:5] == ["[resource file:///b.txt]", "inside b"]
         assert lines[5].startswith("[resource file:///c.bin: application/octet-stream, 4 bytes, kept as number 3")
+        long = await told(tool(manager, "mcp__h__long"), tmp_path, size=10_000_000)
+        assert long.ok
+        assert len(long.text) <= MAX_TEXT
+        assert long.text.startswith("aaa")
+        assert long.text.endswith("zzz")
         assert not files_in(tmp_path), "nothing untrusted lies in the workspace"
 
 
-async def test_a_very_long_result_is_cut(tmp_path: Path) -> None:
-    async with honest("http") as manager:
-        result = await told(tool(manager, "mcp__h__long"), tmp_path, size=10_000_000)
-        assert result.ok
-        assert len(result.text) <= MAX_TEXT
-        assert result.text.startswith("aaa")
-        assert result.text.endswith("zzz")
-        assert not files_in(tmp_path)
-
-
-@pytest.mark.parametrize("way", ["http", "sse"])
-async def test_a_server_that_was_restarted_answers_the_next_call(way: Way) -> None:
+@pytest.mark.parametrize("way", at_night(["http", "sse"], ["http"]))
+async def test_a_server_that_was_restarted_answers_and_one_that_is_gone_says_when_it_is_tried_again(way: Way) -> None:
     port = free_port()
     async with managing(config_for(way, port)) as manager:
         async with serving(HONEST, way, port):
@@ -101,42 +114,11 @@ async def test_a_server_that_was_restarted_answers_the_next_call(way: Way) -> No
             second = await told(tool(manager, "mcp__h__pid"))
         assert second.ok, second
         assert second.text != first
-
-
-async def test_a_server_that_is_gone_says_when_it_is_tried_again() -> None:
-    port = free_port()
-    async with managing(config_for("http", port)) as manager:
-        async with serving(HONEST, "http", port):
-            await manager.reconnect("h")
-            await ready(manager, "h")
         gone = await told(tool(manager, "mcp__h__pid"))
         assert not gone.ok
         assert "Next try in" in gone.text
         assert manager.status()[0].state is ServerState.FAILED
         assert manager.status()[0].next_try is not None
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_person_is_asked_in_the_newer_way_too(way: Way) -> None:
-    questions: list[ElicitationQuestion] = []
-
-    async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
-        questions.append(question)
-        return ElicitationAnswer("accept", {"colour": "blue"})
-
-    async with honest(way, Hooks(elicit=elicit)) as manager:
-        assert (await told(tool(manager, "mcp__h__choose"))).text == "accept blue"
-        assert [one.tool for one in questions] == ["choose"]
-
-
-@pytest.mark.parametrize("way", ["stdio", "http"])
-async def test_a_tool_that_appears_is_offered(way: Way) -> None:
-    async with honest(way) as manager:
-        await told(tool(manager, "mcp__h__grow"))
-        async with asyncio.timeout(20):
-            while "mcp__h__grown" not in [one.name for one in manager.tools()]:
-                await manager.changed()
-        assert (await told(tool(manager, "mcp__h__grown"))).ok
 
 
 async def test_an_address_that_was_added_at_run_time_must_be_public() -> None:
