@@ -2,7 +2,7 @@
 
 Two things announce work in any language: a mark that leaves the reply open (a colon, an ellipsis, a dash), and a last
 sentence that states an intention. For the latter no words are listed. The sentence is cut into words, pairs of them and
-groups of neighbouring characters; each has a weight for or against, learnt from examples in ten languages
+groups of neighbouring characters; each has a weight for or against, learnt from examples in fifteen languages
 (`fixtures/endings`, `python -m tests.train_endings`). Names of files, addresses and code count for nothing.
 """
 
