@@ -28,12 +28,17 @@ def part(data: bytes, name: str = "") -> dict[str, object]:
     return {"type": "file", "data": encoded(data), "name": name}
 
 
-def archive(**entries: bytes) -> bytes:
+def archive(method: int = zipfile.ZIP_DEFLATED, **entries: bytes) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(out, "w", method) as made:
         for name, data in entries.items():
             made.writestr(name.replace("__", "/").replace("_xml", ".xml"), data)
     return out.getvalue()
+
+
+def garbled(archive: bytes) -> bytes:
+    """The same, but for the first bytes of its first entry's data."""
+    return archive[:55] + b"\xff" * 8 + archive[63:]
 
 
 def tar() -> bytes:
@@ -131,6 +136,8 @@ OFFICE = [
     (archive(a=b"", b=b""), "2 entries"),
     (archive(xl__workbook_xml=b"<" * 100)[:-30], "damaged, or not readable"),
     (b"PK\x03\x04" + bytes(100), "damaged, or not readable"),
+    (garbled(archive(zipfile.ZIP_LZMA, xl__workbook_xml=bytes(100))), "damaged, or not readable"),
+    (archive(zipfile.ZIP_STORED, xl__workbook_xml=b"PK\x01\x02" * 5_001), "damaged, or not readable"),
     (tar(), "2 entries"),
     (b"a;b;c\r\n1;2;3", "2 lines, 3 columns"),
     (b'"a,b",c\n', "1 line, 2 columns"),

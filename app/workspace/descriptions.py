@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import re
 import struct
 import tarfile
@@ -21,8 +22,9 @@ from tools.base.patterns import lazy_pattern
 MOST_ENTRIES = 5_000  # of an archive that is looked into
 MOST_READ = 262_144  # bytes of an entry
 MOST_LINE = 65_536  # characters of a table's first line
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, csv.Error)
+_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, csv.Error)
 _UNREADABLE = (*_BROKEN, ValueError, OSError, KeyError, EOFError, RuntimeError, NotImplementedError, OverflowError)
+_ENTRY_OF_ZIP = b"PK\x01\x02"
 _END_OF_ZIP = b"PK\x05\x06"
 _END_ROOM = 65_557  # bytes in which the end of a ZIP archive stands
 _SHEET = lazy_pattern(rb"<(?:\w+:)?sheet\s")
@@ -68,7 +70,7 @@ def _entries(data: bytes) -> int:
 
 
 def _opened(data: bytes) -> zipfile.ZipFile:
-    if _entries(data) > MOST_ENTRIES:
+    if data.count(_ENTRY_OF_ZIP) > MOST_ENTRIES:  # counted, because the end may say less
         raise zipfile.BadZipFile
     return zipfile.ZipFile(io.BytesIO(data))
 
