@@ -14,8 +14,8 @@ from tools.base.outcome import Result
 from tools.base.rights import Risk
 from tools.mcp.tool_choice import MOST_SESSIONS, ToolChoices
 from tools.mcp.tool_search import CALL, SEARCH, Index, toolbox_within
-from tools.tool import Context, Tool, answering, tokens_of
-from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
+from tools.tool import Context, Tool, ToolList, answering, tokens_of
+from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox, offered_by
 
 pytestmark = pytest.mark.anyio
 
@@ -209,3 +209,20 @@ def test_only_so_many_sessions_are_remembered() -> None:
         choices.choose(f"s{number}", "ann", 100, MCP, lambda _: MCP[:1])
     assert choices.choose("s0", "ann", 100, MCP, lambda _: []) == frozenset()
     assert choices.choose(f"s{MOST_SESSIONS}", "ann", 100, MCP, lambda _: []) == {MCP[0].name}
+
+
+async def test_an_accepted_plan_lists_no_more_than_there_is_room_for() -> None:
+    """Before, hardly any of the tools may be used, so that all of them would fit."""
+    planning, choices = True, ToolChoices()
+
+    def plan_gate(one: Tool, arguments: Arguments | None) -> Decision:
+        return Refuse("plan first.") if planning and one.name.startswith("mcp__") else gate(one, arguments)
+
+    later = offered_by(gate)(ToolList(MCP))
+    toolbox = toolbox_within(40, [BASH, *MCP], plan_gate, "ann", SOURCES, choices=choices, later=later)
+    toolbox.choose("s", "Show the commit history.")
+    assert names(toolbox) == ["bash", SEARCH, CALL]
+    assert not (await said(toolbox, CALL, {"name": "mcp__git__git_log", "arguments": {}})).ok
+    planning = False
+    assert names(toolbox) == ["bash", "mcp__git__git_log", SEARCH, CALL]
+    assert (await said(toolbox, "mcp__time__get_current_time", {"timezone": "Rome"})).ok

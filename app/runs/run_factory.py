@@ -179,8 +179,9 @@ class RunFactory(Struct):
             tools = ToolList([*tools, *also])
         room = self.settings.mcp_tools_share * window
         tools = self.client_tools.joined(tools, declared)
+        later = gate.acting().offer(tools) if gate.policy.planning else None
         return toolbox_within(
-            room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices
+            room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices, later
         )
 
     def _toolbox_of(

@@ -51,21 +51,23 @@ def toolbox_within(
     sources: Mapping[str, Collection[str]],
     offer: Offer | None = None,
     choices: ToolChoices | None = None,
+    later: ToolList | None = None,
 ) -> Toolbox:
     """Build a toolbox that lists the tools of `sources` (server -> names) only if they fit into `limit` tokens.
 
-    If they do not, each session is shown the few that fit it, by `choices`.
+    If they do not, each session is shown the few that fit it, by `choices`. `later`: the tools that may be used once a
+    person has accepted the run's plan, for which there has to be room then.
     """
     whole = Toolbox(tools, decide, principal, offer)
     if not sources:
         return whole
     names = frozenset(name for those in sources.values() for name in those)
-    bulky = [tool for tool in whole.offered if tool.name in names]
+    bulky = [tool for tool in (whole.offered if later is None else later) if tool.name in names]
     if tokens_of(bulky) <= limit:
         return whole
     hidden = frozenset(tool.name for tool in bulky)
     used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(tools, decide, principal, hidden, used, offer, choices, limit)
+    return SearchedToolbox(tools, decide, principal, hidden, used, offer, choices, limit, later)
 
 
 class SearchedToolbox(Toolbox):
@@ -81,6 +83,7 @@ class SearchedToolbox(Toolbox):
         offer: Offer | None = None,
         choices: ToolChoices | None = None,
         limit: float = 0,
+        later: ToolList | None = None,
     ) -> None:
         self._choices = choices
         self._limit = limit
@@ -101,6 +104,7 @@ class SearchedToolbox(Toolbox):
         self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
         self._hidden = hidden
         self._index: Index | None = None
+        self._later = later
 
     @property
     def offered(self) -> ToolList:
@@ -110,8 +114,8 @@ class SearchedToolbox(Toolbox):
         """List the hidden tools that fit the message which began the session: the same in all its runs."""
         if self._choices is None:
             return
-        tools = self._hidden_tools
-        best = partial(self._best, message)
+        tools = [tool for tool in self._later or self._usable if tool.name in self._hidden]
+        best = partial(self._best, tools, message)
         chosen = self._choices.choose(session, self._principal, self._limit, tools, best)
         self._unlisted = self._hidden - chosen
 
@@ -155,8 +159,8 @@ class SearchedToolbox(Toolbox):
     def _hidden_tools(self) -> list[Tool]:
         return [tool for tool in self._usable if tool.name in self._hidden]
 
-    def _best(self, message: str, most: int) -> list[Tool]:
-        return self._index_of(self._hidden_tools).best(_telling(message), most)
+    def _best(self, tools: list[Tool], message: str, most: int) -> list[Tool]:
+        return self._index_of(tools).best(_telling(message), most)
 
     def _index_of(self, usable: list[Tool]) -> Index:
         if self._index is None or self._index.tools != usable:  # a session may have lost some since
