@@ -48,6 +48,15 @@ class Written(Struct):
         finally:
             self._waiting = None
 
+    def tail(self, lines: Sequence[str]) -> list[str]:
+        """Return the last lines of the output without secrets; `lines` for what has none."""
+        return self.output.redacted_tail(self._redact) if self.output else list(lines)
+
+    def _redact(self, text: str) -> str:
+        for redactor in self.redactors:
+            text = redactor.redact(text)
+        return text
+
     async def stop(self) -> None:
         """Stop the call; return when nothing of it runs any more."""
         self.is_stopped = True

@@ -169,7 +169,9 @@ class ToolCall(Struct, frozen=True):
                             case Progress(elapsed_s, tail, lines, size, output, type_in):
                                 written.output, written.type_in = output, type_in
                                 takes = True if type_in else None
-                                await emit(ToolProgress(call.id, round(elapsed_s, 2), list(tail), lines, size, takes))
+                                await emit(
+                                    ToolProgress(call.id, round(elapsed_s, 2), written.tail(tail), lines, size, takes)
+                                )
                                 running.go_on()
                             case Result():
                                 self.gate.wrote(tool)

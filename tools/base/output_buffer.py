@@ -6,6 +6,7 @@ It is kept twice: as it was written, for the log, and as a screen shows it, for 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -96,6 +97,14 @@ class OutputBuffer:
     def tail(self) -> tuple[str, ...]:
         """The last 12 lines at most, as a terminal shows them, each with its own colours."""
         return tuple(self._painted(text, styles) for text, styles in self._screen.tail(TAIL_LINES))
+
+    def redacted_tail(self, redact: Callable[[str], str]) -> list[str]:
+        """The same without secrets, which are looked for before a colour or a cut can part them."""
+        lines = list[str]()
+        for text, styles in self._screen.tail(TAIL_LINES):
+            redacted = redact(text)
+            lines.append(self._painted(redacted, styles if redacted == text else "\0" * len(redacted)))
+        return lines
 
     @property
     def is_coloured(self) -> bool:
