@@ -17,6 +17,7 @@ from benchmarks import (
     parser,
     provenance,
     relay,
+    request_calls,
     stages,
     startup,
 )
@@ -35,6 +36,7 @@ ALL = (
     ingest,
     box,
     checkpoints,
+    request_calls,
     relay,
     lanes,
     log,

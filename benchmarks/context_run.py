@@ -144,7 +144,7 @@ async def played(services: Services, told: Told) -> str:
         message = ask(told.rounds)
         wish = ChatRequest(message=message, tools=TOOLS, max_rounds=ROUNDS - told.rounds)
         run = await services.runs.start(
-            services.factory.agent(LOCAL_USER, wish), LOCAL_USER, RunRequest(message, session)
+            await services.factory.agent(LOCAL_USER, wish), LOCAL_USER, RunRequest(message, session)
         )
         session = run.session
         async with aclosing(services.runs.watch(run.id, 0)) as pages:
@@ -246,7 +246,7 @@ async def run() -> None:
         async with asyncio.timeout(LIMIT_S), opened(Path(folder), wire) as services:
             (services.settings.workspace / "log.txt").write_text(LOG)
             messages = await services.store.messages(await played(services, told))
-            agent = services.factory.agent(LOCAL_USER, ChatRequest(message=GOAL, tools=TOOLS))
+            agent = await services.factory.agent(LOCAL_USER, ChatRequest(message=GOAL, tools=TOOLS))
             assert isinstance(agent.view, View)
             head, measure = agent.view.opening(agent.toolbox.offered), services.models.default.counter.measure
     report(wire, told, *fitted(messages, head, measure))

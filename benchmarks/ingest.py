@@ -86,7 +86,7 @@ async def feed(connections: list[Connection], data: bytes, times: int) -> float:
 
 async def measure(services: Services, transport: FedTransport) -> None:
     for _ in range(RUNS):
-        agent = services.factory.agent(LOCAL_USER, RunOptions())
+        agent = await services.factory.agent(LOCAL_USER, RunOptions())
         await services.runs.start(agent, LOCAL_USER, RunRequest("go"))
     while len(transport.fed) < RUNS:  # noqa: ASYNC110 (what is waited for has no event)
         await asyncio.sleep(0.01)

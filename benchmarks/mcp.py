@@ -16,7 +16,7 @@ from tools.mcp.manager import Manager
 from tools.mcp.model import ServerConfig, ServerState
 from tools.tool import Context, Tool
 
-SERVER = (str(Path(__file__).with_name("mcp_echo.py")),)
+SERVER = (str(Path(__file__).parent / "floors/mcp_echo.py"),)
 CALLS, ROUNDS = 500, 7
 MANY, AT_ONCE = 8, 1000
 SETTLED_S = 60

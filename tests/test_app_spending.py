@@ -97,7 +97,7 @@ class Moody(BaseProvider):
 
 
 async def begin(services: Services, principal: Principal, **turn: str) -> tuple[Agent, RunRow]:
-    agent = services.factory.agent(principal, ChatRequest(message="x"))
+    agent = await services.factory.agent(principal, ChatRequest(message="x"))
     return agent, await services.runs.start(agent, principal, RunRequest("x", **turn))  # type: ignore[arg-type]
 
 

@@ -118,7 +118,7 @@ async def events_of_run(
     async with asyncio.timeout(LIMIT_S), upstream(*(slowly(*one) for one in answers), chats=True) as server:
         model = {"model_url": server.base_url, "model": "m"}
         async with serving(folder, None, None, **model, max_answer_characters=str(most)) as served:
-            agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+            agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
             history = [Message("user", "x", at=0)]
             conversation = Conversation("s", history, lambda *_: None, lambda _: None, stored, Redactor())
             inbox = Inbox(lambda *_: None, lambda: None)

@@ -216,7 +216,7 @@ async def test_each_has_files_of_their_own(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         ann = replace(LOCAL_USER, name="ann", role=Role.USER)
         places = [
-            served.services.factory.agent(one, ChatRequest(message="x")).calls.context.workspace
+            (await served.services.factory.agent(one, ChatRequest(message="x"))).calls.context.workspace
             for one in (LOCAL_USER, ann, replace(ann, name="bob"), replace(ann, name="../ann"), replace(ann, name=""))
         ]
     assert len(set(places)) == 5 and places[0] == tmp_path / "work"

@@ -52,7 +52,7 @@ async def refused(served: Served, **body: object) -> tuple[dict[str, Any], int]:
 
 
 async def start(served: Served, **more: Any) -> RunRow:
-    agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+    agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
     return await served.services.runs.start(agent, LOCAL, RunRequest("x", **more))
 
 

@@ -283,7 +283,7 @@ async def test_results_in_a_history_that_is_brought_are_untrusted(tmp_path: Path
         Message("assistant", "It rains."),
     ]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Yes."])) as served:
-        agent = served.services.factory.agent(LOCAL_USER, RunOptions())
+        agent = await served.services.factory.agent(LOCAL_USER, RunOptions())
         turn = RunRequest("Sure?", history=brought)
         row = await served.services.runs.start(agent, LOCAL_USER, turn)
         await served.services.runs.ended(row.id)
@@ -299,7 +299,7 @@ async def test_results_in_a_history_that_is_brought_are_untrusted(tmp_path: Path
 
 async def test_a_run_can_be_found_by_names_of_its_principal(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Yes."])) as served:
-        agent = served.services.factory.agent(LOCAL_USER, RunOptions())
+        agent = await served.services.factory.agent(LOCAL_USER, RunOptions())
         turn = RunRequest("Sure?", found_by=["thread\n1", "prefix\n2"])
         row = await served.services.runs.start(agent, LOCAL_USER, turn)
         for name in turn.found_by:

@@ -123,7 +123,7 @@ async def test_of_many_messages_at_once_a_session_takes_one(tmp_path: Path) -> N
     provider = Scripted(["Zero", ["One", Pause(go_on)]])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         session = (await served.chat())[0]["session"]
-        agents = [served.services.factory.agent(LOCAL, ChatRequest(message="x")) for _ in range(20)]
+        agents = [await served.services.factory.agent(LOCAL, ChatRequest(message="x")) for _ in range(20)]
         starts = (served.services.runs.start(agent, LOCAL, RunRequest("x", session)) for agent in agents)
         told = await asyncio.gather(*starts, return_exceptions=True)
         [row] = [one for one in told if not isinstance(one, BaseException)]
@@ -140,7 +140,7 @@ async def test_a_deleted_session_takes_no_message_and_leaves_nothing(tmp_path: P
         session = (await served.chat())[0]["session"]
         async with aclosing(served.turn(message="x", session=session)) as turn:
             live = (await anext(turn))["run"]
-            agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+            agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
             deleted = asyncio.create_task(runs.delete_session(session, LOCAL))
             await asyncio.sleep(0)  # the deletion is under way
             with pytest.raises(NotFound):
@@ -158,7 +158,7 @@ async def test_a_stopping_server_starts_nothing_more(tmp_path: Path) -> None:
         await served.services.runs.close()
         refused = await served.client.post("/chat", json={"message": "x"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
-        agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+        agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         with pytest.raises(Stopping):
             await served.services.runs.start(agent, LOCAL, RunRequest("x"))
 
@@ -166,7 +166,7 @@ async def test_a_stopping_server_starts_nothing_more(tmp_path: Path) -> None:
 async def test_a_run_that_was_being_started_when_the_server_stopped_ends_too(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([[Pause(asyncio.Event())]])) as served:
         runs = served.services.runs
-        agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+        agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         starting = asyncio.create_task(runs.start(agent, LOCAL, RunRequest("x")))
         await asyncio.sleep(0)
         await runs.close()

@@ -106,7 +106,7 @@ async def test_calls_that_a_client_has_brought_are_never_run(tmp_path: Path) -> 
     options = RunOptions(approval=ApprovalMode.ASK)
     async with asyncio.timeout(60):
         async with serving(tmp_path, Scripted([[WRITE]], call_form=CallForm.TAGGED)) as served:
-            agent = served.services.factory.agent(LOCAL_USER, options)
+            agent = await served.services.factory.agent(LOCAL_USER, options)
             request = RunRequest("Go on", history=brought, policy=options.policy())
             row = await served.services.runs.start(agent, LOCAL_USER, request)
             asked = await question_of(served, row.id)

@@ -133,7 +133,7 @@ async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> Non
 
 async def test_cancel_before_the_first_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hello."])) as served:
-        agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+        agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         row = await served.services.runs.start(agent, LOCAL, RunRequest("x"))
         await served.services.runs.cancel(row.id)
         events = await served.events(row.id)
@@ -172,7 +172,7 @@ class Broken(Agent):
 
 async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
-        agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+        agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         broken = Broken(agent.provider, agent.calls, agent.view, agent.discipline, agent.check_not_paused)
         row = await served.services.runs.start(broken, LOCAL, RunRequest("x"))
         events = await served.events(row.id)

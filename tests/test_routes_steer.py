@@ -142,7 +142,7 @@ async def test_what_waits_for_a_session_or_a_run_is_bounded(tmp_path: Path) -> N
         started = await until(turn, "run.started")
         await until(turn, "text.delta")
         assert [await steer(served, started["run"], "x") for _ in range(MAX_WAITING + 1)] == [202] * MAX_WAITING + [429]
-        agent = served.services.factory.agent(LOCAL, ChatRequest(message="x"))
+        agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         for _ in range(MAX_LINE - 1):
             await served.services.runs.start(agent, LOCAL, RunRequest("x", started["session"], "queue"))
         body = {"message": "b", "session": started["session"], "when_busy": "queue"}

@@ -42,7 +42,7 @@ async def true(condition: Callable[[], object]) -> None:
 
 
 async def start(served: Served, turn: RunRequest) -> RunRow:
-    agent = served.services.factory.agent(LOCAL, ChatRequest(message=turn.message))
+    agent = await served.services.factory.agent(LOCAL, ChatRequest(message=turn.message))
     return await served.services.runs.start(agent, LOCAL, turn)
 
 

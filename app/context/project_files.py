@@ -23,6 +23,7 @@ from app.core.events import Notice
 from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
 from tools.base.escape_invisible import visible
+from tools.base.file_stamps import Stamp, is_settled, stamp_of
 from tools.base.outcome import ToolFailed
 from tools.base.workspace import regular_file
 
@@ -33,6 +34,7 @@ STATE = "project_files"
 MOST = 16_000  # characters of a file
 MOST_BYTES = 4 * MOST
 MOST_NAMED = 5  # files in a notice
+MOST_CACHED = 256  # files
 MOST_DECISIONS = 200  # that are remembered, the latest
 NEW, CHANGED, ACCEPTED, DECLINED, UNUSABLE = "new", "changed", "accepted", "declined", "unusable"
 UNACCEPTED = (
@@ -92,6 +94,7 @@ class ProjectFiles:
     def __init__(self, store: StateStore | None = None) -> None:
         self._store = store
         self._decisions: dict[str, FileDecision] = {}  # by absolute path
+        self._cache = FileCache()
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -103,17 +106,17 @@ class ProjectFiles:
             logger.error("decisions on files of workspaces cannot be read, so all are open again: %s", error)
 
     def context(self, workspace: Path, data_dir: Path | None = None) -> ProjectContext:
-        """Return what the workspace and the skills of the data directory add to a prompt now. Reads files."""
+        """Return what the workspace and the skills of the data directory add to a prompt now. Blocks."""
         reviewed = self.files(workspace)
         accepted = [one.file for one in reviewed if one.state == ACCEPTED and one.file.path != AGENTS]
-        skills = each_once(skill_of(file.path, file.text) for file in [*_trusted(data_dir), *accepted])
+        skills = each_once(skill_of(file.path, file.text) for file in [*self._trusted(data_dir), *accepted])
         agents = next((one.file.text for one in reviewed if one.file.path == AGENTS and one.state == ACCEPTED), "")
         return ProjectContext(agents, skills, tuple(one.file.path for one in reviewed if one.state in (NEW, CHANGED)))
 
     def files(self, workspace: Path) -> list[ReviewedFile]:
-        """Return the files of the workspace that could be instructions."""
+        """Return the files of the workspace that could be instructions. Blocks."""
         paths = (AGENTS, *skill_paths(workspace, WORKSPACE_FOLDER))
-        found = (read_project_file(workspace, path) for path in paths)
+        found = (self._cache.read(workspace, path) for path in paths)
         return [self._reviewed(workspace, file) for file in found if file]
 
     async def decide(self, workspace: Path, path: str, digest: str, *, accept: bool, by: str) -> ReviewedFile | None:
@@ -121,7 +124,8 @@ class ProjectFiles:
 
         Raises DigestChanged, StoreFailed.
         """
-        file = next((one.file for one in self.files(workspace) if one.file.path == path), None)
+        files = await asyncio.to_thread(self.files, workspace)
+        file = next((one.file for one in files if one.file.path == path), None)
         if file is None:
             return None
         if file.problem or file.digest != digest:
@@ -147,12 +151,37 @@ class ProjectFiles:
             return ReviewedFile(file, CHANGED, before)
         return ReviewedFile(file, ACCEPTED if known.accepted else DECLINED, before)
 
+    def _trusted(self, data_dir: Path | None) -> list[ProjectFile]:
+        """Return the skills of the data directory, which is the operator's."""
+        if data_dir is None:
+            return []
+        files = (self._cache.read(data_dir, path) for path in skill_paths(data_dir, (DATA_FOLDER,)))
+        return [file for file in files if file and not file.problem]
 
-def _trusted(data_dir: Path | None) -> list[ProjectFile]:
-    """Return the skills of the data directory, which is the operator's."""
-    paths = skill_paths(data_dir, (DATA_FOLDER,)) if data_dir else ()
-    files = (read_project_file(data_dir, path) for path in paths if data_dir)
-    return [file for file in files if file and not file.problem]
+
+class FileCache:
+    """Files as they were read last, while their stamps say that they are the same. May be used by any thread."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[Stamp, ProjectFile]] = {}
+
+    def read(self, root: Path, path: str) -> ProjectFile | None:
+        """Return what `read_project_file` returns. Blocks."""
+        try:
+            found = os.lstat(place := f"{root}/{path}")
+        except FileNotFoundError:  # nearly always: no folder on the way is opened for it
+            return None
+        except OSError:
+            return read_project_file(root, path)
+        stamp, known = stamp_of(found), self._read.get(place)
+        if known and known[0] == stamp:
+            return known[1]
+        file = read_project_file(root, path)
+        if file and not file.problem and is_settled(found):
+            while len(self._read) >= MOST_CACHED:
+                self._read.pop(next(iter(self._read)), None)
+            self._read[place] = stamp, file
+        return file
 
 
 def _key(workspace: Path, path: str) -> str:

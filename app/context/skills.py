@@ -38,6 +38,8 @@ class Skill(Struct, frozen=True):
 
 def skill_paths(root: Path, parts: tuple[str, ...]) -> list[str]:
     """Return the paths below `root` of the SKILL.md files that may be there, sorted, the first ones only."""
+    if not os.path.lexists("/".join((str(root), *parts))):
+        return []
     try:
         with directory(root, parts) as opened, os.scandir(opened) as entries:
             names = sorted(entry.name for entry in entries if NAME.fullmatch(entry.name))[:MOST_SKILLS]

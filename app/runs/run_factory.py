@@ -64,6 +64,7 @@ from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 from app.workspace.changes import WorkspaceChanges
+from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
 from tools.base.screen import Window
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN, TOOLS
@@ -195,22 +196,21 @@ class RunFactory(Struct):
         rules, unseen = self.settings.tools, self.mcp.unseen()
         return FirstContact(self.mcp, gate, rules, options.tools, self.settings.mcp_wait_s, toolbox, unseen)
 
-    def agent(self, principal: Principal, options: RunOptions) -> Agent:
+    async def agent(self, principal: Principal, options: RunOptions) -> Agent:
         """A new agent for one run.
 
         Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, FolderUnusable.
         """
         route = self.models.route(options.model, principal.name)
         utility = self.models.utility(route)
-        workspace = workspace_of(self.settings.workspace, principal)
+        workspace, persona, project = await read_in_thread(self._read_folders, principal)
         gate = self.gate(principal, options.approval, workspace, options.when_absent, planning=options.plans)
-        project = self.redactor.redact_value(self.project.context(workspace, self.settings.data_dir))
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         context = self._tool_context(workspace, principal, project)
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
-        persona, override = self._persona(principal), self.redactor.redact_value(options.override)
+        override = self.redactor.redact_value(options.override)
         prompt = self._prompt(persona, override, workspace, _lines(options, guards.line), route, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
@@ -304,7 +304,7 @@ class RunFactory(Struct):
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
         principal = await principal_named(self.store, row.principal)
         options = _stored_options(row.policy)
-        return self._unattended_agent(principal, options), self.limits(options).seconds
+        return await self._unattended_agent(principal, options), self.limits(options).seconds
 
     async def start_follow_up(self, job: Job, message: str) -> None:
         """Start the run that reports a job's end to its session, once. Raises NoRoom and as `RunManager.start`."""
@@ -316,7 +316,7 @@ class RunFactory(Struct):
         rounds = min(ROUNDS, self.settings.max_rounds, max(1, room.requests))
         last = (await self.store.runs(job.session))[-1:]  # its options hold on
         options = _stored_options(last[0].policy if last else "{}")
-        agent = self._unattended_agent(
+        agent = await self._unattended_agent(
             principal, options.model_copy(update={"max_rounds": rounds, "client_tools": None})
         )
         limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
@@ -325,16 +325,22 @@ class RunFactory(Struct):
         )
         await self.runs.start(agent, principal, turn)
 
-    def _unattended_agent(self, principal: Principal, options: RunOptions) -> Agent:
+    async def _unattended_agent(self, principal: Principal, options: RunOptions) -> Agent:
         """An agent that no request waits for. Raises NotFound if it cannot be made any more, FolderUnusable."""
         try:
-            return self.agent(principal, options)
+            return await self.agent(principal, options)
         except UNFIT as unfit:
             raise NotFound(str(unfit)) from unfit
 
-    def _persona(self, principal: Principal) -> Persona:
-        folder = f"{self.settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
-        return self.redactor.redact_value(persona_in(folder))
+    def _read_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext]:
+        """Return the principal's workspace, and the texts that a prompt includes of files. Blocks.
+
+        Raises FolderUnsafe, FolderUnusable.
+        """
+        settings, redacted = self.settings, self.redactor.redact_value
+        workspace = workspace_of(settings.workspace, principal)
+        folder = f"{settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
+        return workspace, redacted(persona_in(folder)), redacted(self.project.context(workspace, settings.data_dir))
 
     async def _also_read(
         self, persona: Persona, override: Override | None, project: ProjectContext, session: str

@@ -221,6 +221,8 @@ class RunTask:
 
     async def _earlier_calls(self, messages: Sequence[Message]) -> EarlierCalls:
         """Return what became of calls that earlier runs have left open, and that the turn has no results for."""
+        if self.begins_session:
+            return EarlierCalls()
         results = {one.call for one in self.turn.results} if self.turn else ()
         if all(call.id in results for call in unanswered(messages)):
             return EarlierCalls()

@@ -37,5 +37,6 @@ class Sampling(StrictModel):
     @property
     def parameters(self) -> dict[str, Any]:
         """The options in the words of chat completions."""
-        given = {word: getattr(self, name) for name, word in IN_CHAT_COMPLETIONS.items()}
-        return {word: value for word, value in given.items() if value is not None}
+        given = IN_CHAT_COMPLETIONS.keys() & self.model_fields_set
+        values = ((word, getattr(self, name)) for name, word in IN_CHAT_COMPLETIONS.items() if name in given)
+        return {word: value for word, value in values if value is not None} if given else {}

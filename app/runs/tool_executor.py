@@ -86,6 +86,8 @@ class ToolExecutor(Struct):
 
     async def answer(self, context: RunContext, unanswered: Unanswered) -> None:
         """Every call gets exactly one result under its own id, in the order called."""
+        if not unanswered.calls:
+            return
         conversation = context.conversation
         refused = unanswered.refused
         handed = [call for call in unanswered.calls if call.id not in refused and self.goes_to_client(call)]

@@ -94,6 +94,8 @@ class Conversation:
 
     def take_results(self, results: Sequence[CallResult]) -> list[str]:
         """Answer calls that were handed over; return the calls of results that no open call waits for."""
+        if not results:
+            return []
         open_calls = {call.id: call for call in unanswered(self.messages)}
         unknown = list[str]()
         for result in results:

@@ -103,7 +103,7 @@ class Serving(Struct, frozen=True):
     async def _start_agent(self, wish: LaneRequest) -> RunRow:
         there = wish.asks or self.services.presence.has_page(self.principal.name)
         options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY)
-        agent = self.services.factory.agent(self.principal, options)
+        agent = await self.services.factory.agent(self.principal, options)
         new = await self._sessions.turn(wish)
         if wish.asks and new.session:
             await self._end_undecided(new.session)

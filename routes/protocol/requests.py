@@ -60,7 +60,7 @@ class ChatRequest(RunOptions, MessageRequest):
     """The body of POST /chat. `message` may be left out beside `tool_results`."""
 
     message: Content = ""
-    tool_results: list[ToolResult] = Field(default=[], max_length=MOST_RESULTS)
+    tool_results: list[ToolResult] = Field(default_factory=list, max_length=MOST_RESULTS)
     session: str | None = Field(default=None, max_length=64)
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
