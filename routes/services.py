@@ -18,6 +18,7 @@ from app.checkpoints.retention import tidy_forever
 from app.checkpoints.scanner import ScanLimits
 from app.checkpoints.undo import recover as recover_checkpoints
 from app.config.folders import PEOPLE, lock_data_dir, make_folder
+from app.config.search_backend import search_tools
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
 from app.log.event_writer import EventWriter
@@ -43,6 +44,7 @@ from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
+from tools.catalogue import TOOLS
 from tools.jobs.manager import Jobs
 from tools.sandbox.command import GitAuthor
 from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
@@ -111,7 +113,8 @@ async def open_services(
         project = ProjectFiles(store)
         await project.load()
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, files)
-        factory = RunFactory(*collaborators, project=project, checkpoints=checkpoints)
+        built_in = (*TOOLS, *search_tools(settings, mcp.tools))
+        factory = RunFactory(*collaborators, built_in, project=project, checkpoints=checkpoints)
         await recover(store, journal, runs, factory.restored_agent)
         follow_ups = FollowUps(jobs, runs, factory.start_follow_up, partial(kept_for_next_run, store), switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
@@ -182,8 +185,8 @@ def jobs_of(settings: Settings, switch: KillSwitch) -> Jobs:
 
 def secrets_of(settings: Settings) -> list[str]:
     """Secrets that no answer, log or database may hold; access tokens are known by their shape."""
-    key = settings.model_key
-    return [*secrets_in(os.environ), *([key.get_secret_value()] if key else [])]
+    keys = (settings.model_key, settings.search_key)
+    return [*secrets_in(os.environ), *(key.get_secret_value() for key in keys if key)]
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -8,16 +8,18 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.models.scripted import Pause, Reply, Scripted
 from parsing import Call, CallDelta, CallOpened
-from tests.browser import Browsing, Page, browsing, expect, home, say, shot
+from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
 from tests.pages import cards, held, let_go
 from tests.pictures import CAT
 from tests.processes import alive, all_gone, endless
 from tests.serving import Served, serving
+from tests.upstream import answer, upstream
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -28,12 +30,12 @@ def bash(command: str, index: int = 0) -> Call:
 
 @asynccontextmanager
 async def asked(
-    folder: Path, *replies: Reply, approval: str = "sandboxed", pty: bool = False
+    folder: Path, *replies: Reply, approval: str = "sandboxed", **flags: Any
 ) -> AsyncGenerator[tuple[Served, Browsing, Page], None]:
     """A page on which somebody has just asked for something."""
     async with (
         asyncio.timeout(100),
-        serving(folder, Scripted(replies), approval_admin=approval, pty=pty) as served,
+        serving(folder, Scripted(replies), approval_admin=approval, **flags) as served,
         browsing() as browser,
     ):
         page = await browser.page()
@@ -223,9 +225,13 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
             Call(2, "read_file", {"path": "nowhere"}, "native"),
         ],
         [Call(0, "telepathy", {"whom": "you"}, "native"), bash("echo '{\"a\": [1]}'; seq 1 9000", 1)],
+        [Call(0, "web_search", {"query": "green tea"}, "native")],
         "Done.",
     )
-    async with asked(tmp_path, *replies) as (_, _, page):
+    async with (
+        upstream(answer(json.dumps({"results": [GREEN, FORGED]}))) as engine,
+        asked(tmp_path, *replies, approval="auto", search_url=f"http://127.0.0.1:{engine.port}") as (_, _, page),
+    ):
         changed = cards(page, 1)
         await expect(changed.locator(".card-extra")).to_have_text("+2 −1")
         await expect(changed.locator(".card-brief .diff-row")).to_have_count(3)
@@ -253,6 +259,26 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await expect(cut.locator(".tail")).to_contain_text("\n4500\n")  # the model was not told that line
         await page.evaluate("document.fonts.ready")
         await shot(page, "cards-whole")
+        await searched(cards(page, 7))
+
+
+GREEN = {"title": "Green <b>tea</b>", "url": "https://example.org/tea?a=1", "content": "Steep\nit <i>briefly</i>."}
+FORGED = {"title": "bank.example <img src=x onerror=alert(1)>", "url": "https://evil.example/", "content": "Pay"}
+
+
+async def searched(card: Locator) -> None:
+    """Look at the results of a search: links that name their hosts."""
+    await expect(card.locator(".card-title")).to_have_text("green tea")
+    await expect(card.locator(".card-extra")).to_have_text("2 results")
+    await expect(card.locator(".card-brief")).to_have_text("Green tea (example.org)bank.example (evil.example)")
+    await card.locator(".card-fold").click()
+    await expect(card.locator(".card-untrusted")).to_have_text("Untrusted content: the web")
+    first, second = card.locator(".search-results li").nth(0), card.locator(".search-results li").nth(1)
+    await expect(first).to_have_text("Green teahttps://example.org/tea?a=1Steep it briefly.")
+    await expect(first.get_by_role("link", name="Green tea")).to_have_attribute("href", GREEN["url"])
+    await expect(first.get_by_role("link")).to_have_attribute("rel", "noopener noreferrer")
+    await expect(second.get_by_role("link")).to_have_text("bank.example (evil.example)")
+    await shot(card.page, "cards-search")
 
 
 async def test_a_question_that_is_not_listed_yet_is_shown_as_soon_as_it_is(tmp_path: Path) -> None:

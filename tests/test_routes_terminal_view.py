@@ -65,6 +65,14 @@ def test_a_run_reads_from_top_to_bottom() -> None:
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
 
 
+def test_a_search_shows_its_words_and_how_much_was_found() -> None:
+    found = "1. One\nhttps://example.org/\nText\n\n2. Two\nhttps://example.org/2"
+    searched = ToolStarted("c1", "web_search", {"query": "tea"}, "native")
+    for text, head in ((found, "✓ web_search · 2 results · 0.2 s"), ("1. Other text", "✓ web_search · 0.2 s")):
+        shown = transcript([searched, ToolFinished("c1", "web_search", True, text, 0.25)])
+        assert shown.startswith(f"▶ web_search\n  tea\n{head}\n  1. O")
+
+
 @pytest.mark.parametrize(
     ("usage", "told"),
     [

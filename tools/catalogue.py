@@ -17,6 +17,7 @@ from tools.builtin.recall_history import recall_history
 from tools.builtin.shell import running
 from tools.builtin.submit_plan import submit_plan, with_texts
 from tools.builtin.web_fetch import WebFetch
+from tools.builtin.web_search import not_configured
 from tools.shell_policy.network_needs import request_network
 from tools.tool import Run, Tool, answering
 from tools.web.egress import NETWORK, normalise_network
@@ -179,4 +180,14 @@ SUBMIT_PLAN = _confined(
 # Where there are skills.
 READ_SKILL = _confined(
     "read_skill", "Read a skill.", _object({"name": _TEXT}), Risk.READ, answering(read_skill), Role.GUEST
+)
+# Where a search engine is configured, which `with_backend` adds.
+WEB_SEARCH = Tool(
+    "web_search",
+    "Search the web for pages.",
+    _object({"query": _TEXT}, {"count": _FROM_1}),
+    Risk.NETWORK,
+    answering(not_configured),
+    Role.USER,
+    untrusted=True,
 )

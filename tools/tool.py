@@ -134,7 +134,8 @@ class Tool(Struct, frozen=True):
     without network, and what to do instead. `untrusted`: its results are treated as untrusted. `handed`: the client
     runs it, so that its calls are handed over, and neither boxed nor asked about here. `needs_person`: it is refused in
     a run that no person answers. `plans`: it is for runs that only plan. `least_window`: a model that can read fewer
-    tokens is not offered it, unless the request names it.
+    tokens is not offered it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so
+    that it is disabled with that one.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Tool(Struct, frozen=True):
     handed: bool = False
     needs_person: bool = False
     least_window: int = 0
+    through: str = ""
 
     @property
     def may_write(self) -> bool:

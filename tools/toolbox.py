@@ -32,6 +32,7 @@ ALSO_CALLED: Mapping[str, Collection[str]] = {
     "edit_file": ("strreplace", "replaceinfile", "applypatch", "strreplaceeditor", "replace"),
     "list_files": ("ls", "dir", "listdir", "listdirectory", "glob", "findfiles", "searchfiles"),
     "web_fetch": ("curl", "browse", "browser", "openurl", "visit", "geturl", "httpget"),
+    "web_search": ("search", "google", "googlesearch", "searchweb", "internetsearch", "bing", "duckduckgo", "searxng"),
 }
 
 _log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from app.config.display import wrong_values
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.protected_files import in_workspace, own_files
 from app.config.run_settings import RunSettings
+from app.config.search_settings import SearchSettings, search_problems
 from app.config.sources import (
     SettingsError,
     absolute,
@@ -54,7 +55,7 @@ SUPERVISED = tuple(
 )  # the modes of principals other than admins
 
 
-class Settings(RunSettings, ModelSettings, ConnectionSettings):
+class Settings(RunSettings, ModelSettings, SearchSettings, ConnectionSettings):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.
@@ -217,7 +218,7 @@ class Settings(RunSettings, ModelSettings, ConnectionSettings):
     def _web_address(cls, value: str | None) -> str | None:
         return None if value is None else web_address(value)
 
-    @field_validator("model_key")
+    @field_validator("model_key", "search_key")
     @classmethod
     def _header_safe(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
@@ -261,6 +262,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
         raise SettingsError([*problems, *wrong_values(wrong, given, Settings.model_fields)]) from None
     settings = settings.model_copy(update={"endpoints": rooted(settings.endpoints, given.get("endpoints"), home)})
     problems += model_problems(settings, settings.model_url)
+    problems += search_problems(settings)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
     problems += in_workspace(own_files(settings.data_dir, named, environ, file, folder), settings.workspace)

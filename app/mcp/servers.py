@@ -104,7 +104,7 @@ class McpServers:
             elicit,
             _log,
             self._sign_ins.auth,
-            partial(easing_rule, rules=settings.tools),
+            partial(easing_setting, settings),
             KeptFiles(store, settings.max_attachment_bytes),
         )
         self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
@@ -319,6 +319,11 @@ async def opened(
         watching.cancel()
         await asyncio.wait([watching])
         await servers.close()
+
+
+def easing_setting(settings: Settings, name: str) -> str:
+    """Return the rule, or the setting, that gives an MCP tool of this name fewer checks; else empty."""
+    return easing_rule(name, settings.tools) or ("search_tool" if name == settings.search_tool else "")
 
 
 def _callback_url(settings: Settings) -> str:

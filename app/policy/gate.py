@@ -188,9 +188,9 @@ def _forbidden(principal: Principal, tool: Tool, policy: PolicyContext) -> str |
     name = CLIENT_TOOLS if tool.handed else tool.name  # a client names its tools as it likes
     if principal.tools and not _matches(name, principal.tools):
         return f"{name} is not among the tools of {principal.name}."
-    if _matches(name, principal.disabled):
+    if any(_matches(one, principal.disabled) for one in (name, tool.through)):
         return f"{tool.name} is disabled for {principal.name}."
-    if _matches(tool.name, policy.disabled):
+    if any(_matches(one, policy.disabled) for one in (tool.name, tool.through)):
         return f"{tool.name} is disabled in this session."
     if policy.planning and (tool.risk is not Risk.READ or tool.handed):
         return f"Only reading tools run until the person has accepted the plan (mode: plan), and {name} is none."
@@ -204,8 +204,8 @@ def _forbidden(principal: Principal, tool: Tool, policy: PolicyContext) -> str |
 def _question(principal: Principal, tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> str | None:
     """Return why a person must approve the call, with its outbound effect; None if no approval is needed.
 
-    The operator vouches that tools classified READ send no data out. The exception is a call with an address that
-    untrusted text may have chosen: the address itself can carry data out.
+    The operator vouches that tools classified READ send no data out. The exceptions are a call with an address that
+    untrusted text may have chosen, because the address itself can carry data out, and one that sends a text.
     In order: tools that always ask, calls that ask once untrusted text was read, calls that never ask, and those that
     the mode asks for.
     """
@@ -214,7 +214,7 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, pol
         return ACCEPTS_PLAN
     if tool.approval == "always":
         return f"{tool.name} asks each time. {leaving.what if leaving else ''}".rstrip()
-    if tool.risk is Risk.READ and not (policy.tainted and leaving and _names_address(arguments)):
+    if tool.risk is Risk.READ and not (policy.tainted and leaving and _carries(leaving, arguments)):
         return None
     if leaving and (leaving.always or policy.tainted):
         return None if _granted_exactly(principal, tool, arguments, policy) else f"{leaving.what}{_taint(policy)}"
@@ -236,6 +236,10 @@ def _leaving(tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> 
     if arguments is not None and (named := tool.leaves(arguments, policy.workspace)):
         return named
     return None if tool.confined else OutboundEffect(f"{tool.name} {_OUTSIDE[tool.risk]}.")
+
+
+def _carries(leaving: OutboundEffect, arguments: Arguments | None) -> bool:
+    return leaving.carries_text or _names_address(arguments)
 
 
 def _names_address(arguments: Arguments | None) -> bool:

@@ -43,12 +43,14 @@ from tools.base.patterns import lazy_pattern
 
 THOUGHT = "(The text above was the model's reasoning, not its answer.)"  # what is printed cannot be taken back
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
+WEB_SEARCH = "web_search"
 READERS: dict[str, Decoder[AgentEvent]] = {kind.type: Decoder(kind) for kind in get_args(AgentEvent)}
 
 # CSI and OSC-like sequences whole, so that no `[31m` stays behind; what is left of others falls to CONTROLS.
 SEQUENCES = lazy_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]"
 )
+SEARCH_RESULT = lazy_pattern(r"^\d+\. [^\n]+\nhttps?://", re.MULTILINE)
 LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
 CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -191,7 +193,8 @@ class View:
             case ToolFinished(call, name, ok, text, duration_s, exit_code):
                 self._active.pop(call, None)
                 code = "" if exit_code is None else f" · exit {exit_code}"
-                text_line = f"{'✓' if ok else '✗'} {printable(name)}{code} · {_seconds(duration_s)}"
+                facts = f"{code}{_found(text) if ok and name == WEB_SEARCH else ''} · {_seconds(duration_s)}"
+                text_line = f"{'✓' if ok else '✗'} {printable(name)}{facts}"
                 return self._block(Text(text_line, "green" if ok else "red"), *_indented(printable(text).splitlines()))
 
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
@@ -243,6 +246,12 @@ def _indented(lines: list[str]) -> Iterable[Text]:
     if left_out > 1:
         lines = [*lines[:HEAD_LINES], f"... {left_out} lines left out ...", *lines[-TAIL_LINES:]]
     return [Text(f"  {line if len(line) <= LINE_LENGTH else line[:LINE_LENGTH] + ' ...'}", "dim") for line in lines]
+
+
+def _found(text: str) -> str:
+    """The number of results of a search; empty for a text of another form."""
+    count = len(SEARCH_RESULT.findall(text))
+    return f" · {_count(count, 'result')}" if count else ""
 
 
 MARKS = {"done": ("☑", "dim"), "active": ("▶", "bold")}

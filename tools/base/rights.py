@@ -41,8 +41,9 @@ class OutboundEffect(Struct, frozen=True):
     """An effect of a call outside of the workspace and the sandbox: data sent, or files for programs there.
 
     `what` is a sentence for the person who approves. `always`: approval is needed in every mode, and only a grant for
-    exactly this call replaces it.
+    exactly this call replaces it. `carries_text`: the call sends out a text that can hold anything.
     """
 
     what: str
     always: bool = False
+    carries_text: bool = False

@@ -29,8 +29,14 @@ def request_sent(arguments: Arguments, _: Path) -> OutboundEffect:
     except ValueError:
         host = ""
     return OutboundEffect(
-        f"{shown(host) or 'The host of its URL'} would get the request, with all that stands in the address."
+        f"{shown(host) or 'The host of its URL'} would get the request, with all that stands in the address.",
+        carries_text=True,
     )
+
+
+def query_sent(place: str, _: Arguments, __: Path) -> OutboundEffect:
+    """`web_search`: the search engine gets the query, and whatever was put into it."""
+    return OutboundEffect(f"{shown(place)} would get the query, with all that stands in it.", carries_text=True)
 
 
 def hosts_reached(arguments: Arguments, _: Path) -> OutboundEffect | None:

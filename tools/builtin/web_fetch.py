@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -16,7 +15,7 @@ from parsing import Arguments
 from tools.base.escape_invisible import visible
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.tool import Context
-from tools.web.certificates import trusted_certificates
+from tools.web.bodies import ACCEPT_ENCODING, Connect, UnknownPacking, connect, is_about_tls, read_body
 from tools.web.html_text import Page
 from tools.web.page_text import is_text, media_type, text_of
 from tools.web.public_hosts import Resolve, resolve
@@ -29,13 +28,9 @@ MAX_LOCATION = 2_000  # characters of an address that the model is to write agai
 _HEADERS = {
     "User-Agent": "dragoman (web_fetch)",
     "Accept": "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, application/xml;q=0.8",
-    # What is unpacked in small steps, so that a bomb is noticed early.
-    "Accept-Encoding": "gzip, deflate",
+    "Accept-Encoding": ACCEPT_ENCODING,
 }
-_UNPACKED = ("", "identity", "gzip", "x-gzip", "deflate")
 _PROGRESS_S = 0.5
-
-Connect = Callable[[], Awaitable[httpx2.AsyncBaseTransport]]
 
 
 class FetchLimits(Struct, frozen=True):
@@ -45,12 +40,6 @@ class FetchLimits(Struct, frozen=True):
     connect_s: float = 10.0
     reading_s: float = 5.0
     bytes: int = 5_000_000
-
-
-async def connect() -> httpx2.AsyncBaseTransport:
-    """Return a new connection's transport. Never shared: TLS is verified per host, and two may share an address."""
-    trusted = await asyncio.to_thread(trusted_certificates)  # the first time reads hundreds of certificates
-    return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
 
 
 class WebFetch:
@@ -135,7 +124,7 @@ class _Fetch:
                     ) as response:
                         return _redirect(found.url, response) or await self._load(found.url, response)
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                    if last == 0 or _is_about_tls(error):
+                    if last == 0 or is_about_tls(error):
                         raise _unreachable(found, error) from error
                 except httpx2.HTTPError as error:
                     raise ToolFailed(
@@ -150,16 +139,16 @@ class _Fetch:
         kind = response.headers.get("content-type", "")
         if not is_text(media_type(kind)):
             raise ToolFailed(f"{shown(url)} is {shown(media_type(kind))}, which is not text: look for a page about it.")
-        packing = response.headers.get("content-encoding", "").strip().lower()
-        if packing not in _UNPACKED:
-            raise ToolFailed(f"{shown(url)} is packed as {shown(packing)}, which was not requested: try another page.")
-        body = bytearray()
-        async for piece in response.aiter_bytes():
-            body += piece
-            self.bytes = len(body)
-            if len(body) > self._limits.bytes:
-                return bytes(body[: self._limits.bytes]), kind, True
-        return bytes(body), kind, False
+        try:
+            body, cut = await read_body(response, self._limits.bytes, self._note)
+        except UnknownPacking as packing:
+            raise ToolFailed(
+                f"{shown(url)} is packed as {shown(packing)}, which was not requested: try another page."
+            ) from packing
+        return body, kind, cut
+
+    def _note(self, count: int) -> None:
+        self.bytes = count
 
 
 def _redirect(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
@@ -204,16 +193,8 @@ _ADVICE = {
 }
 
 
-def _is_about_tls(error: BaseException | None) -> bool:
-    while error:
-        if isinstance(error, ssl.SSLError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def _unreachable(found: UrlTarget, error: httpx2.TransportError) -> ToolFailed:
-    if _is_about_tls(error):
+    if is_about_tls(error):
         return ToolFailed(
             f"No safe connection to {shown(found.host)} ({_reason(error)}). Nothing was fetched; use another site."
         )

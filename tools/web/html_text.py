@@ -25,6 +25,13 @@ _UNSHOWN = _set(
     "applet audio canvas datalist iframe math noembed noframes noscript object script select style svg template "
     "textarea video"
 )
+_INLINE = _set(
+    "a abbr acronym b bdi bdo big button cite code data del dfn em font i ins kbd label mark math nobr q rp rt ruby s "
+    "samp small span strike strong sub sup time tt u var wbr"
+)
+_ELEMENTS = (
+    _BLOCKS | _VOID | _UNSHOWN | _INLINE | _set("body caption head html option tbody td tfoot th thead title tr")
+)
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 # What a start tag ends -> where the search for it stops.
 _ENDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
@@ -86,6 +93,31 @@ def readable(html: str, url: str, time_limit_s: float) -> Page:
         if number % _CLOCK == 0 and time.monotonic() > end:
             return reader.page(cut=True)
     return reader.page(cut=len(html) > _CHARACTERS)
+
+
+def plain_text(html: str) -> str:
+    """The visible text of a short piece of HTML, without markup. What is no element of HTML, as `list<int>`, stays."""
+    if "<" not in html and "&" not in html:
+        return html
+    from justhtml import stream  # as above
+
+    pieces, hiding = [], list[str]()
+    for event in stream(html):
+        match event:
+            case ("start", (name, attributes)) if name not in _VOID and (hiding or is_hidden(name, attributes)):
+                hiding.append(name)
+            case ("end", name) if name in hiding:
+                while hiding.pop() != name:
+                    pass
+            case ("start", (name, _)) | ("end", name) if not hiding and name in _ELEMENTS:
+                pieces.append("" if name in _INLINE else " ")
+            case ("start", (name, _)) if not hiding:
+                pieces.append(f"<{name}>")
+            case ("end", name) if not hiding:
+                pieces.append(f"</{name}>")
+            case ("text", text) if not hiding:
+                pieces.append(text)
+    return "".join(pieces)
 
 
 def is_hidden(name: str, attributes: dict[str, str | None]) -> bool:

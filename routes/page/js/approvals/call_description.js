@@ -38,6 +38,7 @@ const SENTENCES = {
   write_file: () => "Write this file?",
   edit_file: () => "Change this file?",
   web_fetch: () => "Fetch this web page?",
+  web_search: () => "Search the web?",
   job_cancel: () => "Stop this background job?",
   submit_plan: () => "Accept this plan?",
 };
@@ -155,6 +156,7 @@ const EFFECTS = {
   write_file: FILE,
   edit_file: FILE,
   web_fetch: ({ url }) => `${hostOf(url)} receives this request, including everything in its URL.`,
+  web_search: () => "The search engine of this server, and those it asks, receive these words.",
   job_cancel: () => "It ends the job and all processes it started.",
   submit_plan: () => "The assistant may use all of its tools in this run, as without a plan.",
 };

@@ -115,6 +115,7 @@ const PATTERNS = {
   write_file: ({ path }) => ({ path: literal(path), content: ANY }),
   edit_file: ({ path }) => ({ path: literal(path), old: ANY, new: ANY }),
   web_fetch: ({ url }) => ({ url: withinHost(url) }),
+  web_search: () => ({ query: ANY }),
 };
 
 function withinHost(url) {

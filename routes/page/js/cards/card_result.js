@@ -9,6 +9,7 @@ import { fileLanguage } from "../text/file_language.js";
 import { parseJSON } from "../text/json.js";
 import { Tail } from "../terminal/output_tail.js";
 import { nameOf } from "./call_title.js";
+import { countOf, resultList, searchResults } from "./search_results.js";
 
 const BRIEF = 3; // lines
 const BRIEF_PART = 4_000; // characters of a text that are searched for them
@@ -42,6 +43,7 @@ const RESULTS = {
   write_file: ofChange,
   edit_file: ofChange,
   web_fetch: (call) => ofText(call, String(call.fields.url ?? "the web")),
+  web_search: ofSearch,
 };
 
 function ofProcess({ text, tail, exitCode }) {
@@ -89,11 +91,22 @@ function ofFile({ text, fields }) {
   };
 }
 
+function ofSearch(call) {
+  const results = searchResults(call.text);
+  if (!results) return ofText(call, "the web"); // of an MCP server, or cut
+  const extra = countOf(results);
+  if (!results.length) return { ...ofText(call, "the web"), extra };
+  const titles = results.slice(0, BRIEF).map(({ title, url }) => `${title} (${url.host})`);
+  return { element: () => [untrusted("the web"), resultList(results)], brief: () => brief(titles), extra };
+}
+
+const untrusted = (source) =>
+  h("p", { class: "card-untrusted" }, "Untrusted content: ", h("bdi", {}, escapeText(source)));
+
 /** `stranger`: the source of text from outside this machine. */
 function ofText({ text, label, whole, fileName }, stranger = null) {
   const json = prettyJSON(text);
-  const warning =
-    stranger && h("p", { class: "card-untrusted" }, "Untrusted content: ", h("bdi", {}, escapeText(stranger)));
+  const warning = stranger && untrusted(stranger);
   return {
     element: () => [warning, json ? codeBlock(json, "json") : words(text, { label, whole, fileName })],
     brief: () => firstLines(text),

@@ -1,0 +1,43 @@
+/** The results of a web search as links. */
+
+import { h } from "../dom/elements.js";
+import { address, link } from "../markdown/links.js";
+import { escapeLine } from "../text/exact_text.js";
+
+const MOST = 20; // results; more are not of this tool
+const RESULT = /^\d+\. (?<title>[^\n]+)\n(?<url>[^\n]+)(?:\n(?<snippet>[^\n]+))?$/;
+const NOTHING = /^Nothing was found\b/;
+
+/** `[{title, url, snippet}]` of the text of `web_search`; null if it is something else. */
+export function searchResults(text) {
+  if (NOTHING.test(text)) return [];
+  const blocks = text.split("\n\n", MOST + 1);
+  if (blocks.length > MOST) return null;
+  const found = blocks.map((block) => {
+    const { title, url, snippet = "" } = RESULT.exec(block)?.groups ?? {};
+    const target = url && address(url);
+    return target && target.protocol !== "mailto:" ? { title, url: target, snippet } : null;
+  });
+  return found.every(Boolean) ? found : null;
+}
+
+/** "3 results" */
+export function countOf(results) {
+  return results.length ? `${results.length} result${results.length === 1 ? "" : "s"}` : "no results";
+}
+
+export function resultList(results) {
+  return h(
+    "ol",
+    { class: "search-results" },
+    results.map(({ title, url, snippet }) =>
+      h(
+        "li",
+        {},
+        link(url, title),
+        h("bdi", { class: "search-url" }, escapeLine(url.href)),
+        snippet ? h("p", { dir: "auto" }, escapeLine(snippet)) : null,
+      ),
+    ),
+  );
+}

@@ -1,0 +1,53 @@
+"""Connections to the web, and bodies of bounded size: what `web_fetch` and `web_search` share."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+
+import httpx2
+
+from tools.web.certificates import trusted_certificates
+
+ACCEPT_ENCODING = "gzip, deflate"  # what is unpacked in small steps, so that a bomb is noticed early
+_UNPACKED = ("", "identity", "gzip", "x-gzip", "deflate")
+
+Connect = Callable[[], Awaitable[httpx2.AsyncBaseTransport]]
+
+
+class UnknownPacking(Exception):
+    """A body in an encoding that was not requested. The message is its name."""
+
+
+async def connect() -> httpx2.AsyncBaseTransport:
+    """Return a new connection's transport. Never shared: TLS is verified per host, and two may share an address."""
+    trusted = await asyncio.to_thread(trusted_certificates)  # the first time reads hundreds of certificates
+    return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
+
+
+async def read_body(
+    response: httpx2.Response, most: int, note: Callable[[int], None] = lambda _: None
+) -> tuple[bytes, bool]:
+    """Return at most so many decompressed bytes, and whether there were more. Raises UnknownPacking.
+
+    `note` is given the bytes so far.
+    """
+    packing = response.headers.get("content-encoding", "").strip().lower()
+    if packing not in _UNPACKED:
+        raise UnknownPacking(packing)
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        note(len(body))
+        if len(body) > most:
+            return bytes(body[:most]), True
+    return bytes(body), False
+
+
+def is_about_tls(error: BaseException | None) -> bool:
+    while error:
+        if isinstance(error, ssl.SSLError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
