@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from app.context.project_files import read_project_file
-from app.context.skills import MOST_SKILLS, each_once, skill_of
+from app.context.skills import MOST_SKILLS, each_once, first_names, skill_of
 from app.models.scripted import Scripted
 from tests.guards import of_kind
 from tests.serving import serving
@@ -68,6 +69,7 @@ def test_names_count_once_and_lists_end(tmp_path: Path) -> None:
     assert named is not None and (named.name, named.description) == ("roses", "Of roses")
     many = [skill_of("skills/x/SKILL.md", skill(f"s{number}")) for number in range(2 * MOST_SKILLS)]
     assert len(each_once([named, None, named, *many])) == MOST_SKILLS
+    assert len(first_names(f"s{number}" for number in count())) == MOST_SKILLS, "a huge folder delays no run"
     (tmp_path / "secret").write_text(skill("roses"))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / ".agents").symlink_to(tmp_path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ FILE = "SKILL.md"
 DATA_FOLDER = "skills"  # in the data directory
 WORKSPACE_FOLDER = (".agents", "skills")
 MOST_SKILLS, MOST_DESCRIPTION = 32, 300  # skills, and characters of one line
+MOST_ENTRIES = 1_000  # of a folder: each run looks at them before it begins
 TITLE = "Skills (read_skill shows one; read it before you do what it is about):"
 NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FIELD = lazy_pattern(r"^(name|description):[ \t]*(.+)$")
@@ -42,10 +44,15 @@ def skill_paths(root: Path, parts: tuple[str, ...]) -> list[str]:
         return []
     try:
         with directory(root, parts) as opened, os.scandir(opened) as entries:
-            names = sorted(entry.name for entry in entries if NAME.fullmatch(entry.name))[:MOST_SKILLS]
+            names = first_names(entry.name for entry in entries)
     except (ToolFailed, OSError):
         return []
     return ["/".join((*parts, name, FILE)) for name in names]
+
+
+def first_names(names: Iterable[str]) -> list[str]:
+    """Return the names that skills can have, sorted, the first ones only; of a huge folder not all are looked at."""
+    return sorted(name for name in islice(names, MOST_ENTRIES) if NAME.fullmatch(name))[:MOST_SKILLS]
 
 
 def skill_of(path: str, text: str) -> Skill | None:
