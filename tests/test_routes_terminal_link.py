@@ -236,6 +236,8 @@ def test_the_url_follows_from_the_settings(host: str, url: str) -> None:
 def test_a_server_of_our_own_gets_the_same_settings(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("max_rounds = 3\nworkspace = 'w'")
     flags = {"config": "mine.toml", "model_key": "sk", "unsafe_no_sandbox": "true", "port": "81", "data_dir": "d"}
+    flags |= {"private_hosts": "a.local,b.local", "tools": '[{"match": "bash", "risk": "read"}]'}
+    flags |= {"endpoints": '{"b": {"url": "http://127.0.0.1:1/v1"}}', "search_api": '{"url": "http://a"}'}
     mine = load_settings(flags, {"HOME": "/h", "DRAGOMAN_MODEL": "m"}, folder=tmp_path)
     environ = child_environment(mine, {"HOME": "/h", "DRAGOMAN_MODEL": "m"})
     assert load_settings({}, environ, folder=Path("/elsewhere")).settings == mine.settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ from typing import IO
 import httpx2
 from pydantic import SecretStr
 
-from app.config.settings import Loaded
+from app.config.settings import WORD_LISTS, Loaded, Settings
 from routes.access.token_auth import is_local
 from routes.terminal.event_client import ChatFailed
 from routes.terminal.view import printable
@@ -72,7 +73,7 @@ def own_server(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[str]:
 def child_environment(loaded: Loaded, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment that gives a child these same settings; flags become variables, so a key stays out of `ps`."""
     flags = {
-        f"DRAGOMAN_{name.upper()}": _plain(getattr(loaded.settings, name))
+        f"DRAGOMAN_{name.upper()}": _plain(name, loaded.settings)
         for name, origin in loaded.origins.items()
         if origin.startswith("flag ")
     }
@@ -80,8 +81,17 @@ def child_environment(loaded: Loaded, environ: Mapping[str, str]) -> dict[str, s
     return dict(environ) | file | flags
 
 
-def _plain(value: object) -> str:
-    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+def _plain(name: str, settings: Settings) -> str:
+    """The value as a variable has it: lists of words with commas, other lists and tables as JSON."""
+    value = getattr(settings, name)
+    match value:
+        case SecretStr():
+            return str(value.get_secret_value())
+        case tuple() if name in WORD_LISTS:
+            return ",".join(value)
+        case tuple() | Mapping():
+            return json.dumps(settings.model_dump(mode="json", include={name})[name])
+    return str(value)
 
 
 def _free_port() -> int:
