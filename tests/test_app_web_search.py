@@ -153,6 +153,8 @@ CONTRADICTIONS = [
     ({"search_api": '{"url": "http://a", "method": "PUT"}'}, "search_api cannot be used: Invalid enum value 'PUT'"),
     ({"search_api": '{"url": "http://a"}', "search_key": "k"}, "search_key is not used: name its place in search_api"),
     ({"search_api": '{"url": "http://a", "key_header": "X"}'}, "search_kind is custom, which needs a key"),
+    ({"search_api": '{"url": "http://a", "key_header": "X: y", "keyless": true}'}, "key_header is no name of a header"),
+    ({"search_api": '{"url": "http://a", "fixed": {"a": [1]}}'}, "fixed holds lists or tables, which only a POST"),
     ({"search_api": '["a"]'}, "search_api (flag --search-api) is"),
     ({"search_kind": "altavista"}, f"Allowed: {', '.join(KINDS)}."),
     ({"search_url": "ftp://a"}, "Allowed: an http or https URL"),

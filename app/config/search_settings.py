@@ -9,10 +9,12 @@ import msgspec
 from pydantic import BaseModel, SecretStr, field_validator
 
 from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address
+from tools.base.patterns import lazy_pattern
 from tools.web.search_apis import SEARCH_APIS, SEARXNG, SearchApi, address_of
 
 MCP, CUSTOM = "mcp", "custom"
 KINDS = (*SEARCH_APIS, CUSTOM, MCP)
+HEADER = lazy_pattern(r"[A-Za-z0-9_-]+")
 AN_ADDRESS = "an http or https URL without a password in it, such as http://127.0.0.1:8888"
 
 
@@ -93,6 +95,10 @@ def _api_problems(settings: SearchSettings, kind: str) -> Iterator[str]:
     except ValueError:
         yield f"search_kind is {kind}, and there is no address for it: set search_url, such as http://127.0.0.1:8888."
         return
+    if row.key_header and not HEADER.fullmatch(row.key_header):
+        yield "search_api: key_header is no name of a header. Write letters, digits and hyphens, such as X-API-Key."
+    if row.method == "GET" and not all(isinstance(value, str | int | float) for value in row.fixed.values()):
+        yield 'search_api: fixed holds lists or tables, which only a POST can send. Add method = "POST".'
     if settings.search_key and not row.takes_key:
         yield "search_key is not used: name its place in search_api with key_header or key_parameter."
     if row.takes_key and not row.keyless and not settings.search_key:

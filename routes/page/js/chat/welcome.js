@@ -7,6 +7,7 @@ import { currentModel } from "../panels/models.js";
 
 /** The tool that an example needs, and its message; the first three that fit are shown. */
 const EXAMPLES = [
+  ["web_search", "Search the web: what is new in the latest version of Python?"],
   ["bash", "Count from 1 to 10 in the shell, one number a second."],
   ["list_files", "What is in my workspace? Tell me in a few lines."],
   ["python", "Work out the first 20 prime numbers with Python."],
