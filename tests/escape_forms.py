@@ -22,6 +22,7 @@ class Attack:
     name: str
     script: str
     open: Mapping[str, str] = field(default_factory=dict)
+    in_terminal: bool = False
 
 
 def python(code: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -15,6 +16,8 @@ import socket
 import stat
 import subprocess
 import sys
+import termios
+import tty
 from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, suppress
 from pathlib import Path
@@ -26,6 +29,7 @@ from tests.escape_forms import Attack
 from tests.escapes import attacks
 from tests.processes import ended
 from tools.base.outcome import Result
+from tools.base.screen import Window
 from tools.builtin.shell import running
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, find_limits
 from tools.sandbox.landlock import SCOPED_ABI, Landlock, find_landlock
@@ -74,6 +78,7 @@ class Target:
             signal.signal(number, lambda number, _: self.signals.append(number))
         self.listeners = [stack.enter_context(one) for one in self._listening()]
         self.segment = segment(stack)
+        self.terminal = own_terminal()
         keep_key()
         os.set_inheritable(os.open(self.data / "secret", os.O_RDONLY), True)
         self.marker = f"1000.{uuid4().int}"
@@ -117,6 +122,8 @@ class Target:
         if self.signals:
             found.append(f"the server got signals {self.signals}")
             self.signals.clear()
+        if select.select([self.terminal], [], [], 0)[0]:
+            found.append(f"its terminal got {os.read(self.terminal, 99)!r}")
         if not answers(self.neighbour):
             found.append("another process was ended")
             self._end_neighbour()
@@ -172,6 +179,15 @@ def segment(stack: ExitStack) -> int:
     return made
 
 
+def own_terminal() -> int:
+    """A terminal that the server has been started in, as far as its commands can see. What is typed is read at once."""
+    _, mine = os.openpty()
+    os.setsid()
+    fcntl.ioctl(mine, termios.TIOCSCTTY, 0)
+    tty.setraw(mine)
+    return mine
+
+
 def keep_key() -> None:
     """A key with the secret in a session's ring of keys, which children inherit."""
     libc, arm = ctypes.CDLL(None), os.uname().machine == "aarch64"
@@ -217,6 +233,7 @@ async def suffered(attack: Attack, target: Target, context: Context) -> tuple[li
     script = attack.script
     for word, value in target.words().items():
         script = script.replace(f"{{{word}}}", str(value))
+    context = replace(context, window=Window() if attack.in_terminal else None)
     async with aclosing(bash({"command": script}, context)) as news:
         *_, last = [seen async for seen in news]
     assert isinstance(last, Result)

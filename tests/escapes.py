@@ -39,6 +39,19 @@ libc.linkat(-100, f'/proc/self/fd/{f}'.encode(), -100, b'mine', 0x400)""",
     "openat2": "libc.syscall(437, -100, b'mine', (ctypes.c_uint64 * 3)(0o102, 0o4755, 0), 24)",
     "fchmodat2": "os.open('mine', os.O_CREAT, 0o755); libc.syscall(452, -100, b'mine', 0o4755, 0)",
 }
+_LASTING = "bash -c 'echo; exec sleep {marker}'"  # says a line once it has left what the script says
+# TIOCSTI types, and TIOCLINUX pastes what is selected on a console.
+_PUSH = """
+def push(file, got):
+    for request, keys in ((termios.TIOCSTI, b'x'), (0x541C, b'\\x03')):
+        try: fcntl.ioctl(file, request, keys); done(got)
+        except OSError: pass
+"""
+_PUSH_INTO_ALL = """
+import glob
+for path in sum(map(glob.glob, ('/proc/self/fd/*', '/proc/{server}/fd/*', '/dev/pts/*', '/dev/tty*', '/dev/con*')), []):
+    try: push(os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK), False)
+    except OSError: pass"""
 _SOCK = "s = socket.socket({0}); s.connect({1}); s.send(b'x')"
 
 READING = (
@@ -186,14 +199,14 @@ os.write(w, b'x')"""),
     Attack("an own file by handle", call("438, 438", "os.pidfd_open(os.getpid())", "0", "0")),
     Attack(
         "a process left behind",
-        "setsid sleep {marker} & setsid env -i sleep {marker} & sleep 0.1",
+        f"(setsid {_LASTING} & setsid env -i {_LASTING} &) | (read -t 9; read -t 9)",
         {
             NO_PIDS_GROUP_IN_LANDLOCK: "it has left its parent and its environment: only a group would find it",
         },
     ),
     Attack(
         "a double fork left behind",
-        "(setsid bash -c 'exec env -i sleep {marker}' &) > /dev/null 2>&1; sleep 0.1",
+        f"(setsid env -i {_LASTING} > >(cat) 2> /dev/null &) | read -t 9",
         {
             NO_PIDS_GROUP_IN_LANDLOCK: "it has left its parent and its environment: only a group would find it",
         },
@@ -206,6 +219,8 @@ for n in range(3):
     except OSError: pass
 fcntl.ioctl(os.open('/dev/tty', os.O_RDWR), termios.TIOCSTI, b'x'); done()"""),
     ),
+    Attack("keys on the own terminal", python(_PUSH + "push(1, True); push(2, True)"), in_terminal=True),
+    Attack("keys on the terminal of the server", python(_PUSH + _PUSH_INTO_ALL), in_terminal=True),
     Attack(
         "a program in the kernel",
         call("321, 280", "0", "b''.join(n.to_bytes(4, sys.byteorder) for n in (2, 4, 4, 1)) + bytes(56)", "72"),

@@ -147,16 +147,26 @@ async def test_the_whole_output_is_read_while_it_grows_and_the_reader_stays_wher
         await expect(tail).not_to_contain_text("4000")
 
 
+def _a_wide_window() -> re.Pattern[str]:
+    return re.compile(r"^Name\? Ann\nWord\? 6 characters\n40 (\d{3}|[89]\d)\nstarted by Ann\n$")
+
+
 async def test_the_stop_button_ends_this_call_and_its_processes(tmp_path: Path) -> None:
     sleeper = endless()
-    command = f"read -p 'Name? ' name; {sleeper} & echo \"started by $name\"; wait"
-    async with asked(tmp_path, [bash(command)], "It goes on.", pty=True) as (_, browser, page):
+    asks = "read -p 'Name? ' name; read -s -p 'Word? ' word; echo \"${#word} characters\"; stty size"
+    command = f'{asks}; {sleeper} & echo "started by $name"; wait'
+    async with asked(tmp_path, [bash(command)], "It goes on.") as (_, browser, page):
         card = cards(page)
         await expect(card.locator(".tail")).to_have_text("Name? ")
         line = card.get_by_role("textbox", name="Type into this command")
         await line.fill("Ann")
         await line.press("Enter")
-        await expect(card.locator(".tail")).to_contain_text("Name? Ann\nstarted by Ann")
+        hidden = card.get_by_label("Type into this command")
+        await expect(hidden).to_have_attribute("type", "password")
+        await expect(hidden).to_have_value("")
+        await hidden.fill("sesame")
+        await hidden.press("Enter")
+        await expect(card.locator(".tail")).to_have_text(_a_wide_window())
         await expect(line).to_have_value("")
         browser.expected.append("status of 409")
         refusal = json.dumps({"error": {"code": "busy", "message": "Not now. Try again."}})

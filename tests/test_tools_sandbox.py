@@ -171,7 +171,7 @@ def test_nothing_of_the_servers_environment_gets_in(context: Context, boxed: boo
     names = {line.partition("=")[0] for line in own.splitlines()}
     assert {"PATH", "HOME", "LANG", "TERM", "COLUMNS", "LINES"} <= names
     assert {name for name in names if not name.startswith("GIT_")} <= {
-        *("PATH", "HOME", "LANG", "TERM", "COLUMNS", "LINES", "PYTHONUNBUFFERED"),
+        *("PATH", "HOME", "LANG", "TERM", "COLUMNS", "LINES", "PYTHONUNBUFFERED", "EDITOR", "VISUAL"),
         *("DRAGOMAN_CALL", "PWD", "SHLVL", "_"),
     }
     assert "sk-secret" not in own and (not boxed or "sk-secret" not in first_process)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, field_validator
@@ -32,10 +33,11 @@ class RunSettings(BaseModel, defer_build=True):
     summary_time_limit_s: float = seconds(30.0, "time limit of a summary")
     result_characters: int = whole(8000, 500, 10**7, "longest tool result that the model receives, in characters")
     parallel_reads: bool = setting(True, "run the read-only calls of one reply concurrently", "true or false")
-    pty: bool = setting(
-        False,
-        "run `bash` commands in a pseudo-terminal of 120 columns and 40 lines, which a person can type into",
-        "true or false",
+    pty: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "run `bash` and `python` in a pseudo-terminal, which a person can type into; `auto`: where the page or "
+        "`dragoman chat` shows the run",
+        "auto, on or off",
     )
     relay_repair: bool = setting(
         False,

@@ -16,7 +16,8 @@ class RunStarted(Struct, frozen=True):
     """The run has started: its model, the names of the offered `tools`, and its `limits`.
 
     `limits` holds `max_rounds`, `max_calls`, `max_tokens`, `time_limit_s`, `tool_time_limit_s`, `approval`, `sandbox`,
-    and `when_absent` where it is `deny`; limits that do not apply are left out.
+    `when_absent` where it is `deny`, and `terminal`, the columns and rows of its commands' terminals (`120x40`); limits
+    that do not apply are left out.
     """
 
     type: ClassVar[str] = "run.started"
@@ -91,7 +92,8 @@ class ToolProgress(Struct, frozen=True):
 
     `tail` holds the last lines, at most 12, as a terminal would show them: carriage returns and cursor moves are
     applied, and each line has its own colours (SGR sequences). `lines` counts the lines of that screen and above it,
-    `bytes` all output so far. `input` is true for a call that takes input: it has a terminal.
+    `bytes` all output so far. `input` is true for a call that takes input: it has a terminal. `hidden` is true while
+    its program reads a line without showing it, as a password is read.
     """
 
     type: ClassVar[str] = "tool.progress"
@@ -101,6 +103,7 @@ class ToolProgress(Struct, frozen=True):
     lines: int
     bytes: int
     input: bool | None = None
+    hidden: bool | None = None
 
 
 class ToolFinished(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager
 
 from app.core.events import TERMINAL
 from app.log.event_writer import PAGE, RunLog
@@ -15,26 +16,32 @@ PAGE_SIZE = 32_768  # characters that a watcher holds, if one event is not longe
 
 
 async def watched(
-    store: RunStore, log_of: Callable[[], RunLog | None], lost: TerminalRetry, run: str, after: int
+    store: RunStore,
+    log_of: Callable[[], RunLog | None],
+    lost: TerminalRetry,
+    run: str,
+    after: int,
+    audience: AbstractContextManager[None],
 ) -> AsyncGenerator[list[EventRow], None]:
     """The run's events behind the cursor `after`, as they become durable, up to the terminal one.
 
-    `log_of` is the log while the run is under way.
+    `log_of` is the log while the run is under way; `audience` is entered while they are read.
     """
     limit = FIRST_PAGE
-    while True:
-        log = log_of()
-        rows = await log.after(after) if log else None
-        if rows is None:
-            rows = [rest_after(row, after) for row in await store.events(run, after, limit)]
-        rows = rows or lost.events(run, after)
-        if rows:
-            rows = page_of(rows)
-            limit = min(PAGE, 2 * len(rows))  # hardly more is read than is shown
-            after = rows[-1].seq
-            yield rows
-        if not rows or rows[-1].type in TERMINAL:
-            return
+    with audience:
+        while True:
+            log = log_of()
+            rows = await log.after(after) if log else None
+            if rows is None:
+                rows = [rest_after(row, after) for row in await store.events(run, after, limit)]
+            rows = rows or lost.events(run, after)
+            if rows:
+                rows = page_of(rows)
+                limit = min(PAGE, 2 * len(rows))  # hardly more is read than is shown
+                after = rows[-1].seq
+                yield rows
+            if not rows or rows[-1].type in TERMINAL:
+                return
 
 
 def page_of(rows: list[EventRow]) -> list[EventRow]:

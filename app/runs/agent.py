@@ -198,6 +198,8 @@ class Agent(Struct):
         }
         if policy.unattended:
             limits["when_absent"] = "deny"
+        if size := self.calls.terminals.size:
+            limits["terminal"] = size
         session = run_context.conversation.session
         return RunStarted(run_context.run, session, self.provider.model, tools, limits)
 

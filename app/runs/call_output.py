@@ -35,10 +35,11 @@ class CallOutput(Struct, frozen=True):
 
     async def stop(self, run: RunRow, call: str) -> bool:
         """Stop a call alone, its whole process tree included; False if it has ended. Raises NotFound, StoreFailed."""
-        if await self.outputs.stop(run.id, call):
-            return True
-        await self._logged(run, call)
-        return False
+        is_stopped = await self.outputs.stop(run.id, call)
+        started = await self._logged(run, call)
+        if is_stopped:
+            await self._audit(run, call, started, "stop", "stopped alone")
+        return is_stopped
 
     async def type_in(self, run: RunRow, call: str, data: bytes) -> int | None:
         """Type into the terminal of a call; return how many bytes it took, None if it has none, or has ended.
@@ -49,10 +50,12 @@ class CallOutput(Struct, frozen=True):
         taken = self.outputs.type_into(run.id, call, data)
         started = await self._logged(run, call)
         if taken:
-            person, name = run.principal, str(started[ToolStarted.type]["name"])
-            why = f"{taken} bytes typed into its terminal"
-            await self.store.write([AuditRow(time.time(), person, name, "input", why, person, run.id, call)])
+            await self._audit(run, call, started, "input", f"{taken} bytes typed into its terminal")
         return taken
+
+    async def _audit(self, run: RunRow, call: str, logged: dict[str, dict[str, Any]], decision: str, why: str) -> None:
+        person, name = run.principal, str(logged[ToolStarted.type]["name"])
+        await self.store.write([AuditRow(time.time(), person, name, decision, why, person, run.id, call)])
 
     async def _logged(self, run: RunRow, call: str) -> dict[str, dict[str, Any]]:
         """The events of a call that has begun, by type. Raises NotFound."""

@@ -48,6 +48,7 @@ from app.runs.client_tools import ClientToolLists
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
+from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.first_contact import FirstContact, is_expected
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.live_outputs import Outputs
@@ -66,7 +67,6 @@ from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 from app.workspace.changes import WorkspaceChanges
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
-from tools.base.screen import Window
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
@@ -226,6 +226,7 @@ class RunFactory(Struct):
                 changes=self._changes(workspace),
                 call_form=lambda: route.call_form,
                 checkpoints=self.checkpoints,
+                terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
@@ -247,7 +248,6 @@ class RunFactory(Struct):
             self.sandbox,
             jobs=self.jobs,
             principal=principal.name,
-            window=Window() if self.settings.pty else None,
             private_hosts=self.settings.private_hosts,
             recall=HistorySearch(self.store),
             skills={skill.name: skill.text for skill in project.skills},
@@ -317,7 +317,7 @@ class RunFactory(Struct):
         last = (await self.store.runs(job.session))[-1:]  # its options hold on
         options = _stored_options(last[0].policy if last else "{}")
         agent = await self._unattended_agent(
-            principal, options.model_copy(update={"max_rounds": rounds, "client_tools": None})
+            principal, options.model_copy(update={"max_rounds": rounds, "client_tools": None, "terminal": None})
         )
         limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
         turn = RunRequest(

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from secrets import token_hex
 from weakref import WeakValueDictionary
@@ -226,7 +227,15 @@ class RunManager:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
         if unlisted := self._unlisted.get(run):
             return unlisted.pages(after)
-        return watched(self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after)
+        audience = live.audience.attended() if (live := self._live.get(run)) else nullcontext()
+        return watched(
+            self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after, audience
+        )
+
+    def is_left(self, run: str) -> bool:
+        """Return True if all who have read the events of a run have left it."""
+        live = self._live.get(run)
+        return live is not None and live.audience.is_gone
 
     async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:
         """Put a message in after the current round; it is stored when this returns.

@@ -12,6 +12,7 @@ from app.context.system_text import SystemText, as_fields
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.core.settings_fields import DAY_S
 from app.core.strict_model import StrictModel
+from app.runs.discipline.run_terminals import TerminalSize
 from app.runs.sampling import Sampling
 
 LONGEST_MODEL = 256
@@ -41,6 +42,7 @@ class RunOptions(Sampling):
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
     mode: Literal["act", "plan"] = "act"
     without_vision: Literal["refuse", "describe"] = "refuse"
+    terminal: TerminalSize | None = None
     client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
 

@@ -27,6 +27,7 @@ from app.policy.approvals import Approvals, resolution_event
 from app.policy.grants import grant_of
 from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
+from app.runs.discipline.run_terminals import Audience
 from app.runs.session_queue import SessionQueue
 from app.runs.tool_executor import Unanswered
 from app.storage.changes import Change, StoreFailed
@@ -118,11 +119,13 @@ class RunTask:
     turn: RunRequest | None = None  # until it is in the history; None if the run goes on after a restart
     _timer: asyncio.TimerHandle | None = None
     begins_session: bool = False  # with which there is nothing to be found yet
+    audience: Audience = field(init=False)
 
     def __post_init__(self) -> None:
         run = self.row.id
         log = self.journal.open_log(run, partial(self.stop, "storage_failed"))
         self.log = log
+        self.audience = Audience(was_there=self.left is not None)  # those of the server before have left it
         self.inbox = Inbox(keep=partial(_keep_message, log, run), forget=partial(log.put, InboxTaken(run)))
 
     def post(self, text: str, files: Sequence[File] = ()) -> None:

@@ -21,6 +21,7 @@ from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.questions import Questions
 from app.redaction.redactor import Redactor
+from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import Outputs, Written
 from app.runs.tool_results import Results
@@ -107,6 +108,7 @@ class ToolCall(Struct, frozen=True):
     changes: WorkspaceChanges
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     checkpoints: Checkpoints | None = None
+    terminals: RunTerminals = RunTerminals()
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -166,12 +168,9 @@ class ToolCall(Struct, frozen=True):
                 async with aclosing(steps) as seen:
                     while step := await written.next(seen):
                         match step:
-                            case Progress(elapsed_s, tail, lines, size, output, type_in):
-                                written.output, written.type_in = output, type_in
-                                takes = True if type_in else None
-                                await emit(
-                                    ToolProgress(call.id, round(elapsed_s, 2), written.tail(tail), lines, size, takes)
-                                )
+                            case Progress():
+                                written.output, written.type_in = step.output, step.type_in
+                                await emit(progress_event(call.id, step, written.tail(step.tail)))
                                 running.go_on()
                             case Result():
                                 self.gate.wrote(tool)
@@ -197,6 +196,7 @@ class ToolCall(Struct, frozen=True):
         return replace(
             self.context,
             session=self.conversation.session,
+            window=self.terminals.window(self.run),
             time_limit_s=running.limit_s,
             ask=None if self.gate.policy.unattended else self._questions(running),
             result=self.results.of(self.conversation),
@@ -219,6 +219,11 @@ class ToolCall(Struct, frozen=True):
     def _is_untrusted(self, name: str) -> bool:
         tool = self.toolbox.tool(name)
         return tool is not None and tool.untrusted
+
+
+def progress_event(call: str, progress: Progress, tail: list[str]) -> ToolProgress:
+    takes, hidden = (True if progress.type_in else None), progress.hides_input or None
+    return ToolProgress(call, round(progress.elapsed_s, 2), tail, progress.lines, progress.bytes, takes, hidden)
 
 
 def stopped_by_person(output: OutputBuffer | None, elapsed_s: float) -> Result:

@@ -27,6 +27,7 @@ from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD, Guards
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.provenance.quotation import Provenance
+from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
@@ -80,6 +81,7 @@ class ToolExecutor(Struct):
     changes: WorkspaceChanges = field(default_factory=WorkspaceChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE  # that the model is taught
     checkpoints: Checkpoints | None = None
+    terminals: RunTerminals = RunTerminals()
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -323,6 +325,7 @@ class ToolExecutor(Struct):
             self.changes,
             self.waiting,
             self.checkpoints,
+            self.terminals,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:

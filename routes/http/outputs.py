@@ -36,11 +36,11 @@ async def type_into_call(request: Request) -> Response:
     """Text and keys for the program that runs, in a terminal of its own."""
     services, call = services_of(request), request.path_params["call"]
     run = await services.runs.run(request.path_params["run"], current_principal(request))
-    body = await read_fields(request, InputRequest)
+    body = await read_fields(request, InputRequest, plain=True)  # its output is redacted
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     taken = await outputs.type_in(run, call, body.data)
     if taken is None:
-        raise Refused(409, "no_terminal", "This call has ended, or reads no input: see the setting pty.")
+        raise Refused(409, "no_terminal", "This call has ended, or has no terminal to type into: see the setting pty.")
     if taken < len(body.data):
         message = f"The program has not read what came before: it took {taken} bytes. Send the rest again later."
         raise Refused(409, "input_full", message, taken=taken)

@@ -25,7 +25,7 @@ from routes.terminal.keyboard import Keyboard
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, RemoteAnswerer
 from routes.terminal.screen import Screen
 from routes.terminal.undo import COMMAND, Undo
-from routes.terminal.view import View
+from routes.terminal.view import MARGIN, View
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 
 PROMPT = "> "
@@ -155,6 +155,7 @@ class Talk:
                 model=self._model,
                 when_absent=self._when_absent,
                 mode=self._mode,
+                terminal=_window(),
             )
             asking = Asking(link, screen, self._answerer(link, screen))
             interrupts = Interrupts(link, asking.show)
@@ -320,6 +321,15 @@ def _report(error: ChatFailed) -> int:
 def _window_width() -> int | None:
     """The columns of the window; None where there is no window. The console takes a dumb terminal for 80 wide."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _window() -> dict[str, int] | None:
+    """The room for what commands print; None where there is no terminal to read it, or to answer them."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    size = shutil.get_terminal_size()
+    columns, rows = size.columns - len(MARGIN), size.lines
+    return {"columns": max(20, min(400, columns)), "rows": max(5, min(200, rows))}
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

@@ -41,7 +41,7 @@ class Link:
     """Talks to one server. `session` is the conversation, once there is one; `run` is the run under way.
 
     `approval` is the mode of its runs, `model` their model and `when_absent` what becomes of a call that asks, None for
-    the server's own. `pauses_s` are the waits
+    the server's own; `terminal` is the size of the window that shows what commands print. `pauses_s` are the waits
     before each attempt to reconnect; events that arrive start them anew.
     """
 
@@ -54,10 +54,12 @@ class Link:
         model: str | None = None,
         when_absent: str | None = None,
         mode: str | None = None,
+        terminal: Mapping[str, int] | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
-        self._options = {"approval": approval, "model": model, "when_absent": when_absent, "mode": mode}
+        self._options: dict[str, Any] = {"approval": approval, "model": model, "when_absent": when_absent, "mode": mode}
+        self._options |= {"terminal": terminal}
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
         self._client = client

@@ -42,6 +42,7 @@ from routes.terminal.approval_text import answer, question
 from tools.base.patterns import lazy_pattern
 
 THOUGHT = "(The text above was the model's reasoning, not its answer.)"  # what is printed cannot be taken back
+MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 WEB_SEARCH = "web_search"
 READERS: dict[str, Decoder[AgentEvent]] = {kind.type: Decoder(kind) for kind in get_args(AgentEvent)}
@@ -170,7 +171,7 @@ class View:
         parts: list[Text] = []
         for one in active:
             parts.append(_line(f"  {one.name} · {_seconds(max(0.0, now - one.since))} · {one.status}", "cyan"))
-            parts.extend(_line(f"  │ {output}", "dim") for output in one.tail[max(0, len(one.tail) - room) :])
+            parts.extend(_line(f"{MARGIN}{output}", "dim") for output in one.tail[max(0, len(one.tail) - room) :])
         return Group(*parts)
 
     def _tool(self, event: ToolDelta | ToolStarted | ToolProgress | ToolFinished, now: float) -> list[Text]:

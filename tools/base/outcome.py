@@ -22,7 +22,7 @@ class Progress:
     """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far.
 
     `output`, which goes on growing, has the rest. `type_in` writes to its terminal, if it has one, and returns how many
-    bytes that took.
+    bytes that took; `hides_input` says that the program shows nothing of it now, as of a password.
     """
 
     elapsed_s: float
@@ -31,6 +31,7 @@ class Progress:
     bytes: int = 0
     output: OutputBuffer | None = field(default=None, compare=False, repr=False)
     type_in: TypeIn | None = field(default=None, compare=False, repr=False)
+    hides_input: bool = False
 
 
 class Result(Struct, frozen=True):

@@ -28,15 +28,13 @@ def running(program: Program, argument: str) -> Run:
             raise ToolFailed(context.sandbox.reason)
         with _script(arguments[argument]) as script:
             hosts = hosts_wanted(arguments)
-            window = context.window if program == "bash" else None
-            terminal = window is not None
-            command = context.sandbox.command(program, script, context.workspace, network=hosts, terminal=terminal)
+            command = context.sandbox.command(program, script, context.workspace, network=hosts, window=context.window)
             updates = stream(
                 command,
                 cwd=context.workspace,
                 time_limit_s=context.time_limit_s,
                 principal=context.principal,
-                window=window,
+                window=context.window,
             )
             async with aclosing(updates):
                 async for update in updates:

@@ -16,12 +16,28 @@ from contextlib import suppress
 
 from tools.base.screen import Window
 
-# A pager or an editor would wait for keys that are never pressed.
-ENVIRONMENT: Mapping[str, str] = {"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "SYSTEMD_PAGER": "cat"}
+# What a program does of its own accord on a terminal, and not on a pipe: page, prompt for passwords of other machines,
+# ask before it goes on. The model reads the same in both; a person still answers what a program asks in any case.
+_ENVIRONMENT: Mapping[str, str] = {
+    **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat"),
+    "LESS": "-EX +G",  # of a program that starts it by its path: the last page, and no wait for a key
+    "GIT_TERMINAL_PROMPT": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "npm_config_yes": "true",
+}
+# Into a pipe, pagers print all and wait for no key. Bash takes functions from variables of such names, which other
+# shells do not pass on: they are set last.
+_FUNCTIONS = (f'BASH_FUNC_{pager}%%=() {{  command {pager} "$@" | command cat\n}}' for pager in ("less", "more"))
 # In a session of its own with the terminal as its controlling one: then keys such as Ctrl-C are signals. It becomes the
 # command, unless it leads a session already.
-SESSION = ("setsid", "--ctty", "--wait")
+SESSION = ("setsid", "--ctty", "--wait", "env", *_FUNCTIONS)
 _IUTF8 = 0o40000
+
+
+def environment_in(window: Window | None) -> dict[str, str]:
+    """The variables of a command in a terminal of this size; without one, a size for what formats tables."""
+    size = window or Window()
+    return {"COLUMNS": str(size.width), "LINES": str(size.height), **(_ENVIRONMENT if window else {})}
 
 
 class Terminal:
@@ -42,6 +58,12 @@ class Terminal:
         with suppress(BlockingIOError):
             return os.write(self.master, data)
         return 0
+
+    @property
+    def hides_input(self) -> bool:
+        """True while the program in it reads a line without showing it, as programs read passwords."""
+        modes = termios.tcgetattr(self.master)[3] if self.master >= 0 else 0
+        return modes & (termios.ICANON | termios.ECHO) == termios.ICANON
 
     def read(self, size: int) -> bytes:
         """Read what was printed; nothing once no process has the terminal. Raises BlockingIOError."""

@@ -213,9 +213,11 @@ class _Child:
         return code if code >= 0 else 128 - code
 
     def progress(self, elapsed_s: float) -> Progress:
-        output = self.output
-        type_in = self._terminal.write if self._terminal else None
-        return Progress(round(elapsed_s, 3), output.tail, output.lines, output.bytes, output, type_in)
+        seconds, output = round(elapsed_s, 3), self.output
+        if terminal := self._terminal:
+            hides = terminal.hides_input
+            return Progress(seconds, output.tail, output.lines, output.bytes, output, terminal.write, hides)
+        return Progress(seconds, output.tail, output.lines, output.bytes, output)
 
     def change(self) -> asyncio.Event:
         """Set when next something is written, or the process exits."""

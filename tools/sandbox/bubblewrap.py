@@ -13,6 +13,7 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, OPENED_FD, ResourceLimits, inner_process_limit, trial
 from tools.sandbox.command import (
     AGENT,
@@ -99,7 +100,13 @@ class Bubblewrap(Struct, frozen=True):
         )
 
     def command(
-        self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = (), terminal: bool = False
+        self,
+        program: Program,
+        script: int,
+        workspace: Path,
+        *,
+        network: Sequence[str] = (),
+        window: Window | None = None,
     ) -> Command:
         """Run the open file `script` in the box."""
         hosts = tuple(network) or (ANYWHERE if self.network else ())
@@ -112,9 +119,9 @@ class Bubblewrap(Struct, frozen=True):
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
             *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
             *(box.listening(self.python) if hosts else ()),
-            *(*inner_process_limit(self.limits), *words(program, program, inside, terminal=terminal)),
+            *(*inner_process_limit(self.limits), *words(program, program, inside, window)),
         )
-        built = environment(program, self.author, home=_HOME, python_start=_START, terminal=terminal)
+        built = environment(program, self.author, home=_HOME, python_start=_START, window=window)
         # Safe for any owner: what the workspace's repository names reaches only the hosts of its call.
         # And no branch writes into the config, which is sealed.
         trusted = [("safe.directory", str(path)) for path in {workspace.resolve(), workspace}]

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits
-from tools.process.terminal import ENVIRONMENT as IN_TERMINAL
-from tools.process.terminal import SESSION
+from tools.process.terminal import SESSION, environment_in
 from tools.sandbox.sealed_paths import HeldSeals, Seals
 
 Program = Literal["bash", "python3"]
@@ -69,7 +69,7 @@ def environment(
     *,
     home: str = "",
     python_start: str = str(PYTHON_START),
-    terminal: bool = False,
+    window: Window | None = None,
 ) -> dict[str, str]:
     """Return the whole environment of a command: built here, so that it cannot contain secrets of the server.
 
@@ -80,11 +80,11 @@ def environment(
         "PATH": PATH,
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
-        "COLUMNS": "120",
-        "LINES": "40",
         "PYTHONUNBUFFERED": "1",
+        # One that changes nothing: without them vi waits for keys, with and without a terminal.
+        **dict.fromkeys(("EDITOR", "VISUAL", "GIT_EDITOR"), "true"),
         **author.environment(),
-        **(IN_TERMINAL if terminal else {}),
+        **environment_in(window),
     }
     if program == "python3":
         # The script's own folder may be one in which every account can write: it is no place for modules.
@@ -92,10 +92,10 @@ def environment(
     return {**built, "HOME": home} if home else built
 
 
-def words(program: Program, interpreter: str, script: str, *, terminal: bool = False) -> tuple[str, ...]:
-    """The words that run a script, in a terminal or not; Python without modules of the user's."""
+def words(program: Program, interpreter: str, script: str, window: Window | None = None) -> tuple[str, ...]:
+    """The words that run a script, in a terminal if it has a window; Python without modules of the user's."""
     run = (interpreter, "-s", script) if program == "python3" else (interpreter, script)
-    return (*SESSION, *run) if terminal else run
+    return (*SESSION, *run) if window else run
 
 
 def git_settings(*settings: tuple[str, str]) -> dict[str, str]:

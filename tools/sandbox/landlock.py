@@ -17,6 +17,7 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, trial
 from tools.sandbox import landlock_exec
 from tools.sandbox.command import AGENT, PYTHON_START, Command, GitAuthor, Program, environment, refusing, words
@@ -66,7 +67,13 @@ class Landlock(Struct, frozen=True):
         )
 
     def command(
-        self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = (), terminal: bool = False
+        self,
+        program: Program,
+        script: int,
+        workspace: Path,
+        *,
+        network: Sequence[str] = (),
+        window: Window | None = None,
     ) -> Command:
         """Run the open file `script` shut in."""
         if network:
@@ -81,10 +88,10 @@ class Landlock(Struct, frozen=True):
         argv = (
             *(sys.executable, "-I", "-S", landlock_exec.__file__),
             *(str(self.abi), str(pids), str(self.python), str(script)),
-            *(*self.readable, "--", str(real), *words(program, interpreter, f"/dev/fd/{script}", terminal=terminal)),
+            *(*self.readable, "--", str(real), *words(program, interpreter, f"/dev/fd/{script}", window)),
         )
         # The system's settings are there but refused, which git takes for a fault.
-        env = {**environment(program, self.author, terminal=terminal), "GIT_CONFIG_NOSYSTEM": "1"}
+        env = {**environment(program, self.author, window=window), "GIT_CONFIG_NOSYSTEM": "1"}
         return Command(argv, env, fds=(script,), limits=self.limits)
 
 

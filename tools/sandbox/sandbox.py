@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, find_limits
 from tools.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from tools.sandbox.command import AGENT, Command, GitAuthor, Program, environment, words
@@ -48,13 +49,19 @@ class Unboxed(Struct, frozen=True):
     author: GitAuthor = AGENT
 
     def command(
-        self, program: Program, script: int, workspace: Path, *, network: Sequence[str] = (), terminal: bool = False
+        self,
+        program: Program,
+        script: int,
+        workspace: Path,
+        *,
+        network: Sequence[str] = (),
+        window: Window | None = None,
     ) -> Command:
         """Run the open file `script` as it is."""
         interpreter = str(self.python) if program == "python3" else program
         limits = ResourceLimits(scratch=Path(tempfile.gettempdir()))  # for a home of its own, and no bounds
-        argv = words(program, interpreter, f"/dev/fd/{script}", terminal=terminal)
-        return Command(argv, environment(program, self.author, terminal=terminal), fds=(script,), limits=limits)
+        argv = words(program, interpreter, f"/dev/fd/{script}", window)
+        return Command(argv, environment(program, self.author, window=window), fds=(script,), limits=limits)
 
 
 Sandbox = Bubblewrap | Landlock | Unboxed

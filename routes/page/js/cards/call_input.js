@@ -10,7 +10,13 @@ export class CallInput {
 
   constructor(run, call) {
     this.#path = `/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}/input`;
-    const props = { type: "text", class: "call-line", maxlength: MOST, autocomplete: "off", spellcheck: "false" };
+    const props = {
+      type: "text",
+      class: "call-line",
+      maxlength: MOST,
+      autocomplete: "new-password",
+      spellcheck: "false",
+    };
     this.line = h("input", { ...props, "aria-label": "Type into this command", placeholder: "Type into this command" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     const key = (words, key) =>
@@ -21,9 +27,10 @@ export class CallInput {
     this.element = h("div", { hidden: true }, this.form, this.problem);
   }
 
-  /** Shown while the command runs and has a terminal. */
-  show(shown) {
+  /** Shown while the command runs and has a terminal; `hides`: it reads a password. */
+  show(shown, hides = false) {
     this.element.hidden = !shown;
+    this.line.type = hides ? "password" : "text";
   }
 
   async #submit(event) {

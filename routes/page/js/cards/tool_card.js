@@ -92,7 +92,7 @@ export class ToolCard {
       this.#input = new CallInput(this.view.asked.run, this.call);
       this.tail.element.after(this.#input.element);
     }
-    this.#input?.show(Boolean(event.input));
+    this.#input?.show(Boolean(event.input), Boolean(event.hidden));
   }
 
   finish({ ok, text, duration_s, exit_code }) {

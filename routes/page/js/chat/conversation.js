@@ -6,6 +6,7 @@ import { writeStored, readStored } from "../dom/storage.js";
 import { moveChoice } from "../panels/models.js";
 import { fetchLog, inOrder, replay } from "./run_log.js";
 import { RunView } from "./run_view.js";
+import { windowSize } from "../terminal/window_size.js";
 import { welcome } from "./welcome.js";
 
 const PAGE = 20; // runs that are loaded at a time
@@ -35,6 +36,11 @@ export class Conversation {
     addEventListener("popstate", () => this.#fromAddress());
     addEventListener("pagehide", () => this.#savePosition());
     document.addEventListener("visibilitychange", () => document.hidden && this.#savePosition());
+  }
+
+  /** The columns and rows in which cards show what commands print. */
+  windowSize() {
+    return windowSize(this.#list);
   }
 
   /** Opens a session, or (null) the start of a new one. Errors are shown in the conversation. */

@@ -70,7 +70,9 @@ export class Sender {
     const more = { session, model: store.get("model"), ...fields };
     for (const [name, value] of Object.entries(more)) if (value) body[name] = value;
     try {
-      const headers = { prefer: "respond-async", "idempotency-key": this.#key(body) };
+      const { key, terminal } = this.#once(body);
+      body.terminal = terminal;
+      const headers = { prefer: "respond-async", "idempotency-key": key };
       const begun = await post("/chat", body, { headers });
       this.#last = null;
       conversation.confirm(view, begun);
@@ -82,11 +84,13 @@ export class Sender {
     }
   }
 
-  /** After a lost response the server may have started the run: the same request finds it by its key. */
-  #key(body) {
+  /** After a lost response the server may have started the run: the same request, in a window of any size, finds it by its key. */
+  #once(body) {
     const said = JSON.stringify(body);
-    if (this.#last?.said !== said) this.#last = { said, key: randomKey() };
-    return this.#last.key;
+    if (this.#last?.said !== said) {
+      this.#last = { said, key: randomKey(), terminal: this.#page.conversation.windowSize() };
+    }
+    return this.#last;
   }
 }
 
