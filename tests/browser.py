@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
 from tests.chromium import BROWSER, needed
+from tests.nightly import NIGHTLY
 from tests.serving import Served
 
 ROOT = Path(__file__).parent.parent
 INSTALLED = ROOT / ".cache/page/node_modules"
-SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the tests
+SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the nights
 LIMIT_MS = 15_000
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
@@ -100,18 +100,11 @@ async def say(page: Page, words: str) -> None:
     await page.get_by_role("button", name="Send").click()
 
 
-async def shot(page: Page, name: str) -> Path:
-    """A picture of the page as it is, for people to look at: `.cache/screenshots/NAME.png`, and where CI keeps what
-    was made (DRAGOMAN_ARTEFACTS)."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    path = SHOTS / f"{name}.png"
-    await page.screenshot(path=path)
-    keep(path)
-    return path
-
-
-def keep(path: Path) -> None:
-    if artefacts := os.environ.get("DRAGOMAN_ARTEFACTS"):
-        kept = Path(artefacts, "screenshots")
-        kept.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, kept)
+async def shot(page: Page, name: str) -> None:
+    """A picture of the page as it is, for people to look at: at night `.cache/screenshots/NAME.png`, and by day too
+    where CI keeps what was made (DRAGOMAN_ARTEFACTS)."""
+    artefacts = os.environ.get("DRAGOMAN_ARTEFACTS")
+    for folder in (Path(artefacts, "screenshots") if artefacts else None, SHOTS if NIGHTLY else None):
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            await page.screenshot(path=folder / f"{name}.png")

@@ -37,15 +37,15 @@ WITH_A_MODEL = frozenset(
         "test_routes_discipline_model",
         "test_routes_guards",
         "test_routes_newcomer",
-        "test_routes_page_embedded",
         "test_routes_page_first_visit",
         "test_routes_prefix",
     }
 )
 MODEL_GROUP = "with a model"
+HOUSE_GROUP = "test_house"  # they read all sources, once
 # The longest begin first, so that all workers end together. Others follow in alphabetical order.
 LONGEST = (
-    *("test_tools_escape", MODEL_GROUP, "test_tools_mcp_sdk", "test_tools_mcp_real", "test_tools_box_end"),
+    *(MODEL_GROUP, "test_tools_escape", HOUSE_GROUP, "test_tools_mcp_sdk", "test_tools_mcp_real", "test_tools_box_end"),
     *("test_routes_page_hands", "test_routes_page_switching", "test_routes_page_approvals", "test_tools_programs"),
     *("test_tools_jobs", "test_routes_page_life", "test_routes_page_axe", "test_routes_page_words"),
     *("test_routes_terminal_asking", "test_tools_mcp_life", "test_tools_process", "test_routes_page_feed"),
@@ -99,9 +99,11 @@ def one_core_for_a_model(request: pytest.FixtureRequest) -> Generator[None, None
 
 
 def group_of(nodeid: str) -> str:
-    """The tests of a file stay together, because they share what is dear to start."""
+    """The tests of a file stay together, because they share what is dear to make."""
     module = Path(nodeid.partition("::")[0]).stem
-    return MODEL_GROUP if module in WITH_A_MODEL else module
+    if module in WITH_A_MODEL:
+        return MODEL_GROUP
+    return HOUSE_GROUP if module.startswith(HOUSE_GROUP) else module
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

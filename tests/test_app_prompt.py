@@ -43,6 +43,7 @@ from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from app.transcript.reply import Reply
 from parsing import parse
 from tests.catalogues import grown
+from tests.nightly import only_at_night
 from tests.real_models import embedded, pieces_of
 from tools.catalogue import TOOLS
 from tools.tool import Tool
@@ -245,20 +246,21 @@ async def said_by(provider: EmbeddedProvider, conversation: Sequence[Message], t
         return "".join([piece.text async for piece in pieces if isinstance(piece, TextChunk)])
 
 
-@pytest.mark.parametrize("tools", [TOOLS, grown()], ids=["today", "twenty tools"])
-async def test_the_opening_is_short_in_the_embedded_models_own_tokens(tools: Sequence[Tool]) -> None:
+async def test_the_opening_is_short_in_the_embedded_models_own_tokens() -> None:
     model = EmbeddedModel()
     try:
         async with asyncio.timeout(60), httpx2.AsyncClient(headers={"authorization": f"Bearer {model.key}"}) as client:
             server = (await model.start()).removesuffix("/v1")
-            messages = wire_messages(beginning(tools), native=False)  # framed: the longer form
-            templated = await client.post(f"{server}/apply-template", json={"messages": messages})
-            tokens = await client.post(f"{server}/tokenize", json={"content": templated.json()["prompt"]})
-            assert 0 < len(tokens.json()["tokens"]) < REST_TOKENS + TOKENS_PER_TOOL * len(tools)
+            for tools in (TOOLS, grown()):
+                messages = wire_messages(beginning(tools), native=False)  # framed: the longer form
+                templated = await client.post(f"{server}/apply-template", json={"messages": messages})
+                tokens = await client.post(f"{server}/tokenize", json={"content": templated.json()["prompt"]})
+                assert 0 < len(tokens.json()["tokens"]) < REST_TOKENS + TOKENS_PER_TOOL * len(tools)
     finally:
         await model.close()
 
 
+@only_at_night  # by day the whole server shows it (test_routes_newcomer)
 @pytest.mark.parametrize("tools", [TOOLS, grown()], ids=["today", "twenty tools"])
 async def test_the_embedded_model_calls_the_shell_and_then_answers(tools: Sequence[Tool]) -> None:
     provider = EmbeddedProvider(model_client("http://127.0.0.1", inactivity_s=60), EmbeddedModel())
@@ -278,6 +280,7 @@ async def test_the_embedded_model_calls_the_shell_and_then_answers(tools: Sequen
         await provider.close()
 
 
+@only_at_night  # by day the parser shows what is no call where no fences are taught (test_parsing_fences)
 async def test_a_script_that_is_only_asked_for_is_shown_where_no_fences_are_taught() -> None:
     """To a model that is taught fences the same reply is a call."""
     async with embedded() as (model, _), model_client("http://127.0.0.1", inactivity_s=60) as client:

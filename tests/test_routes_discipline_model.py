@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import only_at_night
 from tests.real_models import embedded
 from tests.serving import serving
 from tests.test_routes_discipline import ended, history
@@ -13,6 +14,7 @@ from tests.test_routes_discipline import ended, history
 pytestmark = pytest.mark.anyio
 
 
+@only_at_night  # by day another run of this model ends with text (test_routes_newcomer)
 async def test_a_run_of_few_rounds_ends_with_text(tmp_path: Path) -> None:
     async with embedded() as (_, provider), serving(tmp_path, provider) as served:
         # However slow the machine is, and whatever the model makes of it.

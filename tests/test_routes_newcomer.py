@@ -1,4 +1,4 @@
-"""What a newcomer does, with nothing configured: server, embedded model, curl, terminal."""
+"""A newcomer's first minute, with nothing configured: server, embedded model, curl, terminal, page."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ import pytest
 
 from app.core.events import TERMINAL, fields_of
 from routes.terminal.view import read_event
+from tests.browser import browsing, expect, say, shot
+from tests.pages import turns
 
 ROOT = Path(__file__).parent.parent
 ASK = "Print hello world with the shell."
+HELLO = re.compile("hello,? world", re.I)
+SLOW_MS = 90_000  # a small machine, and a model that takes all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,22 @@ def test_the_terminal_client_shows_the_same_turn(server: Started) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert "bash" in ended.stdout
-    assert re.search(r"hello,? world", ended.stdout, re.I)
+    assert HELLO.search(ended.stdout)
+
+
+@pytest.mark.usefixtures("chromium")
+async def test_hello_world_on_the_page(server: Started) -> None:
+    async with browsing() as browser:
+        page = await browser.page()
+        await page.goto(f"http://localhost:{server.port}/")
+        await expect(page.get_by_text("tiny").first).to_be_visible()
+        await say(page, ASK)
+        card = turns(page).locator(".card")
+        await expect(card.get_by_text("done").first).to_be_visible(timeout=SLOW_MS)
+        await expect(card).to_contain_text(HELLO)
+        await expect(turns(page).locator(".answer").last).to_contain_text(re.compile(r"\w"), timeout=SLOW_MS)
+        await expect(page.locator("#polite")).to_contain_text("complete", timeout=SLOW_MS)
+        await shot(page, "embedded-hello")
 
 
 def test_the_banner_s_curl_takes_the_token_where_one_is_needed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from app.models.scripted import Reply, Scripted
 from parsing import Thought
 from tests.browser import INSTALLED, PHONE, WIDE, Browsing, Page, browsing, expect, home, needed, say
+from tests.nightly import at_night
 from tests.pages import held, let_go, shell, turns
 from tests.people import bearer
 from tests.serving import serving
@@ -60,7 +61,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("look", LOOKS)
+# By day the phone is light, and what is wide is dark.
+@pytest.mark.parametrize("look", at_night(tuple(LOOKS), ("dark", "phone")))
 async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
     replies: list[Reply] = [
         (Thought("I think about it."), RICH, WRITES),
@@ -134,7 +136,7 @@ async def drawer(page: Page) -> list[str]:
     return await judged(page, "drawer")
 
 
-@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.mark.parametrize("look", at_night(("light", "dark"), ("light",)))
 async def test_axe_finds_nothing_wrong_with_signing_in(tmp_path: Path, look: str) -> None:
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         browser.expected.append("401")

@@ -13,6 +13,7 @@ from playwright.async_api import Route
 
 from app.models.scripted import Pause, Scripted
 from tests.browser import Page, browsing, expect, home, say
+from tests.nightly import only_at_night
 from tests.people import port_of
 from tests.serving import Served, serving
 
@@ -81,6 +82,7 @@ async def wired(served: Served) -> AsyncGenerator[Wire, None]:
         wire.cut()
 
 
+@only_at_night  # by day a line is cut and chops everything (test_routes_page_life)
 async def test_five_thousand_deltas_over_a_connection_that_is_cut_again_and_again(tmp_path: Path) -> None:
     steps = [asyncio.Event() for _ in range(4)]
     numbers = [f"{number}:{'x' * 24} " for number in range(DELTAS)]
@@ -179,6 +181,7 @@ async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_pa
         await expect(second.get_by_text("Three.")).to_have_count(1)
 
 
+@only_at_night  # by day one tab that nobody looks at leaves its connection, and is served when it is looked at again
 async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
     async with asyncio.timeout(90), serving(tmp_path, Scripted([["One."], ["Two."]])) as served, browsing() as browser:
         context = await browser.context()

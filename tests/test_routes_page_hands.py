@@ -10,6 +10,7 @@ import pytest
 from app.models.scripted import Reply, Scripted
 from parsing import Thought
 from tests.browser import PHONE, WIDE, Locator, Page, browsing, expect, home, say, shot
+from tests.nightly import at_night, only_at_night
 from tests.pages import held, let_go, shell, too_wide, turns
 from tests.serving import serving
 
@@ -36,6 +37,7 @@ async def settled(page: Page) -> None:
     await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
 
 
+@only_at_night  # by day a decision in another window is seen (test_routes_page_approvals)
 async def test_what_is_decided_in_one_tab_is_seen_in_the_other(tmp_path: Path) -> None:
     replies: list[Reply] = [shell("echo approved > yes.txt"), shell("echo never > no.txt"), "It was not done."]
     async with serving(tmp_path, Scripted(replies), approval_admin="ask") as served, browsing() as browser:
@@ -148,7 +150,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", at_night(tuple(SIZES), ("narrow", "dark")))
 async def test_nothing_scrolls_sideways(tmp_path: Path, size: str) -> None:
     replies: list[Reply] = [
         (Thought("I think about it for a while."), WIDE_ANSWER, EDITS, "\n\n", *shell(BUILD)),
@@ -158,11 +160,11 @@ async def test_nothing_scrolls_sideways(tmp_path: Path, size: str) -> None:
         page = await browser.page(**SIZES[size])
         await filled(page, tmp_path, home(served))
         await shot(page, f"all-{size}")
-        if size == "phone":
+        if "is_mobile" in SIZES[size]:
             await page.get_by_role("button", name="Conversations").tap()
             await expect(page.locator("#sidebar")).to_be_visible()
             assert await too_wide(page) == []
-            await shot(page, "phone-drawer")
+            await shot(page, f"{size}-drawer")
         if size == "dark":
             moving = await page.evaluate(
                 "document.getAnimations().filter((one) => one.playState === 'running' &&"

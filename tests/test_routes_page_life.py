@@ -12,6 +12,7 @@ from app.models.scripted import Reply, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import server
+from tests.nightly import only_at_night
 from tests.pages import line_to, pauses, turns
 from tests.serving import serving
 from tests.upstream import hang, stream, upstream
@@ -72,6 +73,7 @@ async def test_a_server_that_is_stopped_says_so_and_the_conversation_goes_on_in_
                 await expect(turns(page).get_by_text("Half of", exact=True)).to_have_count(1)
 
 
+@only_at_night  # by day the server shows that it waits (test_routes_approvals_survive), and the page a restart
 async def test_what_waits_for_a_person_still_waits_after_a_restart(tmp_path: Path) -> None:
     async with asyncio.timeout(100), upstream(WRITES, WHOLE, chats=True) as model:
         async with browsing() as browser:

@@ -12,6 +12,7 @@ from app.core.provider import CallForm
 from app.models.scripted import Pause, Reply, Scripted
 from parsing import Thought
 from tests.browser import browsing, expect, home, say, shot
+from tests.nightly import at_night
 from tests.pictures import image_part, png, text_part
 from tests.serving import serving
 
@@ -113,17 +114,18 @@ async def test_each_character_is_read_once_and_each_picture_is_drawn_once(tmp_pa
     async with serving(tmp_path, Scripted(["Hello."], repeat=True)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        deltas = await page.evaluate(COUNTS, [text[:60_000], 6])
-        assert deltas["pieces"] == 10_000
+        short, long, words = at_night((60_000, 500_000, 5_000), (12_000, 100_000, 1_000))
+        deltas = await page.evaluate(COUNTS, [text[:short], 6])
+        assert deltas["pieces"] == short // 6
         assert deltas["draws"] <= deltas["frames"] + 2
         # What is more than the text is the line that is being written, drawn once per picture.
-        assert deltas["read"] < 60_000 * 1.1 + deltas["draws"] * 200
-        whole = await page.evaluate(COUNTS, [text[:500_000], 500_000])
+        assert deltas["read"] < short * 1.1 + deltas["draws"] * 200
+        whole = await page.evaluate(COUNTS, [text[:long], long])
         assert whole["draws"] <= whole["frames"] + 2
-        assert whole["read"] < 500_000 * 1.1 + whole["draws"] * 200
+        assert whole["read"] < long * 1.1 + whole["draws"] * 200
         assert whole["long"] <= 30  # what is laid out as one has an end
-        line = await page.evaluate(COUNTS, ["word and **bold** [x] " * 5_000, 500])
-        assert line["read"] < 110_000 * 1.1 + line["draws"] * 4_200
+        line = await page.evaluate(COUNTS, ["word and **bold** [x] " * words, 500])
+        assert line["read"] < words * 22 * 1.1 + line["draws"] * 4_200
 
 
 async def test_an_answer_its_code_and_its_thoughts(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.nightly import at_night
 from tests.shells import FOUND, TIME_LIMIT_S, needs_box
 from tools.base.outcome import Result
 from tools.builtin.shell import running
@@ -166,14 +167,14 @@ def options_of(name: str) -> set[str]:
 
 @needs_box
 def test_no_option_that_is_read_runs_or_writes() -> None:
-    """Every option of every installed reader's own help, with a program as its value or behind it."""
+    """Every option of every installed reader's own help, with a program as its value or behind it; by day some."""
     texts = []
     for name in READERS:
         if shutil.which(name.split()[0]) and not name.startswith("command "):
             tried = [f"{name} {option}./pwn" for option in sorted(options_of(name))]
             texts += [text for text in tried if allowed(text, [f"{name} *"])]
     assert len(texts) > 500, len(texts)
-    assert asyncio.run(_changing([*texts, "true -"])) == []
+    assert asyncio.run(_changing([*texts[:: at_night(1, 5)], "true -"])) == []
     writers = ["sort -o f ./pwn", "ls -l", "find . -name pwn -exec {} ';'", "true -"]
     assert asyncio.run(_changing(writers)) == ["sort ", "find . "]  # they would be seen
 
