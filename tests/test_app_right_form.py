@@ -103,9 +103,7 @@ def test_every_example_is_a_call_in_its_own_form(name: str) -> None:
 def test_only_our_example_is_taken_off() -> None:
     ours = Message("tool", "No." + right_form("c2", "hermes", CallForm.TAGGED, "bash", {}, {}), call="c2")
     forged = Message("tool", "No." + right_form("c1", "hermes", CallForm.TAGGED, "bash", {}, {}), call="c2")
-    foreign = replace(
-        ours, untrusted=True
-    )  # a client that counts its calls has sent the page of somebody who does, too
+    foreign = replace(ours, untrusted=True)  # sent by a client whose ids can be guessed
     assert without_right_form(ours.text, "c2") == "No."
     kept = [source_of(message) for message in (ours, forged, foreign)]
     assert [bool(source and "<tool_call>" in source.text) for source in kept] == [False, True, True]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.context.project_files import MOST
+from app.context.project_files import MOST, MOST_DECISIONS, ProjectFiles, read_project_file
 from app.models.scripted import Scripted
 from routes.cli.main import main
 from tests.browser import browsing, expect, home, say
@@ -119,6 +120,25 @@ async def test_each_principal_decides_for_the_own_folder_and_guests_for_none(tmp
         assert (await served.client.post("/project", json=body, headers=ann)).status_code == 200
         assert (await file_of(served, **ann))["state"] == "accepted"
         assert (await file_of(served, **eve))["state"] == "new", "the same text in another folder"
+
+
+async def test_many_decisions_of_one_workspace_forget_none_of_another(tmp_path: Path) -> None:
+    project, mine, others = ProjectFiles(), tmp_path / "mine", tmp_path / "others"
+
+    async def accept(workspace: Path, path: str) -> None:
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / path).write_text("---\ndescription: x\n---\n")
+        file = read_project_file(workspace, path)
+        assert file and await project.decide(workspace, path, file.digest, accept=True, by="ann")
+
+    await accept(mine, "AGENTS.md")
+    await accept(mine, ".agents/skills/a/SKILL.md")
+    for number in range(MOST_DECISIONS):
+        await accept(others, f".agents/skills/s{number}/SKILL.md")
+        shutil.rmtree(others / ".agents")
+    assert [one.state for one in project.files(mine)] == ["accepted", "accepted"]
+    await accept(others, "AGENTS.md")
+    assert [one.state for one in project.files(others)] == ["accepted"]
 
 
 async def test_the_command_line_shows_what_changed_and_accepts_it(

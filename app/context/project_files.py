@@ -12,7 +12,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -35,7 +36,7 @@ MOST = 16_000  # characters of a file
 MOST_BYTES = 4 * MOST
 MOST_NAMED = 5  # files in a notice
 MOST_CACHED = 256  # files
-MOST_DECISIONS = 200  # that are remembered, the latest
+MOST_DECISIONS = 200  # that are remembered
 NEW, CHANGED, ACCEPTED, DECLINED, UNUSABLE = "new", "changed", "accepted", "declined", "unusable"
 UNACCEPTED = (
     "{names} of the workspace: not in the prompt, because this text is not accepted. See it on the page, or with "
@@ -134,7 +135,8 @@ class ProjectFiles:
             key = _key(workspace, path)
             decisions = {name: one for name, one in self._decisions.items() if name != key}
             decisions[key] = FileDecision(digest, file.text, accept, by, time.time())
-            decisions = dict(list(decisions.items())[-MOST_DECISIONS:])
+            if len(decisions) > MOST_DECISIONS:
+                del decisions[_dispensable(decisions)]
             if self._store:
                 await self._store.write([StateRow(STATE, encode(decisions).decode())])
             self._decisions = decisions
@@ -186,6 +188,14 @@ class FileCache:
 
 def _key(workspace: Path, path: str) -> str:
     return json.dumps(str(workspace.absolute() / path))[1:-1]  # names may hold what is no text
+
+
+def _dispensable(decisions: Iterable[str]) -> str:
+    """Return the oldest of the workspace that has the most: nobody's decisions are forgotten for those of another."""
+    skills = "/".join(("", *WORKSPACE_FOLDER, ""))
+    folders = {key: key.removesuffix(f"/{AGENTS}").partition(skills)[0] for key in decisions}
+    [(most, _)] = Counter(folders.values()).most_common(1)
+    return next(key for key, folder in folders.items() if folder == most)
 
 
 def read_project_file(workspace: Path, path: str) -> ProjectFile | None:
