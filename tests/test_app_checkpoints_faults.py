@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,12 +16,30 @@ from app.checkpoints.restore import restore
 from app.checkpoints.scanner import Scan, ScanLimits, differences
 from app.checkpoints.undo import UndoRefused, undo_run
 from app.storage.changes import StoreFailed
-from app.storage.checkpoints import FILE, FOLDER, KEPT, UNAVAILABLE, UNDOING, CheckpointRow, CheckpointStore, Entry
+from app.storage.checkpoints import (
+    FILE,
+    FOLDER,
+    KEPT,
+    LEFT_OUT,
+    UNAVAILABLE,
+    UNDOING,
+    CheckpointRow,
+    CheckpointStore,
+    Entry,
+)
 from app.storage.database import open_checkpoints
 from tests.test_app_checkpoints import opened, run_of, tree
 from tools.base.outcome import ToolFailed
 
 pytestmark = pytest.mark.anyio
+NOBODY = 65_534
+SEEN_BY_NOBODY = {
+    b"closed": LEFT_OUT,
+    b"listed": FOLDER,
+    b"listed/file": LEFT_OUT,
+    b"open": FOLDER,
+    b"open/file": FILE,
+}
 
 
 class Watched:
@@ -167,12 +186,29 @@ def test_what_one_look_could_not_look_into_is_no_change() -> None:
     assert [path for path, _, _ in differences(hidden, seen)] == [b"d"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
-def test_a_closed_folder_is_passed_by(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0)
-    look = Scan({}, lambda _: None)
-    look.run(str(tmp_path))
-    assert [entry.kind for entry in look.entries.values()] == ["left out"]
+def test_a_closed_folder_is_passed_by() -> None:
+    """Also by a server that is not root."""
+    with TemporaryDirectory() as folder:
+        for name, mode in (("closed", 0), ("listed", 0o444), ("open", 0o755)):
+            (Path(folder) / name).mkdir()
+            (Path(folder) / name / "file").write_text("x")
+            (Path(folder) / name).chmod(mode)
+        Path(folder).chmod(0o755)
+        child = os.fork()
+        if not child:
+            try:
+                if os.geteuid() == 0:
+                    os.setuid(NOBODY)
+                look = Scan({}, lambda _: None)
+                look.run(folder)
+                kinds = {path: entry.kind for path, entry in look.entries.items()}
+                os._exit(0 if kinds == SEEN_BY_NOBODY else 1)
+            finally:
+                os._exit(2)
+        ended = os.waitpid(child, 0)[1]
+        for one in Path(folder).iterdir():
+            one.chmod(0o755)
+    assert os.waitstatus_to_exitcode(ended) == 0
 
 
 async def test_a_run_whose_checkpoint_was_deleted_is_not_undone_in_part(tmp_path: Path) -> None:

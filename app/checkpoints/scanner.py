@@ -77,6 +77,8 @@ class Scan(Struct):
         try:
             self._device = os.fstat(opened).st_dev
             self._folder(opened, b"", 0)
+        except OSError as error:
+            raise Unscannable(f"something in it cannot be read: {error.strerror}") from error
         finally:
             os.close(opened)
             self._store()
@@ -95,8 +97,10 @@ class Scan(Struct):
             if depth == 0 and item.name in self.passed_by:
                 continue
             with suppress(FileNotFoundError):  # removed since
-                path, found = prefix + os.fsencode(item.name), item.stat(follow_symlinks=False)
-                if _PROTECTED.match(item.name.rstrip(". ")):
+                path, found = prefix + os.fsencode(item.name), _status(item)
+                if found is None:
+                    self._add(path, Entry(LEFT_OUT, 0))
+                elif _PROTECTED.match(item.name.rstrip(". ")):
                     self._pass_by(path, found)
                 else:
                     self._item(opened, item.name, path, found, depth)
@@ -179,6 +183,14 @@ class Scan(Struct):
         if self._contents:
             contents, self._contents, self._held = self._contents, [], 0
             self.keep(contents)
+
+
+def _status(item: os.DirEntry[str]) -> os.stat_result | None:
+    """Return the status of an entry itself, None if the folder tells no more than names. Raises FileNotFoundError."""
+    try:
+        return item.stat(follow_symlinks=False)
+    except PermissionError:
+        return None
 
 
 def _left_out(found: os.stat_result) -> Entry:
