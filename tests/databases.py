@@ -98,6 +98,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "used": [{"kind": "tokens", "period": "2023-11", "amount": 12.5}],
     "mcp_servers": [{"name": "files", "entry": '{"url":"http://127.0.0.1:9/"}', "enabled": 0, "by": "root"}],
     "mcp_pins": [{"server": "files", "tool": "read", "identity": "i", "digest": SHA, "definition": "{}"}],
+    "mcp_trust": [
+        {"server": "files", "tool": "", "identity": "i", "role": "user", "by": "root"},
+        {"server": "files", "tool": "read", "identity": "i", "risk": "read", "untrusted": 0, "by": "root"},
+    ],
     "summaries": [{"upto": 1, "text": "They met.", "before": 900, "after": 30}],
     "results": [{"name": "bash", "text": "a\nb"}],
     "endpoints": [{"name": "hosted", "spec": '{"url":"http://127.0.0.1:9/"}', "by": "root"}],

@@ -14,7 +14,8 @@ from app.core.provider import Provider
 from tests.serving import Served, serving
 from tools.mcp.model import ServerState, Status
 
-HELPFUL = Path(__file__).parent.parent / "fixtures/mcp/helpful.py"
+FIXTURES = Path(__file__).parent.parent / "fixtures/mcp"
+HELPFUL = FIXTURES / "helpful.py"
 LIMIT_S = 30
 READS = '[{"match": "mcp__*", "risk": "read", "untrusted": false}]'  # so that nothing asks but the servers
 

@@ -14,15 +14,15 @@ from app.config.search_backend import search_tools
 from app.config.search_settings import KINDS
 from app.core.messages import AskedCall
 from app.core.rules import ToolRule
-from app.mcp.servers import easing_setting
 from app.policy.canary import Canary
+from app.policy.classification import Classification
 from app.policy.gate import PolicyContext, decide
 from app.policy.grants import Grant
 from app.policy.guards import CANARY, Guards
 from app.storage.principals import Principal
 from tests.test_app_settings import load, problems
 from tools.base.permit import fingerprint
-from tools.base.rights import Risk, Role
+from tools.base.rights import Origin, Risk, Role
 from tools.builtin.web_search import SearchBackend, with_backend
 from tools.catalogue import TOOLS, WEB_SEARCH
 from tools.tool import Tool
@@ -127,8 +127,9 @@ def test_the_settings_name_a_search_engine(
 
 def test_a_tool_that_a_server_invents_under_the_name_of_the_search_is_held(tmp_path: Path) -> None:
     settings = load(tmp_path, {"search_tool": "mcp__web__search"}).settings
-    assert easing_setting(settings, "mcp__web__search") == "search_tool"
-    assert not easing_setting(settings, "mcp__web__other") and not easing_setting(load(tmp_path).settings, "")
+    eased_by = Classification(search_tool=settings.search_tool or "").eased_by
+    assert eased_by("mcp__web__search", Origin("web", "search")) == "the setting search_tool"
+    assert not eased_by("mcp__web__other", Origin("web", "other"))
 
 
 CONTRADICTIONS = [

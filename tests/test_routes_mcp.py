@@ -15,13 +15,14 @@ import httpx2
 import pytest
 
 from app.core.provider import TextChunk
-from app.core.rules import ToolRule, easing_rule
+from app.core.rules import ToolRule
 from app.models.scripted import Line, Scripted
+from app.policy.classification import Classification
 from tests.mcp_served import HELPFUL, READS, helper, serving_mcp, settled, until_gone, write_list
 from tests.mcp_servers import files_in
 from tests.people import bearer
 from tests.serving import Served, serving, until
-from tools.base.rights import Role
+from tools.base.rights import Origin, Role
 
 pytestmark = pytest.mark.anyio
 FAULTY = Path(__file__).parent.parent / "fixtures/mcp/faulty.py"
@@ -267,8 +268,12 @@ STRICT = [{"match": "mcp__shop__*", "role": "admin", "risk": "admin", "approval"
 )
 def test_what_eases_a_tool(fields: dict[str, Any], eases: bool) -> None:
     rules = [ToolRule.model_validate({"match": "mcp__a__*", **fields}), ToolRule(match="mcp__*", role=Role.GUEST)]
-    assert (easing_rule("mcp__a__x", rules) == "mcp__a__*") is eases, "the first rule that matches counts"
-    assert easing_rule("mcp__b__x", rules) == "mcp__*" and easing_rule("other", rules) == ""
+    eased_by = Classification(rules).eased_by
+    first = eased_by("mcp__a__x", Origin("a", "x"))
+    assert (first == "the rule mcp__a__*") is eases, "the first rule that matches counts"
+    assert (
+        eased_by("mcp__b__x", Origin("b", "x")) == "the rule mcp__*" and eased_by("other", Origin("c", "other")) == ""
+    )
 
 
 @pytest.mark.parametrize(

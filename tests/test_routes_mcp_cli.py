@@ -93,6 +93,8 @@ def test_servers_are_added_and_removed_without_a_server(shell: Shell) -> None:
         ("approve there", "No dragoman server answers"),
         ("logs there", "No dragoman server answers"),
         ("reconnect there", "No dragoman server answers"),
+        ("trust there --role user", "No dragoman server answers"),
+        ("distrust there", "No dragoman server answers"),
     ],
 )
 def test_what_cannot_be_done_says_why(shell: Shell, words: str, told: str) -> None:
@@ -138,6 +140,30 @@ async def test_a_server_that_runs_is_asked(tmp_path: Path, shell: Shell) -> None
         assert (code, "cannot read the settings" in out) == (0, True)
         code, _, err = await shell.aside("logs none")
         assert (code, "There is no MCP server 'none'" in err) == (1, True)
+
+
+async def test_trust_is_declared_shown_and_withdrawn(tmp_path: Path, shell: Shell) -> None:
+    async with serving_mcp(tmp_path, Scripted([]), {"helper": helper(toolTrust={"long": {"risk": "read"}})}) as served:
+        shell = at(served, shell)
+        code, out, err = await shell.aside("trust helper --role user --trusted-results")
+        assert (code, err) == (0, "")
+        of_server = "role user (declared_server), risk admin (default), results trusted (declared_server)"
+        assert f"echo: {of_server}" in out.splitlines()
+        code, out, _ = await shell.aside("trust helper --tool echo --risk read --untrusted-results")
+        of_tool = "echo: role user (declared_server), risk read (declared_tool), results untrusted (declared_tool)"
+        assert (code, out.splitlines()) == (0, [of_tool])
+        lines = [line.strip() for line in (await shell.aside("list"))[1].splitlines()]
+        assert [line for line in lines if line.startswith("trusted")] == [
+            "trusted: role user, results trusted (declared by local)",
+            "trusted: echo: risk read, results untrusted (declared by local)",
+            "trusted: long: risk read (in the file)",
+        ]
+        assert (await shell.aside("distrust helper --tool echo"))[1].splitlines() == [f"echo: {of_server}"]
+        assert (await shell.aside("distrust helper"))[0] == 0
+        code, _, err = await shell.aside("distrust helper")
+        assert (code, "Nobody has declared helper" in err) == (1, True)
+        code, _, err = await shell.aside("trust helper --tool nothing")
+        assert (code, "lists no tool 'nothing'" in err) == (1, True)
 
 
 async def test_a_server_that_runs_takes_in_what_is_written(tmp_path: Path, shell: Shell) -> None:

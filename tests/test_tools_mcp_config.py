@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tools.base.rights import Risk, Role, Trust
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
 from tools.mcp.config.entries import config_of, parse_config, read_config
 from tools.mcp.config.variables import Variables, read_env_file
@@ -27,7 +28,7 @@ PLACES = {
     "VS Code": {"servers": {"x": {"command": "srv"}}, "inputs": []},
     "VS Code's settings": {"mcp": {"servers": {"x": {"command": "srv"}}}},
     "Zed": {"context_servers": {"x": {"command": "srv"}}},
-    "with other things beside": {"theme": "dark", "mcpServers": {"x": {"command": "srv", "autoApprove": ["a"]}}},
+    "with other things beside": {"theme": "dark", "mcpServers": {"x": {"command": "srv", "description": "a"}}},
 }
 
 
@@ -82,6 +83,16 @@ FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     ({"command": "s", "disabledTools": ["b"]}, {"command": "s", "exclude": ("b",)}),
     ({"command": "s", "eager": True, "holdNewTools": True}, {"command": "s", "eager": True, "new_tools": "hold"}),
+    ({"command": "s", "trust": True}, {"command": "s", "trust": Trust()}),
+    ({"command": "s", "trust": False, "toolTrust": {"a": False}}, {"command": "s"}),
+    (
+        {"command": "s", "trust": {"role": "user", "risk": "network", "untrusted": False}},
+        {"command": "s", "trust": Trust(Role.USER, Risk.NETWORK, False)},
+    ),
+    (
+        {"command": "s", "toolTrust": {"a": {"risk": "read"}, "b": True}},
+        {"command": "s", "tool_trust": {"a": Trust(risk=Risk.READ), "b": Trust()}},
+    ),
     (
         {"url": "https://a.test/", "oauth": {"clientId": "c", "clientSecret": "${KEY}"}},
         {"transport": "http", "url": "https://a.test/", "client_id": "c", "client_secret": "k-123"},
@@ -132,6 +143,13 @@ PROBLEMS = [
     ({"command": "a", "timeout": True}, "timeout must be"),
     ({"command": "a", "timeouts": {"idle": 1}}, "timeouts must be"),
     ({"command": "a", "tools": {"a": 1}}, "tools must be a list"),
+    ({"command": "a", "trust": "yes"}, "trust must be true, false, or an object"),
+    ({"command": "a", "trust": {"risk": "reads"}}, r"trust\.risk must be one of read, write"),
+    ({"command": "a", "trust": {"role": ["user"]}}, r"trust\.role must be one of guest, user"),
+    ({"command": "a", "trust": {"untrusted": "no"}}, r"trust\.untrusted must be true or false"),
+    ({"command": "a", "trust": {"approval": "never"}}, "trust has no field 'approval'"),
+    ({"command": "a", "toolTrust": ["read"]}, "toolTrust must be an object"),
+    ({"command": "a", "toolTrust": {"read": {"risk": "${KEY}"}}}, r"toolTrust\.read\.risk must be one of"),
 ]
 
 
@@ -142,6 +160,16 @@ def test_a_bad_entry_disables_only_itself_and_names_the_field(entry: object, rea
     assert good == ServerConfig("good", command="srv")
     with pytest.raises(ValueError, match=reason):
         raise ValueError(bad.problem)
+
+
+@pytest.mark.parametrize("field", ["alwaysAllow", "autoApprove"])
+def test_what_other_programs_never_ask_about_is_ignored_with_a_note(field: str) -> None:
+    config = one({"command": "s", field: ["read"]})
+    assert (config.trust, config.tool_trust, config.problem) == (None, {}, "")
+    assert config.notes == (
+        f"{field} is ignored: declare these tools in toolTrust, or classify them in the setting tools.",
+    )
+    assert one({"command": "s", field: []}).notes == ()
 
 
 TEXTS = {
@@ -195,6 +223,8 @@ def test_what_came_over_http_sees_neither_variables_nor_files() -> None:
         {"url": "https://a.test/", "headers": {"A": "${env:KEY:-x}"}},
         {"command": "s", "envFile": "/etc/passwd"},
         {"command": "s", "cwd": "/"},
+        {"url": "https://a.test/", "trust": {}},
+        {"url": "https://a.test/", "toolTrust": {"a": True}},
     ):
         assert config_of("x", entry, Variables(None, Path()), from_api=True).problem
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
-from tools.base.rights import Approval, OutboundEffect, Risk, Role
+from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
 from tools.jobs.manager import Jobs
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
@@ -135,7 +135,8 @@ class Tool(Struct, frozen=True):
     runs it, so that its calls are handed over, and neither boxed nor asked about here. `needs_person`: it is refused in
     a run that no person answers. `plans`: it is for runs that only plan. `least_window`: a model that can read fewer
     tokens is not offered it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so
-    that it is disabled with that one.
+    that it is disabled with that one. `origin`: of a tool of an MCP server; its classification can change while it is
+    offered.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Tool(Struct, frozen=True):
     needs_person: bool = False
     least_window: int = 0
     through: str = ""
+    origin: Origin | None = None
 
     @property
     def may_write(self) -> bool:

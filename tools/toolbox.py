@@ -62,8 +62,15 @@ class Ask(Struct, frozen=True):
 Decision = Allow | Ask | Refuse
 Decide = Callable[[Tool, Arguments | None], Decision]
 """Decide on a tool in general (arguments None), or with exactly these arguments."""
+Current = Callable[[Tool], Tool]
+"""Return a listed tool as it is classified now."""
 Offer = Callable[[ToolList], ToolList]
 """Return the tools of a list that may be used at all, by the same rules as `Decide`."""
+
+
+def as_listed(tool: Tool) -> Tool:
+    """A Current for tools whose classification does not change."""
+    return tool
 
 
 def offered_by(decide: Decide) -> Offer:
@@ -74,7 +81,15 @@ def offered_by(decide: Decide) -> Offer:
 class Toolbox:
     """The tools of one principal. Its rules are applied twice: to the list of tools, and before each run."""
 
-    def __init__(self, tools: Iterable[Tool], decide: Decide, principal: str = "", offer: Offer | None = None) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        decide: Decide,
+        principal: str = "",
+        offer: Offer | None = None,
+        current: Current = as_listed,
+    ) -> None:
+        self._current = current
         self._all = tools if isinstance(tools, ToolList) else ToolList(tools)
         self._tools = self._all.by_name
         self._decide = decide
@@ -100,7 +115,9 @@ class Toolbox:
         return self.offered.schemas
 
     def tool(self, name: str) -> Tool | None:
-        return self._tools.get(name)
+        """Return the tool of this name, as it is classified now."""
+        tool = self._tools.get(name)
+        return None if tool is None else self._current(tool)
 
     def is_handed(self, name: str) -> bool:
         """Return whether calls of this name are handed to the client, which runs the tool."""
@@ -127,7 +144,7 @@ class Toolbox:
 
     def decide(self, name: str, arguments: Arguments) -> Decision:
         """Decide whether this call can be run as it is. A refusal says what to do instead."""
-        tool = self._tools.get(name)
+        tool = self.tool(name)
         if tool is None:
             nearest = next(iter(self._near(name)), "")
             return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}", intended=nearest)

@@ -53,19 +53,6 @@ class ToolRule(BaseModel, defer_build=True):
         )
 
 
-def easing_rule(name: str, rules: Sequence[ToolRule]) -> str:
-    """The pattern of the rule that gives an MCP tool of this name fewer checks than without a rule; else empty.
-
-    Without a rule such a tool is for admins, has the highest risk, follows the mode, and its results are untrusted.
-    """
-    rule = next((rule for rule in rules if fnmatchcase(name, rule.match)), None)
-    if rule is None:
-        return ""
-    strict = (None, Role.ADMIN), (None, Risk.ADMIN), (None, "mode", "always"), (None, True)
-    given = rule.role, rule.risk, rule.approval, rule.untrusted
-    return "" if all(one in unchanged for one, unchanged in zip(given, strict, strict=True)) else rule.match
-
-
 def classified(tool: Tool, rules: Sequence[ToolRule]) -> Tool:
     """The tool, classified by the first rule that matches its name."""
     return next((rule.applied(tool) for rule in rules if fnmatchcase(tool.name, rule.match)), tool)

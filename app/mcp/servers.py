@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec.structs import replace
 
 from app.config.settings import Settings
-from app.core.rules import easing_rule
+from app.mcp.declared_trust import DeclaredTrust
 from app.mcp.elicitation import elicit
 from app.mcp.files import KeptFiles
 from app.mcp.trust_pins import StoredPins
@@ -28,6 +27,7 @@ from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
 from tools.base.patterns import lazy_pattern
 from tools.base.pause_check import CheckPaused, never_paused
+from tools.base.rights import Trust
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
@@ -98,13 +98,14 @@ class McpServers:
         self._configs: dict[str, ServerConfig] = {}
         self._seen: object = None  # the state of the file when it was read
         self._changing = asyncio.Lock()
+        self.trust = DeclaredTrust(store, settings.tools, settings.search_tool or "")
         folder, hosts = settings.data_dir / "mcp", settings.private_hosts
         self._sign_ins = SignIns(folder, _callback_url(settings), on_secret=redactor.add, private_hosts=hosts)
         hooks = Hooks(
             elicit,
             _log,
             self._sign_ins.auth,
-            partial(easing_setting, settings),
+            self.trust.classification.eased_by,
             KeptFiles(store, settings.max_attachment_bytes),
         )
         self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
@@ -196,13 +197,15 @@ class McpServers:
         for name, row in rows.items():
             if name in wanted and row.enabled is not None:
                 wanted[name] = replace(wanted[name], enabled=row.enabled)
-        for name in self._configs.keys() - wanted.keys():
+        gone = self._configs.keys() - wanted.keys()
+        await self.trust.take(wanted, list(gone))
+        for name in gone:
             del self._configs[name]
             await self._manager.remove(name)
             await self._sign_ins.forget(name)
         for name, config in wanted.items():
-            if self._configs.get(name) != config:
-                self._configs[name] = config
+            old, self._configs[name] = self._configs.get(name), config
+            if old is None or replace(old, trust=config.trust, tool_trust=config.tool_trust) != config:
                 self._redactor.add(*secrets_of(config))
                 await self._manager.add(config)
 
@@ -286,6 +289,26 @@ class McpServers:
         await self._store.write([self._audit(name, "approved", by, ", ".join(approved))])
         return approved
 
+    async def declare(self, name: str, tool: str, trust: Trust, by: str) -> None:
+        """Trust a server, or (by its own or its public name) a tool of it that is listed.
+
+        Raises NoSuchServer, ServerUnseen, NotDeclared for a tool that is not listed, Paused, StoreFailed.
+        """
+        self._check_paused()
+        async with self._changing:
+            self.named(name)
+            row = self.trust.declared(self._configs[name], self.tools(), tool, trust, by)
+            why = ": ".join(filter(None, (row.tool, trust.words)))
+            await self._store.write([row, self._audit(name, "trusted", by, why)])
+            await self.trust.take(self._configs)
+
+    async def withdraw_trust(self, name: str, tool: str, by: str) -> None:
+        """Withdraw what a person has declared; what the file declares stays. Raises NoSuchServer, NotDeclared, ..."""
+        async with self._changing:
+            self.named(name)
+            await self._store.write([self.trust.withdrawn(name, tool), self._audit(name, "trust withdrawn", by, tool)])
+            await self.trust.take(self._configs)
+
     async def signed_in(self, state: str, code: str, issuer: str | None) -> str:
         """A person came back from a page with this. The server's name. Raises SignInFailed, Paused."""
         self._check_paused()
@@ -319,11 +342,6 @@ async def opened(
         watching.cancel()
         await asyncio.wait([watching])
         await servers.close()
-
-
-def easing_setting(settings: Settings, name: str) -> str:
-    """Return the rule, or the setting, that gives an MCP tool of this name fewer checks; else empty."""
-    return easing_rule(name, settings.tools) or ("search_tool" if name == settings.search_tool else "")
 
 
 def _callback_url(settings: Settings) -> str:

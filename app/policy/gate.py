@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.core.rules import ApprovalMode, WhenAbsent
+from app.policy.classification import NO_RULES, Classification
 from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hosts
 from app.policy.patterns import names_address
 from app.storage.principals import Principal
@@ -127,28 +128,33 @@ def of_quoted(name: str, place: str, why: str) -> str:
 
 
 class Gate(Struct):
-    """`decide` for one run and its current policy. `watches_taint`: untrusted text makes it stricter."""
+    """`decide` for one run, its current policy and the current classification of tools.
+
+    `watches_taint`: untrusted text makes it stricter.
+    """
 
     principal: Principal
     policy: PolicyContext = PolicyContext()
     watches_taint: bool = True
+    classification: Classification = NO_RULES
     _offered: tuple[ToolList, tuple[object, ...], ToolList] | None = None  # of which tools, by which rules
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
-        return decide(self.principal, tool, arguments, self.policy)
+        return decide(self.principal, self.classification.current(tool), arguments, self.policy)
 
     def offer(self, tools: ToolList) -> ToolList:
         """The tools that may be used at all: the same list for all runs with these rights, and without grants."""
         rules = self._rules()
         if self._offered is None or self._offered[0] is not tools or self._offered[1] != rules:
-            rights = None if self.policy.grants else (self.principal, self.policy)  # grants end, and with writes
+            # Grants end, and with writes.
+            rights = None if self.policy.grants else (self.principal, self.policy, self.classification.version)
             self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
         return self._offered[2]
 
     def _rules(self) -> tuple[object, ...]:
         """Return the inputs of a decision that change during a run, by events, time or writes."""
         in_force = tuple([grant.in_force for grant in self.policy.grants])
-        return self.policy, in_force, self.policy.writes.last
+        return self.policy, in_force, self.policy.writes.last, self.classification.version
 
     def enter(self, disabled: Iterable[str], grants: Iterable[Grant], *, tainted: bool) -> None:
         """Apply the state of the session."""
@@ -176,7 +182,7 @@ class Gate(Struct):
 
     def acting(self) -> Gate:
         """Return the gate as it is once the plan is accepted."""
-        return Gate(self.principal, replace(self.policy, planning=False), self.watches_taint)
+        return Gate(self.principal, replace(self.policy, planning=False), self.watches_taint, self.classification)
 
     def taint(self) -> None:
         self.policy = replace(self.policy, tainted=self.watches_taint)

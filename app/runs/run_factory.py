@@ -32,7 +32,7 @@ from app.core.attachments import File
 from app.core.clock import Clock
 from app.core.events import Notice
 from app.core.messages import Message
-from app.core.rules import ApprovalMode, WhenAbsent, classified
+from app.core.rules import ApprovalMode, WhenAbsent
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
@@ -119,8 +119,7 @@ class RunFactory(Struct):
         """The tools that there are now, as the settings classify them; those of MCP servers come and go."""
         there = self.built_in, self.mcp.tools()
         if self._listed is None or any(one is not old for one, old in zip(there, self._listed[0], strict=True)):
-            rules = self.settings.tools
-            self._listed = there, ToolList(classified(tool, rules) for tools in there for tool in tools)
+            self._listed = there, ToolList(self.mcp.trust.classification.of(tool) for tools in there for tool in tools)
         return self._listed[1]
 
     def gate(
@@ -147,7 +146,7 @@ class RunFactory(Struct):
             planning=planning,
             writes=self.writes,
         )
-        return Gate(principal, policy, self.settings.taint)
+        return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)
 
     def toolbox(
         self,
@@ -182,7 +181,8 @@ class RunFactory(Struct):
         tools = self.client_tools.joined(tools, declared)
         later = gate.acting().offer(tools) if gate.policy.planning else None
         return toolbox_within(
-            room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices, later
+            *(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices, later),
+            current=gate.classification.current,
         )
 
     def _toolbox_of(

@@ -43,9 +43,34 @@ class McpPinRemoved(Change, frozen=True):
     tool: str | None = None
 
 
+class McpTrustRow(Change, frozen=True):
+    """A person's declaration of an MCP server (`tool` is empty), or of a tool of it, as trusted.
+
+    It is for the server of this `identity`. None leaves a value as it is. A later one replaces it.
+    """
+
+    server: str
+    tool: str
+    identity: str
+    role: str | None
+    risk: str | None
+    untrusted: bool | None
+    by: str
+    at: float
+
+
+class McpTrustRemoved(Change, frozen=True):
+    """The declaration of one tool (or, if empty, of the server) is removed, or (None) all of a server."""
+
+    server: str
+    tool: str | None = None
+
+
 class McpStore(ChangeWriter, Protocol):
     async def mcp_servers(self) -> list[McpServerRow]:
         """All of them, oldest first."""
         ...
 
     async def mcp_pins(self) -> list[McpPinRow]: ...
+
+    async def mcp_trust(self) -> list[McpTrustRow]: ...

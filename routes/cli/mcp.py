@@ -18,6 +18,7 @@ from routes.cli.tokens import with_store
 from routes.terminal.approval_text import exact
 from routes.terminal.chat import default_url
 from routes.terminal.event_client import ChatFailed
+from tools.base.rights import Risk, Role, Trust, results_in_words
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
@@ -25,6 +26,7 @@ from tools.mcp.config.variables import Variables
 BY = "the command line"
 TAKEN_IN = "A server that runs takes that in within a second or two."
 COLUMNS = ("name", "state", "transport", "tools", "held", "tokens", "pid", "protocol", "connect", "restarts", "target")
+RESULTS = {False: "its results do not count as untrusted text", True: "its results count as untrusted text"}
 TAIL = 3  # lines of stderr below a server that has failed
 
 
@@ -53,7 +55,18 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
         child.add_argument("name")
     approve = named[list(NAMED).index("approve")]
     approve.add_argument("tool", nargs="?", help="only this one of what is held (default: all)")
+    for word in ("trust", "distrust"):
+        named[list(NAMED).index(word)].add_argument("--tool", default="", help="only this tool of the server")
+    _trust_flags(named[list(NAMED).index("trust")])
     return add, listing, *named
+
+
+def _trust_flags(trust: argparse.ArgumentParser) -> None:
+    trust.add_argument("--role", choices=list(Role), help="the role that its use requires")
+    trust.add_argument("--risk", choices=list(Risk), help="the strongest effect that it has")
+    results = trust.add_mutually_exclusive_group()
+    results.add_argument("--trusted-results", dest="untrusted", action="store_const", const=False, help=RESULTS[False])
+    results.add_argument("--untrusted-results", dest="untrusted", action="store_const", const=True, help=RESULTS[True])
 
 
 def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str], command: Sequence[str]) -> int:
@@ -167,7 +180,7 @@ def _below(server: Mapping[str, Any]) -> list[str]:
     if server.get("auth_url"):
         lines.append(f"sign in at {server['auth_url']}")
     lines += [f"held: {one['tool'] or 'its instructions'}: {one['why']}" for one in server.get("held", ())]
-    return lines
+    return [*lines, *_declarations(server)]
 
 
 def _remove(args: argparse.Namespace, remote: Remote, loaded: Loaded) -> int:
@@ -224,6 +237,48 @@ def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
     return 0
 
 
+def _trust(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
+    fields = {"tool": args.tool or None, "role": args.role, "risk": args.risk, "untrusted": args.untrusted}
+    server = remote.act(args.name, "trust", {name: value for name, value in fields.items() if value is not None})
+    for line in _classified(server, args.tool):
+        print(exact(line))
+    return 0
+
+
+def _distrust(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
+    server = remote.act(args.name, "distrust", {"tool": args.tool} if args.tool else {})
+    for line in _classified(server, args.tool):
+        print(exact(line))
+    return 0
+
+
+def _classified(server: Mapping[str, Any], only: str) -> list[str]:
+    """Lines with the classification of the server's tools, or of one of them."""
+    tools = [one for one in server["classified"] if not only or only in (one["tool"], one["name"])]
+    return [
+        f"{one['tool']}: role {one['role']} ({one['sources']['role']}), risk {one['risk']} ({one['sources']['risk']}), "
+        f"{results_in_words(one['untrusted'])} ({one['sources']['untrusted']})"
+        for one in tools
+    ]
+
+
+def _declarations(server: Mapping[str, Any]) -> list[str]:
+    """Lines with what is declared of the server and of its tools."""
+    rows = [("", server.get("trust") or {}), *((one["tool"], one) for one in server.get("classified", ()))]
+    lines = []
+    for tool, row in rows:
+        of = f"trusted: {tool}" if tool else "trusted"
+        if given := row.get("declared"):
+            lines.append(f"{of}: {_in_words(given)} (declared by {given['by']})")
+        if given := row.get("file"):
+            lines.append(f"{of}: {_in_words(given)} (in the file)")
+    return lines
+
+
+def _in_words(given: Mapping[str, Any]) -> str:
+    return Trust(given["role"], given["risk"], given["untrusted"]).words
+
+
 def _logs(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
     for line in remote.logs(args.name):
         print(exact(line))
@@ -241,6 +296,8 @@ NAMED: dict[str, tuple[str, Act]] = {
     "enable": ("switch a server on", _switch(enabled=True)),
     "disable": ("switch a server off", _switch(enabled=False)),
     "reconnect": ("connect to a server anew, now", _reconnect),
-    "approve": ("trust what is held of a server: new or changed tools", _approve),
+    "approve": ("accept what is held of a server: new or changed tools", _approve),
+    "trust": ("declare a server, or a tool of it, as trusted: its hints count, and the role and risk given", _trust),
+    "distrust": ("withdraw what was declared with trust", _distrust),
     "logs": ("what a server wrote to stderr, and what became of it", _logs),
 }

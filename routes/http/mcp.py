@@ -11,12 +11,14 @@ from starlette.responses import PlainTextResponse, Response
 
 from app.core.strict_model import StrictModel
 from app.mcp.servers import McpServers
+from routes.http.mcp_trust import DistrustRequest, TrustRequest, trust_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
 from routes.services import current_principal, services_of
 from tools.base.escape_invisible import visible
 from tools.mcp.model import SignInFailed, Status
 
+ACTIONS = ("enable", "disable", "reconnect", "approve", "trust", "distrust")
 MAX_REASON = 300  # characters of what a page says
 
 
@@ -63,27 +65,30 @@ def _servers(request: Request) -> McpServers:
     return services_of(request).mcp
 
 
-def shown(status: Status) -> dict[str, Any]:
+def shown(servers: McpServers, status: Status) -> dict[str, Any]:
     fields: dict[str, Any] = to_builtins(status)
-    return fields
+    return fields | trust_fields(servers, status.name)
 
 
 async def list_servers(request: Request) -> Response:
     """By name. `problem` says why nothing of the file counts, where that is so."""
     servers = _servers(request)
     rows = sorted(servers.status(), key=lambda status: status.name)
-    return ASCIIResponse({"servers": list(map(shown, rows)), "problem": servers.problem or None})
+    return ASCIIResponse({"servers": [shown(servers, row) for row in rows], "problem": servers.problem or None})
 
 
 async def add_server(request: Request) -> Response:
     """Add a server, or change one that was added so. Answers at once; it connects meanwhile."""
     servers = _servers(request)
     body = await read_fields(request, ServerRequest, plain=True)
-    return ASCIIResponse(shown(await servers.add(body.name, body.entry(), current_principal(request).name)), 201)
+    return ASCIIResponse(
+        shown(servers, await servers.add(body.name, body.entry(), current_principal(request).name)), 201
+    )
 
 
 async def show_server(request: Request) -> Response:
-    return ASCIIResponse(shown(_servers(request).named(request.path_params["name"])))
+    servers = _servers(request)
+    return ASCIIResponse(shown(servers, servers.named(request.path_params["name"])))
 
 
 async def delete_server(request: Request) -> Response:
@@ -125,7 +130,13 @@ async def act_on_server(request: Request) -> Response:
         case "approve":
             body = await read_fields(request, ApproveRequest, empty=True)
             more["approved"] = await servers.approve(name, body.tool, by, body.digest)
+        case "trust":
+            declared = await read_fields(request, TrustRequest, empty=True)
+            await servers.declare(name, declared.tool, declared.trust, by)
+        case "distrust":
+            withdrawn = await read_fields(request, DistrustRequest, empty=True)
+            await servers.withdraw_trust(name, withdrawn.tool, by)
         case other:
-            message = f"There is no action {other[:40]!a}; there are enable, disable, reconnect and approve."
+            message = f"There is no action {other[:40]!a}; there are {', '.join(ACTIONS)}."
             raise Refused(404, "not_found", message)
-    return ASCIIResponse(shown(servers.named(name)) | more)
+    return ASCIIResponse(shown(servers, servers.named(name)) | more)

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from app.budget.budgets import SOON_S, BudgetSpent
 from app.config.folders import FolderUnsafe
+from app.mcp.declared_trust import NotDeclared, ServerUnseen
 from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.models.endpoints.model_registry import UnknownModel
 from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
@@ -72,6 +73,8 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Stopping: lambda error: Refused(503, "stopping", str(error)),
     NoSuchServer: lambda error: Refused(404, "not_found", str(error)),
     NothingHeld: lambda error: Refused(404, "not_found", str(error)),
+    NotDeclared: lambda error: Refused(404, "not_found", str(error)),
+    ServerUnseen: lambda error: Refused(409, "server_unseen", str(error)),
     HeldChanged: lambda error: Refused(409, "tool_changed", str(error)),
     ServerOfFile: lambda error: Refused(409, "server_of_file", str(error)),
     CommandsForbidden: lambda error: Refused(403, "forbidden", str(error)),

@@ -33,6 +33,44 @@ class Role(StrEnum):
 _RANKS = {role: rank for rank, role in enumerate(Role)}  # looked up dozens of times in each round
 
 
+class Hints(Struct, frozen=True):
+    """A server's statements about its tool (MCP's `annotations`); None where it makes none."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    open_world: bool | None = None
+
+
+class Origin(Struct, frozen=True):
+    """The MCP server that a tool is of, its name there, and the server's hints."""
+
+    server: str
+    tool: str
+    hints: Hints = Hints()
+
+
+class Trust(Struct, frozen=True):
+    """A declaration of an MCP server, or of one of its tools, as trusted. None leaves a value as it is."""
+
+    role: Role | None = None
+    risk: Risk | None = None
+    untrusted: bool | None = None
+
+    @property
+    def words(self) -> str:
+        """The declaration in a line."""
+        given = [
+            f"role {self.role}" if self.role else "",
+            f"risk {self.risk}" if self.risk else "",
+            "" if self.untrusted is None else results_in_words(self.untrusted),
+        ]
+        return ", ".join(filter(None, given)) or "its hints count"
+
+
+def results_in_words(untrusted: bool) -> str:
+    return "results untrusted" if untrusted else "results trusted"
+
+
 Approval = Literal["mode", "never", "always"]
 """When a call needs approval: as the run's mode says, never, or always."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from tools.base.escape_invisible import visible
+from tools.base.rights import Hints
 from tools.base.schemas import schema_error
 
 MAX_TOOLS = 500
@@ -22,6 +23,7 @@ _MAX_DEPTH = 60
 _MAX_DIFF = 20_000
 
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint")  # as the fields of Hints
 
 
 class UnusableDefinition(Exception):
@@ -36,6 +38,13 @@ class Definition(Struct, frozen=True):
     digest: str
     description: str
     parameters: dict[str, Any]
+
+    @property
+    def hints(self) -> Hints:
+        """The hints that count for a trusted server; a value that is no boolean states nothing."""
+        given = self.pinned.get("annotations")
+        stated = given if isinstance(given, dict) else {}
+        return Hints(*(one if isinstance(one := stated.get(name), bool) else None for name in _HINTS))
 
 
 def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:

@@ -13,7 +13,7 @@ from parsing import Arguments
 from tools.base.gather_all import gather_all
 from tools.base.outcome import Progress, Result
 from tools.base.pause_check import CheckPaused, never_paused
-from tools.base.rights import Risk, Role
+from tools.base.rights import Origin, Risk
 from tools.builtin.outbound_effects import call_sent
 from tools.mcp.calls import ServerCall
 from tools.mcp.definitions import Definition, definition
@@ -95,7 +95,10 @@ class Manager:
     def _tool(self, name: str, server: Server, one: Definition) -> Tool:
         run = self._running(server.config.name, one.name)
         leaves = partial(call_sent, server.config.name, one.name)
-        return Tool(name, one.description, one.parameters, Risk.ADMIN, run, Role.ADMIN, untrusted=True, leaves=leaves)
+        origin = Origin(server.config.name, one.name, one.hints)
+        return Tool(
+            name, one.description, one.parameters, Risk.ADMIN, run, untrusted=True, leaves=leaves, origin=origin
+        )
 
     def _running(self, server_name: str, tool: str) -> Run:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
@@ -127,7 +130,7 @@ class Manager:
         self._insert(config, pins)
 
     def _insert(self, config: ServerConfig, pins: Sequence[Pin]) -> None:
-        server = Server(config, Catalogue(config, pins, self._hooks.relaxing_rule), self._services)
+        server = Server(config, Catalogue(config, pins, self._hooks.eased_by), self._services)
         self._servers[config.name] = server
         self._begin(server)
         self._on_change(server, None)

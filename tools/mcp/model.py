@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct, field
 
 from tools.base.hidden_fields import repr_without
+from tools.base.rights import Origin, Trust
 from tools.tool import Context
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class ServerConfig(Struct, frozen=True):
     idle_stop_s: float | None = 600.0  # an idle lazy server is stopped after this
     new_tools: Literal["allow", "hold"] = "allow"  # treatment of tools that appear after the first connection
     from_api: bool = False  # added at run time: its URL must be public, or allowed by private_hosts
+    trust: Trust | None = None  # as the file declares it
+    tool_trust: Mapping[str, Trust] = field(default_factory=dict)  # the same by tool
+    notes: tuple[str, ...] = ()  # about fields that are ignored
     problem: str = ""
 
     __repr__ = repr_without("client_secret")
@@ -192,6 +196,9 @@ Elicit = Callable[[ElicitationQuestion], Awaitable[ElicitationAnswer]]
 """Ask a person. The call's timeout is suspended meanwhile; the implementation bounds the wait."""
 
 
+EasedBy = Callable[[str, Origin], str]
+
+
 class NeedsAuth(Exception):
     """Raised by an `auth` when only a person can go on: `url` is what they must open."""
 
@@ -207,12 +214,13 @@ class SignInFailed(Exception):
 class Hooks(Struct, frozen=True):
     """Callbacks of the host, all optional. Without `elicit` the client does not announce elicitation to servers.
 
-    `relaxing_rule` names the operator's rule that gives a tool of this public name fewer checks, if there is one.
+    `eased_by` names the rule or the declaration that gives a tool, by its public name and origin, fewer checks than an
+    unclassified one has; empty if there is none.
     `keep` stores content that is not text, and returns a description of it for the model.
     """
 
     elicit: Elicit | None = None
     on_event: Callable[[McpEvent], None] | None = None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
-    relaxing_rule: Callable[[str], str] | None = None
+    eased_by: EasedBy | None = None
     keep: Callable[[Context, bytes], Awaitable[str]] | None = None

@@ -37,7 +37,7 @@ def status_of(server: Server) -> Status:
         calls=server.calls,
         token_estimate=characters // _CHARACTERS_PER_TOKEN,
         junk_lines=session.traffic.junk if session else 0,
-        notes=tuple(catalogue.notes),
+        notes=(*config.notes, *catalogue.notes),
         instructions=catalogue.instructions,
     )
 

@@ -20,7 +20,7 @@ from tools.base.permit import Permit
 from tools.base.rights import Risk, Role
 from tools.mcp.tool_choice import ToolChoices
 from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering, tokens_of
-from tools.toolbox import Allow, Decide, Decision, Offer, Toolbox, offered_by
+from tools.toolbox import Allow, Current, Decide, Decision, Offer, Toolbox, as_listed, offered_by
 
 SEARCH, CALL = "search_tools", "call_tool"
 FOUND = 6  # tools in the result of one search
@@ -52,13 +52,14 @@ def toolbox_within(
     offer: Offer | None = None,
     choices: ToolChoices | None = None,
     later: ToolList | None = None,
+    current: Current = as_listed,
 ) -> Toolbox:
     """Build a toolbox that lists the tools of `sources` (server -> names) only if they fit into `limit` tokens.
 
     If they do not, each session is shown the few that fit it, by `choices`. `later`: the tools that may be used once a
     person has accepted the run's plan, for which there has to be room then.
     """
-    whole = Toolbox(tools, decide, principal, offer)
+    whole = Toolbox(tools, decide, principal, offer, current)
     if not sources:
         return whole
     names = frozenset(name for those in sources.values() for name in those)
@@ -67,7 +68,7 @@ def toolbox_within(
         return whole
     hidden = frozenset(tool.name for tool in bulky)
     used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(tools, decide, principal, hidden, used, offer, choices, limit, later)
+    return SearchedToolbox(tools, decide, principal, hidden, used, offer, choices, limit, later, current)
 
 
 class SearchedToolbox(Toolbox):
@@ -84,6 +85,7 @@ class SearchedToolbox(Toolbox):
         choices: ToolChoices | None = None,
         limit: float = 0,
         later: ToolList | None = None,
+        current: Current = as_listed,
     ) -> None:
         self._choices = choices
         self._limit = limit
@@ -99,7 +101,7 @@ class SearchedToolbox(Toolbox):
             return Allow() if tool.name in (SEARCH, CALL) else decide(tool, arguments)
 
         self._found = ToolList(tool for tool in tools if tool.name not in (SEARCH, CALL))
-        super().__init__([*self._found, *self._meta_tools], decided, principal)
+        super().__init__([*self._found, *self._meta_tools], decided, principal, current=current)
         self._offer_found = offer or offered_by(decide)
         self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
         self._hidden = hidden

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
+from tools.base.rights import Origin
 from tools.mcp.definitions import Definition, UnusableDefinition, canonical, definition, difference, sha256
-from tools.mcp.model import INSTRUCTIONS, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
+from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, public_name
 
 
@@ -21,11 +22,9 @@ def identity_of(config: ServerConfig) -> str:
 class Catalogue:
     """The tools of one server. `unsaved` are the pins that are to be stored."""
 
-    def __init__(
-        self, config: ServerConfig, pins: Iterable[Pin] = (), relaxing_rule: Callable[[str], str] | None = None
-    ) -> None:
+    def __init__(self, config: ServerConfig, pins: Iterable[Pin] = (), eased_by: EasedBy | None = None) -> None:
         self.config = config
-        self._relaxing_rule = relaxing_rule
+        self._eased_by = eased_by
         self.identity = identity_of(config)
         self.listed: dict[str, Definition] = {}
         self.held: dict[str, HeldTool] = {}
@@ -61,7 +60,7 @@ class Catalogue:
         is_first, self.listed, self.held = not self._pins, {}, {}
         for name, one in self._offered.items():
             pin = self._pins.get(name)
-            if pin is None and (is_first or name == INSTRUCTIONS or not (why := self._suspect(name))):
+            if pin is None and (is_first or name == INSTRUCTIONS or not (why := self._suspect(one))):
                 self._trust(one)
             elif pin is None:
                 self.held[name] = HeldTool(name, why, difference({}, one.pinned), one.digest)
@@ -77,15 +76,17 @@ class Catalogue:
             return None
         return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
 
-    def _suspect(self, name: str) -> str:
+    def _suspect(self, one: Definition) -> str:
         """Return why a tool that appeared after the first connection is held; empty when it is not.
 
-        A rule that was written for other tools must not relax the checks of a new one.
+        A rule or a declaration that was written for other tools must not relax the checks of a new one.
         """
         if self.config.new_tools == "hold":
             return "It is new."
-        rule = self._relaxing_rule(public_name(self.config.name, name)) if self._relaxing_rule else ""
-        return f"It is new, and the rule {rule} would give it fewer checks than an unknown tool has." if rule else ""
+        server = self.config.name
+        origin = Origin(server, one.name, one.hints)
+        eased_by = self._eased_by(public_name(server, one.name), origin) if self._eased_by else ""
+        return f"It is new, and {eased_by} would give it fewer checks than an unknown tool has." if eased_by else ""
 
     def approve(self, tool: str | None, digest: str | None = None) -> list[str]:
         """Trust what is held as it is offered now. Raises KeyError, and HeldChanged if `digest` is not that tool's."""

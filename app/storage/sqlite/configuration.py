@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from app.storage.changes import Change
 from app.storage.endpoints import EndpointRemoved, EndpointRow
-from app.storage.mcp import McpPinRemoved, McpPinRow, McpServerRemoved, McpServerRow
+from app.storage.mcp import McpPinRemoved, McpPinRow, McpServerRemoved, McpServerRow, McpTrustRemoved, McpTrustRow
 from app.storage.sqlite.columns import Write, delete, select, upsert
 from app.storage.sqlite.database import Database
 from app.storage.state import StateRow
@@ -21,11 +21,17 @@ WRITES: dict[type[Change], Write] = {
         "DELETE FROM mcp_pins WHERE server = ? AND tool = COALESCE(?, tool)",
         lambda change: (change.server, change.tool),
     ),
+    McpTrustRow: upsert("mcp_trust", McpTrustRow, "server", "tool"),
+    McpTrustRemoved: Write(
+        "DELETE FROM mcp_trust WHERE server = ? AND tool = COALESCE(?, tool)",
+        lambda change: (change.server, change.tool),
+    ),
     StateRow: upsert("state", StateRow, "name"),
 }
 ENDPOINTS = select(EndpointRow, "endpoints", "ORDER BY at, name")
 MCP_SERVERS = select(McpServerRow, "mcp_servers", "ORDER BY at, name")
 MCP_PINS = select(McpPinRow, "mcp_pins", "")
+MCP_TRUST = select(McpTrustRow, "mcp_trust", "ORDER BY server, tool")
 
 
 class SQLiteConfiguration(Database):
@@ -38,6 +44,10 @@ class SQLiteConfiguration(Database):
 
     async def mcp_pins(self) -> list[McpPinRow]:
         return await self._rows(MCP_PINS)
+
+    async def mcp_trust(self) -> list[McpTrustRow]:
+        rows = await self._rows(MCP_TRUST)
+        return [row if row.untrusted is None else replace(row, untrusted=bool(row.untrusted)) for row in rows]
 
     async def state(self, name: str) -> str | None:
         rows = await self._all("SELECT value FROM state WHERE name = ?", name)

@@ -9,6 +9,6 @@ SCHEMA = tuple(path.read_text() for path in _FILES)
 
 TABLES = (
     *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
-    *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "endpoints"),
+    *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "mcp_trust", "endpoints"),
     *("summaries", "results", "files", "session_files", "spent", "event_batches"),
 )

@@ -14,6 +14,7 @@ from tools.base.containment import lies_in
 from tools.base.patterns import lazy_pattern
 from tools.mcp.config.code_places import check_code_places
 from tools.mcp.config.json_text import read_json
+from tools.mcp.config.trust import ignored_trust, tool_trust_of, trust_of
 from tools.mcp.config.variables import BadEntry, Variables, read_env_file
 from tools.mcp.model import ServerConfig, Timeouts, Transport
 
@@ -125,6 +126,9 @@ def _read(name: str, entry: Any, variables: Variables, *, from_api: bool) -> Ser
         tool_timeouts=_tool_timeouts(entry),
         new_tools="hold" if _flag(entry, "holdNewTools", default=False) else "allow",
         from_api=from_api,
+        trust=trust_of(entry, from_api=from_api),
+        tool_trust=tool_trust_of(entry, from_api=from_api),
+        notes=ignored_trust(entry),
     )
 
 
