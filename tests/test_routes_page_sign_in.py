@@ -30,14 +30,6 @@ async def sign_in(page: Page, token: str) -> None:
     await page.get_by_role("button", name="Sign in").click()
 
 
-async def test_without_tokens_nobody_is_asked_for_one(tmp_path: Path) -> None:
-    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
-        page = await browser.page()
-        await page.goto(home(served))
-        await expect(page.get_by_role("group", name="Status").get_by_text("Connected")).to_be_visible()
-        await expect(page.get_by_label("Token")).to_have_count(0)
-
-
 async def test_a_token_lets_one_tab_in_until_it_is_revoked(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["A secret answer."])) as served, browsing() as browser:
         browser.expected.append(REFUSED)
@@ -131,13 +123,15 @@ async def test_a_guest_sees_what_a_guest_may_do(tmp_path: Path) -> None:
         await shot(page, "guest")
 
 
-async def test_the_first_token_is_an_admins_and_is_taken_at_once(tmp_path: Path) -> None:
+async def test_without_tokens_none_is_asked_for_and_the_first_is_an_admins_and_taken_at_once(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["Hi."])) as served, browsing() as browser:
         browser.expected.append(REFUSED)
         context = await browser.context()
         await context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = await context.new_page()
         await page.goto(home(served))
+        await expect(page.get_by_role("group", name="Status").get_by_text("Connected")).to_be_visible()
+        await expect(page.get_by_label("Token")).to_have_count(0)
         await page.get_by_role("button", name="Settings").click()
         panel = page.get_by_role("complementary", name="Settings")
         await panel.get_by_text("Authentication").click()

@@ -28,6 +28,7 @@ PYTHON_CLIENTS = (
         "langchain_client",
         ("chat", "chat-stream", "responses", "responses-stream"),
         {f"{way} {check}": NO_THOUGHTS for way in CHAT for check in ("thoughts", "considered")},
+        daily=False,
     ),
     Client(
         "pydantic-ai",
@@ -35,6 +36,7 @@ PYTHON_CLIENTS = (
         "pydantic_ai_client",
         ("chat", "chat-stream", "responses", "responses-stream", "messages", "messages-stream"),
         {},
+        daily=False,
     ),
     Client(
         "openai-agents",
@@ -42,6 +44,7 @@ PYTHON_CLIENTS = (
         "agents_client",
         ("chat", "chat-stream", "responses", "responses-stream"),
         {f"{way} {check}": INCOMPLETE for way in RESPONSES for check in ("length", "cut-call")},
+        daily=False,
     ),
     Client(
         "llm",
@@ -52,6 +55,7 @@ PYTHON_CLIENTS = (
             **{"thoughts": NO_THOUGHTS, "considered": NO_THOUGHTS},
             **{f"{RESPONSES[1]} {check}": COMPLETED for check in ("length", "cut-call", "failure", "break")},
         },
+        daily=False,
     ),
 )
 

