@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from app.checkpoints.checkpoints import DELETED, MOST_FOLDERS, Checkpoints, RunOwner
 from app.checkpoints.restore import restore
-from app.checkpoints.scanner import Scan, ScanLimits, differences
+from app.checkpoints.scanner import Scan, ScanLimits, Unscannable, differences
 from app.checkpoints.undo import UndoRefused, undo_run
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
@@ -194,21 +196,46 @@ def test_a_closed_folder_is_passed_by() -> None:
             (Path(folder) / name / "file").write_text("x")
             (Path(folder) / name).chmod(mode)
         Path(folder).chmod(0o755)
-        child = os.fork()
-        if not child:
-            try:
-                if os.geteuid() == 0:
-                    os.setuid(NOBODY)
-                look = Scan({}, lambda _: None)
-                look.run(folder)
-                kinds = {path: entry.kind for path, entry in look.entries.items()}
-                os._exit(0 if kinds == SEEN_BY_NOBODY else 1)
-            finally:
-                os._exit(2)
-        ended = os.waitpid(child, 0)[1]
+
+        def is_seen() -> bool:
+            if os.geteuid() == 0:
+                os.setuid(NOBODY)
+            look = Scan({}, lambda _: None)
+            look.run(folder)
+            return {path: entry.kind for path, entry in look.entries.items()} == SEEN_BY_NOBODY
+
+        assert holds_in_child(is_seen)
         for one in Path(folder).iterdir():
             one.chmod(0o755)
-    assert os.waitstatus_to_exitcode(ended) == 0
+
+
+def test_a_file_that_cannot_be_read_now_is_not_gone(tmp_path: Path) -> None:
+    """It would be another run's that makes it, once it can be read again."""
+    (tmp_path / "file").write_text("mine")
+
+    def fails(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and arguments[0] == "file":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def is_refused() -> bool:
+        sys.addaudithook(fails)
+        try:
+            Scan({}, lambda _: None).run(str(tmp_path))
+        except Unscannable as unfit:
+            return "Input/output error" in str(unfit)
+        return False
+
+    assert holds_in_child(is_refused)
+
+
+def holds_in_child(check: Callable[[], bool]) -> bool:
+    """Run a check in a process of its own, which it may change."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    try:
+        os._exit(0 if check() else 1)
+    finally:
+        os._exit(2)
 
 
 async def test_a_run_whose_checkpoint_was_deleted_is_not_undone_in_part(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ them, are passed by: no undo shall ever touch them. That they are there is noted
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -30,6 +31,7 @@ TICK_NS = 20_000_000  # a change within one tick of a file system's clock may le
 LOOK_EVERY = 64  # entries between two looks at the clock
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_REPLACED = {errno.ELOOP, errno.ENXIO}  # by a link, by a socket
 _PROTECTED = lazy_pattern("|".join(translate(place.name) for place in PLACES), re.IGNORECASE)
 
 KeepContents = Callable[[list[tuple[bytes, bytes]]], None]
@@ -121,7 +123,9 @@ class Scan(Struct):
             if self.is_secret(target):
                 return
             self._add(path, Entry(LINK, 0, len(target), self._keep(path, target)))
-        elif kind == stat.S_IFDIR and found.st_dev == self._device:
+        elif kind == stat.S_IFDIR and found.st_dev != self._device:
+            self._pass_by(path, found)
+        elif kind == stat.S_IFDIR:
             try:
                 opened = os.open(name, _DIRECTORY, dir_fd=parent)
             except PermissionError:
@@ -211,13 +215,13 @@ def _is_settled(found: os.stat_result) -> bool:
 
 
 def _content(parent: int, name: str, limit: int) -> tuple[bytes, os.stat_result]:
-    """Return the content of a file and its status before it was read. Raises FileNotFoundError, PermissionError."""
+    """Return the content of a file and its status before it was read. Raises OSError: FileNotFoundError if it went."""
     try:
         opened = os.open(name, _READ, dir_fd=parent)
-    except PermissionError:
-        raise
     except OSError as error:
-        raise FileNotFoundError(name) from error  # replaced by a link or the like since
+        if error.errno in _REPLACED:
+            raise FileNotFoundError(name) from error
+        raise  # a file that cannot be read now would count as removed, and later as created
     with os.fdopen(opened, "rb", buffering=0) as file:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):
