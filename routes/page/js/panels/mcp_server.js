@@ -6,6 +6,7 @@ import { fill, h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { actionButton, runOnce, collapsible, formatNumber, Outcome, factList, confirmButton } from "../dom/forms.js";
 import { STATES } from "./mcp_states.js";
+import { trustRows } from "./mcp_trust.js";
 
 /** `list` is refreshed after each action; `old` is the element that this one replaces. */
 export class Server {
@@ -13,6 +14,7 @@ export class Server {
     Object.assign(this, { list, status, outcome: new Outcome() });
     this.at = `/mcp/servers/${encodeURIComponent(status.name)}`;
     const open = new Set([...(old?.querySelectorAll("details[open]") ?? [])].map((one) => one.dataset.part));
+    this.open = open;
     this.element = h(
       "section",
       { class: "server", "aria-label": status.name },
@@ -96,11 +98,13 @@ export class Server {
     const { tools, token_estimate: cost } = this.status;
     if (!tools.length) return null;
     const details = collapsible(`${tools.length} tools, about ${formatNumber(cost)} tokens`, () =>
-      h(
-        "ul",
-        { class: "tool-names" },
-        tools.map((name) => h("li", { dir: "auto" }, escapeLine(name))),
-      ),
+      this.status.classified.length
+        ? h("div", { class: "tool-rights" }, trustRows(this, this.open))
+        : h(
+            "ul",
+            { class: "tool-names" },
+            tools.map((name) => h("li", { dir: "auto" }, escapeLine(name))),
+          ),
     );
     details.dataset.part = "tools";
     return details;
