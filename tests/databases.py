@@ -107,6 +107,17 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "endpoints": [{"name": "hosted", "spec": '{"url":"http://127.0.0.1:9/"}', "by": "root"}],
     "files": [{"sha256": SHA, "bytes": b"\x89PNG\0\xff"}],
     "session_files": [{"sha256": SHA}],
+    "documents": [
+        {"id": "doc_1", "title": "Plan", "kind": "markdown", "version": 2, "seen": 1, "updated": 1_700_000_009.0}
+    ],
+    "document_versions": [
+        {"document": "doc_1", "version": 1, "author": "model", "text": "# Plan"},
+        {"document": "doc_1", "version": 2, "author": "person", "run": "", "call": "", "text": "# The plan"},
+    ],
+    "document_suggestions": [
+        {"document": "doc_1", "number": 1, "version": 2, "old": "The", "new": "A", "state": "open", "reported": 0}
+        | {"reason": "Shorter."}
+    ],
     "spent": [
         {
             "month": "2023-11",

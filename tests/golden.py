@@ -241,8 +241,8 @@ def joined(events: Sequence[Event]) -> list[Event]:
 
 def continues(last: Event, event: Event) -> bool:
     return (
-        event["type"] in ("text.delta", "reasoning.delta", "tool.delta")
+        event["type"] in ("text.delta", "reasoning.delta", "tool.delta", "document.delta")
         and event["type"] == last["type"]
-        and event.get("call") == last.get("call")
+        and all(event.get(name) == last.get(name) for name in ("call", "document"))
         and "name" not in event
     )

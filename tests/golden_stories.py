@@ -14,6 +14,7 @@ from parsing import Thought
 from tests.chatting import DONE, chunk, says
 from tests.feeding import feeding
 from tests.golden import HOLD, Event, Reaction, Stage, Story, native
+from tests.golden_documents import DOCUMENTS
 from tests.parsing_forms import WRITERS
 from tests.upstream import Act, answer, hang_up, stream
 
@@ -80,10 +81,6 @@ async def steer(stage: Stage, event: Event) -> None:
     if not stage.gate.is_set():
         await stage.post("/messages", message="Also in French.")
         stage.gate.set()
-
-
-async def open_gate(stage: Stage, event: Event) -> None:
-    stage.gate.set()
 
 
 async def go_on(stage: Stage, event: Event) -> None:
@@ -358,12 +355,7 @@ STORIES: dict[str, Story] = {
             ["Done.", TokenUsage(150, 2)],
         ],
     ),
-    "document": Story(
-        "A long code block is shown as a document, too.",
-        [["A table:\n```c\n" + "x = 1;\n" * 40 + "```\n", HOLD, "That is it.", TokenUsage(100, 99)]],
-        reactions={"document.updated": open_gate},
-        flags={"documents": "true"},
-    ),
+    **DOCUMENTS,
     "wire_openai_text": Story(
         "A stream of an OpenAI-compatible server, as it comes over HTTP.",
         acts=[[recorded("openai/text.sse")]],

@@ -18,6 +18,7 @@ import pytest
 from app.core.endpoint_spec import EndpointSpec
 from app.models.scripted import Scripted
 from app.storage.approvals import GrantRow
+from app.storage.documents import DocumentRow, VersionRow
 from routes.lanes.catalogue import LANES
 from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
@@ -102,6 +103,12 @@ ROWS: dict[str, Row] = {
     "GET /sessions/{session}/files/{sha256}": Thing(),
     "GET /sessions/{session}/files": Thing(),
     "GET /sessions/{session}/workspace/{path:path}": Thing(ok=404),  # there is no such file
+    "GET /sessions/{session}/documents": Thing(),
+    "GET /documents/{document}": Thing(),
+    "PUT /documents/{document}": Thing({"version": 1, "text": "x"}),
+    "GET /documents/{document}/versions": Thing(),
+    "GET /documents/{document}/file": Thing(),
+    "POST /documents/{document}/suggestions/{number}": Thing({"decision": "accept"}, 404),
     "GET /sessions/{session}/grants": Thing(),
     "DELETE /sessions/{session}/grants/{grant}": Thing(),
     "DELETE /sessions/{session}/grants": Thing(),
@@ -155,6 +162,8 @@ LOST = {
     "job": "job_" + "0" * 20,
     "sha256": "0" * 64,
     "grant": "grt_" + "0" * 20,
+    "document": "doc_" + "0" * 20,
+    "number": "8" * 12,
     "name": "nobody",
     "action": "reconnect",
     "endpoint": "nowhere",
@@ -164,6 +173,7 @@ OWN_HEADERS = {  # of routes that end so, which say themselves what a browser ma
     "/events": {"Cache-Control"},
     "/chat": {"Cache-Control"},
     "/{sha256}": {"Content-Security-Policy"},
+    "/file": {"Content-Security-Policy"},
     "/{path:path}": {"Content-Security-Policy", "Cache-Control"},
 }
 EVERYBODYS = ("endpoint", "path")  # names that all may know
@@ -220,8 +230,11 @@ async def things_of_ann(served: Served) -> dict[str, str]:
         started = await until(turn, "run.started")
         question = await until(turn, "approval.required")
     grant = GrantRow("grt_" + "1" * 20, started["session"], "ann", "write_file", 1.0, "ann", "0" * 64)
-    await served.services.store.write([grant])
-    named = {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
+    document = DocumentRow("doc_" + "1" * 20, started["session"], "Notes", "plain", 1, 1, 1.0, 1.0)
+    version = VersionRow(document.id, 1, "model", started["run"], question["call"], 1.0, "Milk")
+    await served.services.store.write([grant, document, version])
+    named = {"document": document.id, "number": "7" * 12}
+    named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
     return {"job": job, "grant": grant.id, **ids, **named}
 

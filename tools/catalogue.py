@@ -6,6 +6,7 @@ from typing import Any
 
 from tools.base.rights import Risk, Role
 from tools.builtin.ask_user import ask_user
+from tools.builtin.documents import create_document, read_document, suggest_edits, update_document
 from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_file, write_file
 from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.builtin.list_files import list_files
@@ -36,6 +37,7 @@ def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
     return {"type": "object", "properties": required | (optional or {}), "required": list(required)}
 
 
+_REPLACEMENT = _object({"document": _TEXT, "old": _TEXT, "new": _TEXT})
 _STEP = _object({"step": _TEXT, "state": {"type": "string", "enum": [*STATES]}})
 
 
@@ -152,6 +154,47 @@ TOOLS = (
         Role.GUEST,
         normalise=with_plain_steps,
         least_window=_LARGE,
+    ),
+    _confined(
+        "create_document",
+        "Write a longer text or code, which the person reads and edits beside the chat. kind: markdown, plain or a "
+        "language.",
+        _object({"title": _TEXT, "content": _TEXT}, {"kind": _TEXT}),
+        Risk.READ,
+        answering(create_document),
+        Role.GUEST,
+        least_window=_LARGE,
+        in_turn=True,
+    ),
+    _confined(
+        "update_document",
+        "Replace old, which occurs once in a document, by new.",
+        _REPLACEMENT,
+        Risk.READ,
+        answering(update_document),
+        Role.GUEST,
+        least_window=_LARGE,
+        in_turn=True,
+    ),
+    _confined(
+        "suggest_edits",
+        "Suggest such a replacement to the person.",
+        _object(_REPLACEMENT["properties"], {"reason": _TEXT}),
+        Risk.READ,
+        answering(suggest_edits),
+        Role.GUEST,
+        least_window=_LARGE,
+        in_turn=True,
+    ),
+    _confined(
+        "read_document",
+        "Read a document as it is now, or list all.",
+        _object({}, {"document": _TEXT, "offset": _FROM_0}),
+        Risk.READ,
+        answering(read_document),
+        Role.GUEST,
+        least_window=_LARGE,
+        in_turn=True,
     ),
     Tool(
         "web_fetch",

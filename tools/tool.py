@@ -12,6 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
+from tools.base.document import DocumentAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -79,6 +80,7 @@ class Context(Struct, frozen=True):
     show_plan: Callable[[Sequence[Struct]], None] = discard_plan  # its steps, each a struct of texts
     skills: Mapping[str, str] = MappingProxyType({})  # their texts by name
     accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
+    documents: DocumentAccess | None = None  # None where no conversation is kept
     result_characters: int = 20_000  # of a result that the model gets, at most
 
 
@@ -136,7 +138,7 @@ class Tool(Struct, frozen=True):
     a run that no person answers. `plans`: it is for runs that only plan. `least_window`: a model that can read fewer
     tokens is not offered it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so
     that it is disabled with that one. `origin`: of a tool of an MCP server; its classification can change while it is
-    offered.
+    offered. `in_turn`: its calls never run side by side with others.
     """
 
     name: str
@@ -158,6 +160,7 @@ class Tool(Struct, frozen=True):
     least_window: int = 0
     through: str = ""
     origin: Origin | None = None
+    in_turn: bool = False
 
     @property
     def may_write(self) -> bool:

@@ -129,6 +129,11 @@ class Toolbox:
         tool = self.tool(name)
         return tool is None or tool.risk is not Risk.READ
 
+    def runs_in_turn(self, name: str) -> bool:
+        """Return whether calls of this name never run side by side with others."""
+        tool = self.tool(name)
+        return tool is not None and tool.in_turn
+
     def may_write(self, name: str) -> bool:
         """Return whether a tool of this name may change files of the workspace."""
         tool = self.tool(name)

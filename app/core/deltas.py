@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from app.core.document_events import DocumentDelta
 from app.core.events import Delta, Encoded, ReasoningDelta, TextDelta, ToolDelta
 
 MAX_JOINED = 16_384  # characters: clients bound the size of one event
@@ -48,6 +49,8 @@ def _continues(last: Delta | Encoded, event: Delta | Encoded) -> bool:
             return True
         case ToolDelta(call=open_call), ToolDelta(call=call, name=None):
             return open_call == call
+        case DocumentDelta(document=open_document), DocumentDelta(document=document):
+            return open_document == document
     return False
 
 

@@ -11,6 +11,14 @@ from typing import Any, ClassVar, get_args
 
 from msgspec import Struct
 
+from app.core.document_events import (
+    DocumentChanged,
+    DocumentDelta,
+    DocumentFinished,
+    DocumentStarted,
+    DocumentSuggested,
+)
+
 
 class RunStarted(Struct, frozen=True):
     """The run has started: its model, the names of the offered `tools`, and its `limits`.
@@ -332,12 +340,17 @@ AgentEvent = (
     | ContextTrimmed
     | ContextSummarised
     | DocumentUpdated
+    | DocumentStarted
+    | DocumentDelta
+    | DocumentFinished
+    | DocumentChanged
+    | DocumentSuggested
     | PlanUpdated
     | Usage
     | RunFinished
     | RunFailed
 )
-Delta = TextDelta | ReasoningDelta | ToolDelta
+Delta = TextDelta | ReasoningDelta | ToolDelta | DocumentDelta
 TERMINAL = frozenset({RunFinished.type, RunFailed.type})
 
 

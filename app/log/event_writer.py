@@ -30,6 +30,7 @@ from app.core.events import (
     encode,
 )
 from app.log.documents import Documents
+from app.log.open_drafts import OpenDrafts
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
@@ -83,6 +84,7 @@ class RunLog:
         self._waiting: set[asyncio.Future[None]] = set()
         self._redacted = RedactedEvents(journal.redactor)
         self._documents = Documents() if journal.documents else None
+        self._drafts = OpenDrafts()
 
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
@@ -92,7 +94,7 @@ class RunLog:
             elif isinstance(redacted, Delta):
                 self._pending += parted(redacted)
             else:
-                self._pending.append(Encoded(redacted.type, encode(redacted)))
+                self._pending += [Encoded(one.type, encode(one)) for one in self._drafts.completed(redacted)]
         self._journal.announce(self)
 
     @property

@@ -13,10 +13,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.core.deltas import MAX_JOINED
+from app.core.document_events import DocumentDelta
 from app.core.events import ReasoningDelta, TextDelta, ToolDelta, ToolProgress
 from app.storage.runs import EventRow
 
-DELTAS = frozenset({TextDelta.type, ReasoningDelta.type, ToolDelta.type})
+DELTAS = frozenset({TextDelta.type, ReasoningDelta.type, ToolDelta.type, DocumentDelta.type})
 MAX_PARTS = 4096  # deltas joined into one row
 
 
@@ -68,6 +69,7 @@ def _continues(group: list[tuple[EventRow, dict[str, Any]]], row: EventRow, fiel
         row.type == last.type
         and row.seq == last.seq + 1
         and fields.get("call") == first_fields.get("call")
+        and fields.get("document") == first_fields.get("document")
         and "name" not in fields
         and not _splits_character(group[-1][1]["text"], fields["text"])
         and len(group) < MAX_PARTS

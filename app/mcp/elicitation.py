@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.transcript.reply import unfit
+from app.transcript.unfit_arguments import unfit
 from parsing import Arguments
 from tools.base.schemas import argument_error
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion

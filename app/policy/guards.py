@@ -25,6 +25,7 @@ from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
 from app.storage.audit import AuditRow
 from app.transcript.conversation import Conversation
+from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
 
@@ -91,6 +92,7 @@ class Guards(Struct):
             prompt_suffix=prompt_suffix,
             text_calls=text_calls,
             is_handed=is_handed,
+            drafts=conversation.drafts,
         )
 
     @property
@@ -186,6 +188,7 @@ class WatchedReply(Reply):
         prompt_suffix: Callable[[], str],
         text_calls: Callable[[bool], bool],
         is_handed: Callable[[str], bool] = lambda _: False,
+        drafts: DocumentDrafts | None = None,
     ) -> None:
         super().__init__(
             tools,
@@ -194,6 +197,7 @@ class WatchedReply(Reply):
             prompt_suffix=prompt_suffix,
             text_calls=text_calls,
             is_handed=is_handed,
+            drafts=drafts,
         )
         self._canary = canary
         self._news = news

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from app.provenance.decodings import layers, spelled_out
 from app.provenance.quoted_lines import Lines, Sought, compact
-from app.transcript.reply import unfit
+from app.transcript.unfit_arguments import unfit
 from parsing import Arguments, parse
 from parsing.dialects import FENCED
 from parsing.sink import RAW_LIMIT

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.core.document_events import DocumentDelta
 from app.core.events import AgentEvent, Delta, ReasoningDelta, TextDelta, TextReclassified, ToolDelta
 from app.redaction.redactor import RedactedStream, Redactor, Replaced
 
-Stream = tuple[str, str]  # type of the deltas, and the call that they belong to
+Stream = tuple[str, str]  # type of the deltas, and the call or document that they belong to
 TEXT: Stream = (TextDelta.type, "")
 
 
@@ -43,7 +44,7 @@ class RedactedEvents:
             self._repetition = self._repetition if self._repetition.replaced else None
             if not event.text:
                 return ()
-        stream = (event.type, event.call if isinstance(event, ToolDelta) else "")
+        stream = (event.type, _of(event))
         if stream not in self._open and self._redactor.is_plain(event.text):
             event = self._with_plain_name(event)
             return (event,) if self._waiting is None else [*self._flush(), event]
@@ -72,7 +73,7 @@ class RedactedEvents:
     def _flush(self) -> Sequence[Delta]:
         if self._waiting is None:
             return ()
-        (kind, call), held = self._waiting, self._open[self._waiting]
+        (kind, of), held = self._waiting, self._open[self._waiting]
         self._waiting = None
         text = held.end()
         match kind:
@@ -80,7 +81,9 @@ class RedactedEvents:
                 return (TextDelta(text),)
             case ReasoningDelta.type:
                 return (ReasoningDelta(text),)
-        return (ToolDelta(call, text),)
+            case DocumentDelta.type:
+                return (DocumentDelta(of, text),)
+        return (ToolDelta(of, text),)
 
     def _reclassified(self, event: TextReclassified) -> Sequence[TextReclassified]:
         """The same in emitted characters. A mark that stands for text on both sides of the border goes as well."""
@@ -102,6 +105,15 @@ class RedactedEvents:
         if isinstance(event, ToolDelta) and event.name is not None:
             return replace(event, name=self._redactor.redact(event.name))
         return event
+
+
+def _of(event: Delta) -> str:
+    match event:
+        case ToolDelta(call=call):
+            return call
+        case DocumentDelta(document=document):
+            return document
+    return ""
 
 
 class Repetition(Struct):

@@ -28,6 +28,7 @@ from app.core.events import (
 )
 from app.core.messages import Message
 from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece
+from app.documents.news import news_of
 from app.models.wire.client_history import settled
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.end_judge import EndJudge
@@ -114,6 +115,8 @@ class Agent(Struct):
         if self.calls.handed:
             await round_end.wait_for_client()
         while self.discipline.over is None:
+            if news := await news_of(self.calls.documents, conversation.session):
+                news.enter(conversation)
             plan = self.discipline.plan(self.totals, offers=self.toolbox.offers)
             self.totals.rounds += 1
             await context.emit(RoundStarted(self.totals.rounds))

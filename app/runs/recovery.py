@@ -33,6 +33,7 @@ AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
 
 async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf) -> None:
     """Recover all runs when a server starts. Raises StoreFailed."""
+    await runs.documents.load()
     waiting = set[str]()  # sessions whose run goes on
     for row in await store.unfinished_runs():
         if row.session not in waiting and await _goes_on(store, runs, row, agent_of):

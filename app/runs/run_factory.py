@@ -172,7 +172,7 @@ class RunFactory(Struct):
                 raise UnknownTool(f"tools: there is no {missing}; there are {', '.join(offered)}")
             tools = ToolList(offered[name] for name in names if name in offered)
         else:
-            tools = tools.part(partial(fits, window), ("window", window))
+            tools = tools.part(lambda tool: tool.least_window <= window, ("window", window))
         if gate.policy.planning:
             also = (*also, SUBMIT_PLAN)
         if also:
@@ -227,6 +227,7 @@ class RunFactory(Struct):
                 call_form=lambda: route.call_form,
                 checkpoints=self.checkpoints,
                 terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
+                documents=self.runs.documents,
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
@@ -382,10 +383,6 @@ class RunFactory(Struct):
 def _lines(options: RunOptions, guards: str) -> str:
     """The lines of the prompt that are of this run alone."""
     return f"{guards}\n\n{PLAN_FIRST}".strip() if options.plans else guards
-
-
-def fits(window: int, tool: Tool) -> bool:
-    return tool.least_window <= window
 
 
 def _stored_options(policy: str) -> RunOptions:

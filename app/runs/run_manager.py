@@ -18,6 +18,7 @@ from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
 from app.core.provider import TokenUsage
+from app.documents.library import Library
 from app.log.event_writer import EventWriter
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
@@ -61,6 +62,7 @@ class RunManager:
     ) -> None:
         self.approvals = approvals
         self.notifier = notifier or Notifier()
+        self.documents = Library(store, journal, self.notifier.notify)
         self.ledger = ledger
         self._store = store
         self._journal = journal

@@ -21,6 +21,7 @@ from app.core.attachments import File, dumped
 from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
 from app.core.messages import Message, dump, unanswered
 from app.core.provider import ProviderFailed
+from app.documents.news import News, news_of
 from app.log.event_writer import LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
 from app.policy.approvals import Approvals, resolution_event
@@ -206,7 +207,8 @@ class RunTask:
         conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
         if not self.left:  # else it is as it was, with calls to answer
             earlier = await self._earlier_calls(state.messages)
-            self._begin(conversation, state.orphaned, earlier, await self._undone())
+            news = await news_of(self.agent.calls.documents, self.row.session)
+            self._begin(conversation, state.orphaned, earlier, await self._undone(), news)
         if not self.begins_session or len(conversation.messages) > 1:
             tainted = any(message.untrusted for message in conversation.messages)
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
@@ -242,7 +244,12 @@ class RunTask:
         return Message("user", await asyncio.to_thread(undone_message, checkpoints.store, rows))
 
     def _begin(
-        self, conversation: Conversation, orphaned: Sequence[InboxRow], earlier: EarlierCalls, undone: Message | None
+        self,
+        conversation: Conversation,
+        orphaned: Sequence[InboxRow],
+        earlier: EarlierCalls,
+        undone: Message | None,
+        news: News | None,
     ) -> None:
         turn, self.turn = self.turn, None
         unknown = conversation.take_results(turn.results) if turn else []
@@ -252,6 +259,8 @@ class RunTask:
         if undone:
             conversation.append(undone)
             self.log.add(Notice("undone", UNDONE_NOTICE))
+        if news:
+            news.enter(conversation)
         for row in orphaned:
             conversation.append(message := message_of(row))
             self.log.add(added(message))  # its own run never logged it

@@ -17,6 +17,8 @@ from app.checkpoints.checkpoints import Checkpoints, RunOwner
 from app.core.attachments import File
 from app.core.events import AgentEvent, Notice, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
+from app.documents.desk import Desk
+from app.documents.library import Library
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.questions import Questions
@@ -109,6 +111,7 @@ class ToolCall(Struct, frozen=True):
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     checkpoints: Checkpoints | None = None
     terminals: RunTerminals = RunTerminals()
+    documents: Library | None = None
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -161,7 +164,7 @@ class ToolCall(Struct, frozen=True):
         """Run the tool, and show its progress."""
         call, started = cleared.call, time.monotonic()
         tool = self.toolbox.tool(call.name)
-        steps = self.toolbox.run(call.name, call.arguments, self._context(running), cleared.permit)
+        steps = self.toolbox.run(call.name, call.arguments, self._context(running, call.id), cleared.permit)
         with self.outputs.writing(self.run, call.id, self.redactors) as written:
             result: Result | None = None
             try:
@@ -192,7 +195,7 @@ class ToolCall(Struct, frozen=True):
         for event in await self.changes.since(before, call):
             self.conversation.log_event(event)
 
-    def _context(self, running: ToolTime) -> Context:
+    def _context(self, running: ToolTime, call: str) -> Context:
         return replace(
             self.context,
             session=self.conversation.session,
@@ -202,6 +205,7 @@ class ToolCall(Struct, frozen=True):
             result=self.results.of(self.conversation),
             show_plan=self._show_plan,
             accept_plan=self.gate.act,
+            documents=Desk(self.documents, self.conversation, call) if self.documents else None,
             result_characters=self.results.characters,
         )
 

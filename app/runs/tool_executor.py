@@ -20,6 +20,7 @@ from app.core.attachments import File
 from app.core.events import AgentEvent, ApprovalRequired, ImageReturned, ToolFinished, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, unanswered
 from app.core.provider import CallForm
+from app.documents.library import Library
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.decisions import audit_of, denial_of
 from app.policy.gate import Gate, of_quotation, of_quoted
@@ -82,6 +83,7 @@ class ToolExecutor(Struct):
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE  # that the model is taught
     checkpoints: Checkpoints | None = None
     terminals: RunTerminals = RunTerminals()
+    documents: Library | None = None
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -142,7 +144,7 @@ class ToolExecutor(Struct):
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
         """Return True if the call needs no approval and has no effect, so that it is independent of its neighbours."""
         asked = unanswered.asked is not None and number_of(unanswered.asked, call.id)
-        if asked or call.id in unanswered.refused or self._has_effect(call):
+        if asked or call.id in unanswered.refused or self._has_effect(call) or self.toolbox.runs_in_turn(call.name):
             return False
         return isinstance(self._decide(call)[0], Allow)
 
@@ -326,6 +328,7 @@ class ToolExecutor(Struct):
             self.waiting,
             self.checkpoints,
             self.terminals,
+            self.documents,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from app.storage.approvals import ApprovalStore
 from app.storage.audit import AuditStore
+from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
 from app.storage.mcp import McpStore
@@ -30,6 +31,7 @@ class Store(
     EndpointStore,
     StateStore,
     AuditStore,
+    DocumentStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed."""

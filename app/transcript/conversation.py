@@ -14,6 +14,7 @@ from app.core.messages import AskedCall, Message, unanswered
 from app.redaction.redactor import Redactor
 from app.storage.changes import Change
 from app.storage.files.store import FileRow, SessionFile
+from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.run_request import CallResult
 
 STOPPED = "This call was stopped before it finished; what it had done by then is unknown."
@@ -56,6 +57,7 @@ class Conversation:
         self.redactor = redactor
         self._started: set[str] = set()
         self._handed: set[str] = set()
+        self.drafts = DocumentDrafts(run)
         self._stopped: dict[str, tuple[str, bool]] = {}
 
     def append(self, message: Message) -> None:

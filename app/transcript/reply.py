@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
-from math import isfinite
 from time import monotonic
 from typing import Any
 
@@ -23,8 +22,9 @@ from app.core.provider import (
     TokenUsage,
 )
 from app.models.wire.native_calls import NATIVE
+from app.transcript.document_drafts import DocumentDrafts
+from app.transcript.unfit_arguments import unfit
 from parsing import (
-    Arguments,
     BadCall,
     Call,
     CallDelta,
@@ -41,6 +41,7 @@ from parsing.fences import fenced_call
 from parsing.fitting import read_arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
+from tools.builtin.documents import CONTENT, CREATE_DOCUMENT
 
 CUT_OFF = (None, TOO_LONG, "length", "content_filter")  # stop reasons; None: the stream broke off
 ONLY_TEXT = "text_call"  # the code of a notice
@@ -49,29 +50,7 @@ TWICE = "The same call came twice, natively and in the text: it is made once."
 THOUGHT = "This call stood in the model's thoughts: it was not run."
 NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
 _HALF = lazy_pattern("[\ud800-\udfff]")  # a surrogate
-NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
 FOLDED_AFTER = 128  # characters, and a sixteenth of all that came before
-
-
-def unfit(arguments: Arguments) -> str | None:
-    """Return why these arguments cannot be written as JSON and what to do instead, or None."""
-    level: list[Any] = [arguments]
-    for _ in range(NESTED_MOST):
-        if any(isinstance(value, float) and not isfinite(value) for value in level):
-            return "The arguments hold NaN or Infinity, which JSON does not have. Send the call again without."
-        level = [inner for value in level for inner in _inside(value)]
-        if not level:
-            return None
-    return f"The arguments are nested more than {NESTED_MOST} levels deep. Send the call again with flatter ones."
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    match value:
-        case dict():
-            return value.values()
-        case list():
-            return value
-    return ()
 
 
 class Reply:
@@ -84,7 +63,7 @@ class Reply:
     given that it has (or has not) called natively in this reply.
 
     A call that is a block of code is shown as well, once it is whole: a request for code is answered with it. A call
-    of a client's tool (`is_handed`) is not: the client gets it as a call.
+    of a client's tool (`is_handed`) is not: the client gets it as a call. `drafts` are its documents.
     """
 
     def __init__(
@@ -96,6 +75,7 @@ class Reply:
         prompt_suffix: Callable[[], str] = str,
         text_calls: Callable[[bool], bool] = lambda _: True,
         is_handed: Callable[[str], bool] = lambda _: False,
+        drafts: DocumentDrafts | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.first_at: float | None = None  # when the first token came
@@ -111,6 +91,7 @@ class Reply:
         self._hint = ""  # what the prompt ends with, as far as the server says so
         self._text_calls = text_calls
         self._is_handed = is_handed
+        self._drafts = drafts or DocumentDrafts()
         self._only_text = False  # what looks like a call in the text is none
         self._parser: Parser | None = None
         self._new_id = new_id
@@ -294,9 +275,11 @@ class Reply:
                 self._thought.write(text)
                 yield ReasoningDelta(text)
             case CallOpened(index, name):
-                yield ToolDelta(self._id(source, index, name), "", name)
+                yield ToolDelta(call_id := self._id(source, index, name), "", name)
+                if name == CREATE_DOCUMENT and name in self._tools and not self._is_handed(name):
+                    self._drafts.open(call_id, CONTENT)
             case CallDelta(index, text):
-                yield ToolDelta(self._id(source, index), text)
+                yield from self._drafts.feed(self._id(source, index), text)
             case Call():
                 yield from self._see_call(seen, source)
             case BadCall(index, _, reason):

@@ -47,7 +47,7 @@ async def page_events(request: Request) -> Response:
         if after is not None and (await services.runs.run(after.run, principal)).session != session:
             raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
         following = Following(services.runs, services.store, services.runs.notifier)
-        streams += [_session(following, session, after), _waiting(following, session)]
+        streams += [_session(following, session, after), _waiting(following, session), _documents(services, session)]
     with services.presence.place(principal, page=True) as place:
         return EventStreamResponse(place, _frames(streams))
 
@@ -86,6 +86,19 @@ async def _waiting(following: Following, session: str) -> AsyncGenerator[bytes, 
     async with aclosing(following.waiting(session)) as waiting:
         async for pending in waiting:
             yield _request_frame(pending).encode()
+
+
+async def _documents(services: Services, session: str) -> AsyncGenerator[bytes, None]:
+    """Name the session each time that a person has changed a document of it: no run has an event for that."""
+    library, notifier = services.runs.documents, services.runs.notifier
+    known = library.changes[session]
+    with notifier.subscribed(session) as changed:
+        while not notifier.closed:
+            changed.clear()
+            if library.changes[session] != known:
+                known = library.changes[session]
+                yield f"event: documents\ndata: {json.dumps({'type': 'documents', 'session': session})}\n\n".encode()
+            await changed.wait()
 
 
 def _pieces(followed: Followed) -> Iterator[bytes]:

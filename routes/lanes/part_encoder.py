@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from app.core.document_events import DocumentChanged, DocumentFinished, DocumentSuggested
 from app.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -256,6 +257,9 @@ class PartEncoder(ABC):
         FileChanged.type: _note_context,
         ImageReturned.type: _note_context,
         PlanUpdated.type: _note_context,
+        DocumentFinished.type: _note_context,
+        DocumentChanged.type: _note_context,
+        DocumentSuggested.type: _note_context,
         Usage.type: _add_usage,
         RunFinished.type: _finish,
         RunFailed.type: _fail,

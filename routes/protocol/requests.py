@@ -16,9 +16,9 @@ from starlette.requests import Request
 from app.core.strict_model import StrictModel
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
-from app.transcript.reply import unfit
 from app.transcript.run_request import IdempotencyKey
 from app.transcript.titles import LONGEST_TITLE, one_line
+from app.transcript.unfit_arguments import unfit
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FORMS, NO_FILES, Content, FileLimits, MessageRequest, set_bytes_apart

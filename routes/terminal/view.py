@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from app.core.document_events import DocumentChanged, DocumentFinished, DocumentSuggested
 from app.core.events import (
     AgentEvent,
     ApprovalRequired,
@@ -153,6 +154,12 @@ class View:
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
             case PlanUpdated(steps):
                 return self._block(*map(_step, steps))
+            case DocumentFinished(document, ok=True, title=title):
+                return self._block(Text(f"  ▤ {printable(title or '')} ({printable(document)})", "cyan"))
+            case DocumentChanged(version=version, title=title):
+                return self._block(Text(f"  ▤ {printable(title)}, version {version}", "cyan"))
+            case DocumentSuggested(title=title, suggestion=number):
+                return self._block(Text(f"  ▤ {printable(title)}: suggestion {number}", "cyan"))
             case Notice(_, message):
                 return self._block(Text(f"! {printable(message)}", "yellow"))
             case RunFinished() | RunFailed():

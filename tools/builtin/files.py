@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import difflib
 import hashlib
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -14,6 +13,7 @@ from parsing import Arguments
 from tools.base.diffs import unified_diff
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.pictures import MOST_BYTES, is_picture
+from tools.base.replacement import replace_once
 from tools.base.workspace import inside, regular_file, write
 from tools.tool import Context, Run, answering
 
@@ -25,9 +25,6 @@ _PAGE_NOTE = 200  # room for the line that says how to go on
 _BLOCK = 65_536
 _PROBE = 8_192
 _BEGINNING = 16  # bytes by which pictures are known
-_NEAREST = 3
-_SEARCHED_LINES = 2_000
-_SEARCHED_CHARACTERS = 200
 
 
 def off_the_loop(answer: Callable[[Arguments, Path], str]) -> Run:
@@ -164,19 +161,9 @@ def edit_file(arguments: Arguments, workspace: Path) -> str:
     path, old, new = arguments["path"], arguments["old"], arguments["new"]
     parts = inside(workspace, path)
     before = _editable(workspace, parts, path)
-    if "\r\n" in before and "\r" not in old and (with_returns := _with_returns(old)) in before:
-        # A model sees and writes plain newlines; the file keeps its own.
-        old, new = with_returns, _with_returns(new)
-    at = _only_place(before, old, path)
-    if old == new:
-        raise ToolFailed("old and new are the same: nothing would change.")
-    after = before[:at] + new + before[at + len(old) :]
+    after = replace_once(before, old, new, path, "make the whole file with write_file").text
     write(workspace, parts, _encoded(after))
     return f"Edited {path}.\n{unified_diff('/'.join(parts), before, after)}"
-
-
-def _with_returns(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _editable(workspace: Path, parts: tuple[str, ...], path: str) -> str:
@@ -188,28 +175,6 @@ def _editable(workspace: Path, parts: tuple[str, ...], path: str) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise ToolFailed(f"{path} is not UTF-8 text (byte {error.start}): edit it with python.") from error
-
-
-def _only_place(text: str, old: str, path: str) -> int:
-    if not old:
-        raise ToolFailed("old is empty: give the text to replace, or make the whole file with write_file.")
-    at = text.find(old)
-    if at < 0:
-        raise ToolFailed(f"old is not in {path}. It must match exactly, spaces included.{_nearest(text, old)}")
-    if text.find(old, at + 1) >= 0:
-        raise ToolFailed(f"old is in {path} {text.count(old)} times or more: add lines around it so that it is unique.")
-    return at
-
-
-def _nearest(text: str, old: str) -> str:
-    """The lines of the file that are most like the first line of `old`, with their numbers."""
-    sought = next((line.strip() for line in old.splitlines() if line.strip()), "")[:_SEARCHED_CHARACTERS]
-    lines = {
-        line.strip()[:_SEARCHED_CHARACTERS]: f"{number}: {line[:_SEARCHED_CHARACTERS]}"
-        for number, line in enumerate(text.splitlines()[:_SEARCHED_LINES], start=1)
-    }
-    near = difflib.get_close_matches(sought, lines, n=_NEAREST, cutoff=0.5)
-    return "" if not near else "\nThe nearest lines are:\n" + "\n".join(lines[line] for line in near)
 
 
 def _encoded(content: str) -> bytes:

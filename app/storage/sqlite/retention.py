@@ -14,6 +14,7 @@ KEEP_USAGE = f"""
     SELECT principal, month, model, '', '', {USAGE_SUMS} FROM spent WHERE session IN (SESSIONS)
     GROUP BY principal, month, model {ADD_USAGE}
 """
+DOCUMENTS = "SELECT id FROM documents WHERE session IN (SESSIONS)"
 # Deletes a session with all that belongs to it; SESSIONS stands for a query of the sessions' ids.
 FORGET = (
     "DELETE FROM events WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
@@ -24,6 +25,9 @@ FORGET = (
     "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM summaries WHERE session IN (SESSIONS)",
     "DELETE FROM results WHERE session IN (SESSIONS)",
+    f"DELETE FROM document_versions WHERE document IN ({DOCUMENTS})",
+    f"DELETE FROM document_suggestions WHERE document IN ({DOCUMENTS})",
+    "DELETE FROM documents WHERE session IN (SESSIONS)",
     KEEP_USAGE,
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",

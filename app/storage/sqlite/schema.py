@@ -11,4 +11,5 @@ TABLES = (
     *("sessions", "runs", "events", "messages", "inbox", "idempotency", "tokens", "state"),
     *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "mcp_trust", "endpoints"),
     *("summaries", "results", "files", "session_files", "spent", "event_batches"),
+    *("documents", "document_versions", "document_suggestions"),
 )

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sqlite import approvals, configuration, principals, runs, sessions
+from app.storage.sqlite import approvals, configuration, documents, principals, runs, sessions
 from app.storage.sqlite.approvals import SQLiteApprovals
 from app.storage.sqlite.columns import Write
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
+from app.storage.sqlite.documents import SQLiteDocuments
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
 from app.storage.sqlite.retention import SQLiteRetention
@@ -29,6 +30,7 @@ WRITES: dict[type[Change], Write] = {
     **approvals.WRITES,
     **principals.WRITES,
     **configuration.WRITES,
+    **documents.WRITES,
 }
 
 
@@ -39,7 +41,9 @@ PAUSE_S = 0.02  # between two steps of that which make others wait for some mill
 logger = logging.getLogger(__name__)
 
 
-class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrincipals, SQLiteConfiguration):
+class SQLiteStore(
+    SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrincipals, SQLiteConfiguration, SQLiteDocuments
+):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 
     def __init__(self, path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.core.document_events import DocumentChanged, DocumentFinished, DocumentSuggested
 from app.core.events import (
     ApprovalRequired,
     ApprovalResolved,
@@ -42,7 +43,7 @@ OWN = frozenset(
     kind.type
     for kind in (
         *(RunStarted, ToolStarted, ToolFinished, ToolRejected, ApprovalRequired, ApprovalResolved, Notice),
-        *(ContextTrimmed, ContextSummarised, PlanUpdated),
+        *(ContextTrimmed, ContextSummarised, PlanUpdated, DocumentFinished, DocumentChanged, DocumentSuggested),
     )
 )
 

@@ -10,6 +10,7 @@ import * as status from "./panels/status_bar.js";
 import "./panels/theme.js";
 import * as topbar from "./sessions/topbar.js";
 import { Conversation } from "./chat/conversation.js";
+import { Documents } from "./documents/documents.js";
 import { Feed } from "./feed/feed.js";
 import { Panel } from "./panels/panel.js";
 import { Store } from "./feed/store.js";
@@ -24,11 +25,13 @@ const page = {
 page.feed = new Feed(
   (event) => {
     if (event.type === "state") page.store.set(stateOf(event.data));
+    else if (event.type === "documents") guarded(() => page.documents.reload());
     else if (event.run) guarded(() => page.conversation.add(event));
   },
   (state, more) => page.store.set({ connection: { state, ...more } }),
 );
 page.panel = new Panel(page.at("panel"));
+page.documents = new Documents(page);
 page.conversation = new Conversation(page);
 
 function stateOf({ type, ...state }) {

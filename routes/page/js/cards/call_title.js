@@ -24,6 +24,10 @@ const TITLES = {
   update_plan: ({ steps }) => (Array.isArray(steps) ? `${steps.length} step${steps.length === 1 ? "" : "s"}` : ""),
   submit_plan: ({ steps }) => (Array.isArray(steps) ? steps.join(" · ") : ""),
   ask_user: ({ question }) => question,
+  create_document: ({ title }) => title,
+  update_document: ({ document }) => document,
+  suggest_edits: ({ document }) => document,
+  read_document: ({ document = "all" }) => document,
 };
 
 const ICONS = {
@@ -36,6 +40,10 @@ const ICONS = {
   recall_history: "search",
   search_tools: "search",
   read_result: "file",
+  create_document: "pencil",
+  update_document: "pencil",
+  suggest_edits: "pencil",
+  read_document: "file",
   job_status: "jobs",
   job_output: "jobs",
   job_cancel: "jobs",

@@ -30,6 +30,11 @@ const HANDLERS = {
   notice: (view, event) => view.note(event.code, event.message),
   plan: (view, event) => view.plan(event),
   "document.updated": () => undefined, // the same text is in text.delta
+  "document.started": (view, event) => view.document(event),
+  "document.delta": (view, event) => view.document(event),
+  "document.finished": (view, event) => view.document(event),
+  "document.changed": (view, event) => view.document(event),
+  "document.suggested": (view, event) => view.document(event),
   usage: (view, event) => view.used(event),
   "run.finished": (view, event) => view.end(event),
   "run.failed": (view, event) => view.end(event),
@@ -232,6 +237,12 @@ export class RunView {
   plan({ steps }) {
     if (!this.#plan) this.append((this.#plan = new Plan()).element);
     this.#plan.show(steps, { quietly: this.restoring });
+  }
+
+  /** A document beside the chat: a button opens it. */
+  document(event) {
+    this.page.documents.add(event, this.restoring);
+    if (event.title && event.type !== "document.started") this.append(this.page.documents.button(event));
   }
 
   /** The context was reduced: `element` says how. Earlier runs may be drawn later. */

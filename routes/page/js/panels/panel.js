@@ -26,13 +26,13 @@ export class Panel {
 
   /**
    * Opening the panel that is open (by `name`) closes it. Returns whether it is open now. `closed` is called when its
-   * content is removed.
+   * content is removed; `quietly` leaves the focus where it is.
    */
-  toggle(name, title, content, opener, { closed = null } = {}) {
+  toggle(name, title, content, opener, { closed = null, quietly = false, isWide = false } = {}) {
     if (this.name === name) return this.close();
     this.#end();
     Object.assign(this, { name });
-    this.#opener = opener ?? document.activeElement;
+    this.#opener = opener ?? (quietly ? null : document.activeElement);
     this.#closed = closed;
     this.#opener?.setAttribute("aria-expanded", "true");
     const props = { class: "quiet", type: "button", "aria-label": "Close", onclick: () => this.close() };
@@ -40,10 +40,17 @@ export class Panel {
     const head = h("header", { class: "panel-head" }, h("h2", { id: "panel-title" }, title), close);
     fill(this.element, head, h("div", { class: "panel-body" }, content));
     this.element.setAttribute("aria-label", title);
+    this.element.classList.toggle("panel-wide", isWide);
     this.element.hidden = false;
     this.#cover();
-    close.focus();
+    if (!quietly) close.focus();
     return true;
+  }
+
+  /** Gives the open panel another title. */
+  rename(title) {
+    this.element.querySelector("#panel-title").textContent = title;
+    this.element.setAttribute("aria-label", title);
   }
 
   /** Returns false: it is not open. */

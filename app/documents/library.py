@@ -1,0 +1,152 @@
+"""All documents of the server: one writer for each session, the person's edits, and which of them a model has to learn.
+
+The model and the person may write at the same time. Whoever writes holds the session's lock and has all earlier changes
+stored, so that a new version follows the one that was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.documents.limits import last_forgotten, text_of, title_of
+from app.storage.changes import Change
+from app.storage.documents import (
+    ACCEPTED,
+    OPEN,
+    PERSON,
+    REJECTED,
+    DocumentRow,
+    DocumentStore,
+    SuggestionRow,
+    VersionRow,
+    VersionsForgotten,
+)
+from tools.base.outcome import ToolFailed
+from tools.base.replacement import replace_once
+
+
+class Journal(Protocol):
+    def put(self, change: Change) -> None: ...
+
+    async def flush(self) -> None: ...
+
+
+class Moved(Exception):
+    """The document has another version by now: `row` is it as it is."""
+
+    def __init__(self, row: DocumentRow) -> None:
+        super().__init__(f"The document is at version {row.version}. Read it, put your changes in, and send it again.")
+        self.row = row
+
+
+class NotDecidable(Exception):
+    """The suggestion was decided before, or does not fit any more. The message says what to do."""
+
+
+class Decided(Struct, frozen=True):
+    row: DocumentRow
+    suggestion: SuggestionRow
+
+
+class Library:
+    """`changed(session)` is called when a person has changed a document; `changes` counts that."""
+
+    def __init__(self, store: DocumentStore, journal: Journal, changed: Callable[[str], None]) -> None:
+        self.store = store
+        self.unseen: set[str] = set()  # sessions with changes that their model does not know
+        self.changes: Counter[str] = Counter()
+        self.journal = journal
+        self._changed = changed
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def load(self) -> None:
+        self.unseen = await self.store.sessions_with_news()
+
+    @asynccontextmanager
+    async def writing(self, session: str) -> AsyncGenerator[None, None]:
+        """Hold the lock of the session, once all that was written before is stored."""
+        lock = self._locks.get(session)
+        if lock is None:
+            lock = self._locks[session] = asyncio.Lock()
+        async with lock:
+            await self.journal.flush()
+            yield
+
+    async def save(self, row: DocumentRow, base: int, text: str | None, title: str | None) -> DocumentRow:
+        """Store the person's text as a new version, or the title, or both. Raises Moved, UnfitDocument."""
+        async with self.writing(row.session):
+            row = await self._current(row)
+            if row.version != base:
+                raise Moved(row)
+            named = replace(row, title=title_of(title)) if title is not None else row
+            stored = await self.store.document_version(row.id, row.version)
+            if text is None or (stored and text_of(text) == stored.text):
+                self.journal.put(named)
+            else:
+                named = await self._put_version(named, text_of(text))
+            await self.journal.flush()
+        self._note(row.session)
+        return named
+
+    async def decide(self, row: DocumentRow, number: int, *, accept: bool) -> Decided:
+        """Accept or reject a suggestion. Raises NotDecidable, KeyError if there is none of this number."""
+        async with self.writing(row.session):
+            row = await self._current(row)
+            suggestion = {one.number: one for one in await self.store.suggestions(row.id)}[number]
+            if suggestion.state != OPEN:
+                raise NotDecidable(f"Suggestion {number} was {suggestion.state} before.")
+            if accept:
+                row = await self._put_version(row, await self._accepted(row, suggestion))
+            state = ACCEPTED if accept else REJECTED
+            suggestion = replace(suggestion, state=state, decided=time.time())
+            self.journal.put(suggestion)
+            await self.journal.flush()
+        self._note(row.session)
+        return Decided(row, suggestion)
+
+    async def version_changes(
+        self, row: DocumentRow, text: str, author: str, run: str = "", call: str = ""
+    ) -> tuple[DocumentRow, list[Change]]:
+        """Return the document with a new version, and the changes that store it."""
+        now, number = time.time(), row.version + 1
+        known = number if author != PERSON and row.seen == row.version else row.seen
+        after = replace(row, version=number, seen=known, updated=now)
+        changes: list[Change] = [after, VersionRow(row.id, number, author, run, call, now, text)]
+        if forgotten := last_forgotten(await self.store.document_versions(row.id), len(text)):
+            changes.append(VersionsForgotten(row.id, forgotten))
+        return after, changes
+
+    async def _put_version(self, row: DocumentRow, text: str) -> DocumentRow:
+        row, changes = await self.version_changes(row, text, PERSON)
+        for change in changes:
+            self.journal.put(change)
+        return row
+
+    async def _accepted(self, row: DocumentRow, suggestion: SuggestionRow) -> str:
+        stored = await self.store.document_version(row.id, row.version)
+        text = stored.text if stored else ""
+        try:
+            made = await asyncio.to_thread(replace_once, text, suggestion.old, suggestion.new, row.title, "")
+            return text_of(made.text)
+        except ToolFailed:
+            raise NotDecidable(
+                f"The document has changed: suggestion {suggestion.number} does not fit any more. Reject it."
+            ) from None
+
+    async def _current(self, row: DocumentRow) -> DocumentRow:
+        """The row as it is under the lock; the document may be gone, and then nothing is written of it."""
+        return await self.store.document(row.id) or row
+
+    def _note(self, session: str) -> None:
+        self.unseen.add(session)
+        self.changes[session] += 1
+        self._changed(session)

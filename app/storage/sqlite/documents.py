@@ -1,0 +1,63 @@
+"""Documents, their versions and suggestions in SQLite."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from app.storage.changes import Change
+from app.storage.documents import (
+    DocumentRow,
+    DocumentSeen,
+    SuggestionRow,
+    VersionInfo,
+    VersionRow,
+    VersionsForgotten,
+)
+from app.storage.sqlite.columns import Select, Write, insert, select, update, upsert
+from app.storage.sqlite.database import Database
+
+WRITES: dict[type[Change], Write] = {
+    DocumentRow: upsert("documents", DocumentRow, "id"),
+    DocumentSeen: update("documents", DocumentSeen, "id"),
+    VersionRow: insert("document_versions", VersionRow),
+    VersionsForgotten: Write(
+        "DELETE FROM document_versions WHERE document = ? AND version <= ?", attrgetter("document", "version")
+    ),
+    SuggestionRow: upsert("document_suggestions", SuggestionRow, "document", "number"),
+}
+DOCUMENT = select(DocumentRow, "documents", "WHERE id = ?")
+OF_SESSION = select(DocumentRow, "documents", "WHERE session = ? ORDER BY created, id")
+VERSION = select(VersionRow, "document_versions", "WHERE document = ? AND version = ?")
+VERSIONS = Select(
+    """
+    SELECT version, author, run, created, length(text) FROM document_versions
+    WHERE document = ? ORDER BY version DESC
+    """,
+    VersionInfo,
+)
+SUGGESTIONS = select(SuggestionRow, "document_suggestions", "WHERE document = ? ORDER BY number")
+NEWS = """
+    SELECT session FROM documents WHERE seen < version UNION
+    SELECT session FROM document_suggestions JOIN documents ON documents.id = document
+    WHERE state <> 'open' AND NOT reported
+"""
+
+
+class SQLiteDocuments(Database):
+    async def document(self, document: str) -> DocumentRow | None:
+        return await self._row(DOCUMENT, document)
+
+    async def documents(self, session: str) -> list[DocumentRow]:
+        return await self._rows(OF_SESSION, session)
+
+    async def document_version(self, document: str, version: int) -> VersionRow | None:
+        return await self._row(VERSION, document, version)
+
+    async def document_versions(self, document: str) -> list[VersionInfo]:
+        return await self._rows(VERSIONS, document)
+
+    async def suggestions(self, document: str) -> list[SuggestionRow]:
+        return await self._rows(SUGGESTIONS, document)
+
+    async def sessions_with_news(self) -> set[str]:
+        return {session for (session,) in await self._all(NEWS)}

@@ -1,0 +1,73 @@
+/** The form in which a person edits a document. A text that has moved on meanwhile is shown, and nothing is lost. */
+
+import { request } from "../feed/api.js";
+import { announce, fill, h } from "../dom/elements.js";
+import { actionButton, field, Outcome } from "../dom/forms.js";
+import { changeDiff } from "../text/diff.js";
+
+/** `document` as `GET /documents/{id}` has it; `done(saved)` ends the editing: true if something was stored. */
+export class DocumentEdit {
+  constructor({ id, title, version, text }, done) {
+    Object.assign(this, { id, title, text, done });
+    this.base = version;
+    this.outcome = new Outcome();
+    this.conflict = h("div", {});
+    this.heading = h("input", { type: "text", value: title, maxlength: 200, autocomplete: "off" });
+    this.area = h("textarea", { class: "document-area", rows: 20, spellcheck: "true", dir: "auto", value: text });
+    const save = actionButton("Save", this.outcome, () => this.save(), { class: "primary" });
+    const cancel = h("button", { type: "button", onclick: () => done(false) }, "Cancel");
+    this.element = h(
+      "form",
+      { class: "form document-edit", "aria-label": "Edit the document" },
+      field("Title", this.heading),
+      field("Text", this.area),
+      h("div", { class: "buttons" }, save, cancel),
+      this.outcome.element,
+      this.conflict,
+    );
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      save.click();
+    });
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") event.preventDefault(); // it would close the panel, with what was typed
+      if (event.key !== "s" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      save.click();
+    });
+  }
+
+  focus() {
+    this.area.focus();
+  }
+
+  async save() {
+    const text = this.area.value === this.text ? undefined : this.area.value;
+    const title = this.heading.value === this.title ? undefined : this.heading.value;
+    if (text === undefined && title === undefined) return this.done(false);
+    try {
+      await request("PUT", path(this.id), { body: { version: this.base, text, title } });
+    } catch (error) {
+      if (error.code !== "document_changed") throw error;
+      return this.#showConflict(error.message);
+    }
+    announce("Saved.");
+    return this.done(true);
+  }
+
+  /** Shows what has changed since; saving again puts this text above it. */
+  async #showConflict(words) {
+    const now = await (await request("GET", path(this.id))).json();
+    const diff = changeDiff(this.text, now.text, `Changes up to version ${now.version}`);
+    const take = () => {
+      this.area.value = now.text;
+      fill(this.conflict);
+      this.focus();
+    };
+    Object.assign(this, { base: now.version, text: now.text, title: now.title });
+    this.outcome.show(`${words} Saving again keeps your text instead of it.`, "problem");
+    fill(this.conflict, diff, h("button", { type: "button", onclick: take }, `Take version ${now.version} instead`));
+  }
+}
+
+export const path = (id) => `/documents/${encodeURIComponent(id)}`;

@@ -1,0 +1,119 @@
+/** One document in the side panel: as the model writes it, and stored; edited, with its suggestions and versions. */
+
+import { get } from "../feed/api.js";
+import { copyButton } from "../dom/copy.js";
+import { saveText } from "../dom/download.js";
+import { fill, h, icon } from "../dom/elements.js";
+import { DocumentEdit, path } from "./document_edit.js";
+import { DocumentText, endingOf } from "./document_text.js";
+import { showSuggestions } from "./suggestions.js";
+import { versionList } from "./versions.js";
+
+const AUTHORS = { model: "by the model", person: "by you" };
+
+export class DocumentPane {
+  #view = null; // while the model writes
+  #edit = null;
+  #loading = 0;
+
+  /** `changed()` is called when title or version are known anew. */
+  constructor(id, changed) {
+    this.id = id;
+    this.changed = changed;
+    this.now = null; // the document as the server has it
+    this.title = "Document";
+    this.kind = "markdown";
+    this.text = "";
+    this.state = h("p", { class: "document-state faint", role: "status" });
+    this.suggestions = h("div", { class: "document-suggestions", hidden: true });
+    this.content = h("div", { class: "document-content", tabindex: 0, role: "group", "aria-label": "Text" });
+    this.editButton = h("button", { type: "button", onclick: () => this.edit() }, icon("pencil"), "Edit");
+    const save = () => saveText(this.text, this.title, endingOf(this.kind));
+    this.tools = h(
+      "div",
+      { class: "buttons document-tools" },
+      this.editButton,
+      copyButton("Copy the document", () => this.text, "Copy"),
+      h("button", { type: "button", class: "quiet", onclick: save }, icon("save"), "Download"),
+    );
+    this.versions = h("div", {});
+    const parts = [this.state, this.tools, this.suggestions, this.content, this.versions];
+    this.element = h("div", { class: "document" }, parts);
+  }
+
+  get isWriting() {
+    return this.#view !== null;
+  }
+
+  get isEditing() {
+    return this.#edit !== null;
+  }
+
+  /** The model begins the text, perhaps anew. */
+  begin({ title, kind }) {
+    this.#loading += 1;
+    Object.assign(this, { title: title ?? this.title, kind: kind ?? this.kind, text: "", now: null });
+    this.#view = new DocumentText(this.kind);
+    this.content.setAttribute("aria-busy", "true");
+    this.state.textContent = "The model is writing …";
+    this.editButton.hidden = true;
+    fill(this.content, this.#view.element);
+    this.changed(this);
+  }
+
+  write(text) {
+    this.text += text;
+    this.#view?.add(text);
+  }
+
+  /** What was streamed is stored, or discarded. */
+  async finish({ ok }) {
+    this.#view?.close();
+    this.#view = null;
+    this.content.removeAttribute("aria-busy");
+    if (ok) return this.load();
+    this.state.textContent = "Discarded: the call was not carried out.";
+    return undefined;
+  }
+
+  /** Reads it from the server. A person who edits it goes on. */
+  async load() {
+    const loading = ++this.#loading;
+    try {
+      const now = await get(path(this.id));
+      if (loading === this.#loading) this.#show(now);
+    } catch (error) {
+      if (loading === this.#loading) this.state.textContent = error.message;
+    }
+  }
+
+  #show(now) {
+    const isNew = now.text !== this.now?.text || now.kind !== this.now?.kind;
+    if (now.version !== this.now?.version) fill(this.versions, versionList(this.id)); // else an open list stays open
+    Object.assign(this, { now, title: now.title, kind: now.kind, text: now.text });
+    this.changed(this);
+    this.state.textContent = `Version ${now.version}, ${AUTHORS[now.author] ?? now.author}`;
+    this.editButton.hidden = this.isEditing;
+    showSuggestions(this.suggestions, now, () => this.load());
+    if (isNew) {
+      const view = new DocumentText(now.kind);
+      view.add(now.text);
+      view.close();
+      fill(this.content, view.element);
+    }
+  }
+
+  edit() {
+    if (!this.now || this.isEditing) return;
+    this.#edit = new DocumentEdit(this.now, async (saved) => {
+      this.#edit.element.remove();
+      this.#edit = null;
+      this.content.hidden = this.editButton.hidden = false;
+      this.editButton.focus();
+      if (saved) await this.load();
+    });
+    this.content.hidden = this.editButton.hidden = true;
+    this.content.before(this.#edit.element);
+    this.#edit.focus();
+  }
+}

@@ -1,0 +1,52 @@
+/** The text of a document as elements, while it is written and afterwards: Markdown, code, or plain text. */
+
+import { h, onNextFrame } from "../dom/elements.js";
+import { Markdown } from "../markdown/markdown.js";
+import { CodeView } from "../text/code.js";
+import { escapeProse } from "../text/escape_invisible.js";
+
+const ENDINGS = { markdown: "md", plain: "txt", python: "py", javascript: "js", typescript: "ts", rust: "rs" };
+
+/** The ending of a file with a document of this kind. */
+export const endingOf = (kind) => ENDINGS[kind] ?? (/^[a-z0-9]{1,10}$/.test(kind) ? kind : "txt");
+
+/** The document as it is; `add` text while it is written, `close` at its end. */
+export class DocumentText {
+  #view;
+
+  constructor(kind) {
+    this.#view = (VIEWS[kind] ?? codeView)(kind);
+    this.element = this.#view.element;
+  }
+
+  add(text) {
+    this.#view.add(text);
+    onNextFrame(this.#view.draw);
+  }
+
+  close() {
+    this.#view.close();
+  }
+}
+
+function markdownView() {
+  const markdown = new Markdown();
+  return {
+    element: markdown.element,
+    add: (text) => markdown.write(text),
+    draw: () => markdown.draw(),
+    close: () => markdown.end(),
+  };
+}
+
+function plainView() {
+  const element = h("p", { class: "user-text", dir: "auto" });
+  return { element, add: (text) => element.append(escapeProse(text)), draw: () => undefined, close: () => undefined };
+}
+
+function codeView(language) {
+  const code = new CodeView(language);
+  return { element: code.element, add: (text) => code.add(text), draw: () => code.draw(), close: () => code.close() };
+}
+
+const VIEWS = { markdown: markdownView, plain: plainView };

@@ -1,0 +1,39 @@
+/** The versions of a document: who wrote them when, and what each has changed. */
+
+import { get } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+import { collapsible } from "../dom/forms.js";
+import { changeDiff } from "../text/diff.js";
+import { path } from "./document_edit.js";
+
+const AUTHORS = { model: "the model", person: "you" };
+
+/** A list that is fetched when it is opened. */
+export function versionList(id) {
+  return collapsible("Versions", () => {
+    const list = h("div", { class: "document-versions" }, "Loading…");
+    show(id, list).catch((error) => fill(list, problem(error)));
+    return list;
+  });
+}
+
+async function show(id, list) {
+  const { versions } = await get(`${path(id)}/versions`);
+  fill(list, ...versions.map((one, at) => rowOf(id, one, versions[at + 1])));
+}
+
+function rowOf(id, { version, author, created }, before) {
+  const when = new Date(created * 1000).toLocaleString();
+  return collapsible(`Version ${version}, by ${AUTHORS[author] ?? author}, ${when}`, () => {
+    const view = h("div", {}, "Loading…");
+    const texts = [before, { version }].map((one) => (one ? textOf(id, one.version) : ""));
+    Promise.all(texts).then(
+      ([old, text]) => fill(view, changeDiff(old, text, `Version ${version}`)),
+      (error) => fill(view, problem(error)),
+    );
+    return view;
+  });
+}
+
+const textOf = async (id, version) => (await get(`${path(id)}?version=${version}`)).text;
+const problem = (error) => h("p", { class: "problem", role: "alert" }, error.message);
