@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from app.documents.library import Decided, Gone
 from app.documents.limits import MOST_CHARACTERS, MOST_VERSIONS, last_forgotten
 from app.models.scripted import Pause, Reply, Scripted
-from app.storage.documents import VersionInfo
+from app.runs.run_options import RunOptions
+from app.storage.documents import DocumentRow, VersionInfo
+from app.storage.principals import LOCAL_USER
+from app.transcript.run_request import RunRequest
 from tests.guards import of_kind, rows_kept
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving, until
@@ -203,6 +207,24 @@ async def test_documents_are_their_owners_and_never_pages(tmp_path: Path) -> Non
         got += [await served.client.put(paths[0], json={"version": 1, "text": ""})]
         got += [await served.client.post(paths[-1], json={"decision": "accept"})]
         assert {one.status_code for one in got} == {404}
+
+
+async def test_where_nothing_is_kept_there_is_no_document(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([CREATE, "Done."])) as served:
+        runs, agent = served.services.runs, await served.services.factory.agent(LOCAL_USER, RunOptions())
+        row = await runs.start(agent, LOCAL_USER, RunRequest("Write it.", unlisted=True))
+        rows = [one async for page in runs.watch(row.id, 0) for one in page]
+        [end] = [json.loads(one.data) for one in rows if one.type == "document.finished"]
+        assert not end["ok"] and "Nothing is kept" in next(one.data for one in rows if one.type == "tool.finished")
+        document = DocumentRow("doc_1", "ses_1", "Trip", "plain", 1, 1, 1.0, 1.0)
+        for gone in (served.services.runs.documents.save(document, 1, "x", None), decided(served, document)):
+            with pytest.raises(Gone):
+                await gone
+    assert "We go by train" not in rows_kept(tmp_path)
+
+
+async def decided(served: Served, document: DocumentRow) -> Decided:
+    return await served.services.runs.documents.decide(document, 1, accept=True)
 
 
 async def test_a_secret_is_in_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

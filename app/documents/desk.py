@@ -27,6 +27,7 @@ from tools.base.outcome import ToolFailed
 from tools.base.replacement import Replacement, replace_once
 
 OTHERWISE = "make a new document"
+NOT_KEPT = "Nothing is kept of this conversation. Write the text in your answer."
 
 
 class Desk(Struct, frozen=True):
@@ -42,6 +43,8 @@ class Desk(Struct, frozen=True):
         async with self.library.writing(session):
             if len(await self.library.store.documents(session)) >= MOST_DOCUMENTS:
                 raise ToolFailed(f"There are {MOST_DOCUMENTS} documents in this conversation: change one of them.")
+            if await self.library.store.owner_of(session) is None:
+                raise ToolFailed(NOT_KEPT)
             now, made = time.time(), document_id(self.conversation.run, self.call)
             self.conversation.record(DocumentRow(made, session, title, kind, 1, 1, now, now))
             self.conversation.record(VersionRow(made, 1, MODEL, self.conversation.run, self.call, now, text))

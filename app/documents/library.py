@@ -40,6 +40,14 @@ class Journal(Protocol):
     async def flush(self) -> None: ...
 
 
+class LibraryStore(DocumentStore, Protocol):
+    async def owner_of(self, session: str) -> str | None: ...
+
+
+class Gone(Exception):
+    """The document was deleted with its session."""
+
+
 class Moved(Exception):
     """The document has another version by now: `row` is it as it is."""
 
@@ -60,7 +68,7 @@ class Decided(Struct, frozen=True):
 class Library:
     """`changed(session)` is called when a person has changed a document; `changes` counts that."""
 
-    def __init__(self, store: DocumentStore, journal: Journal, changed: Callable[[str], None]) -> None:
+    def __init__(self, store: LibraryStore, journal: Journal, changed: Callable[[str], None]) -> None:
         self.store = store
         self.unseen: set[str] = set()  # sessions with changes that their model does not know
         self.changes: Counter[str] = Counter()
@@ -82,7 +90,7 @@ class Library:
             yield
 
     async def save(self, row: DocumentRow, base: int, text: str | None, title: str | None) -> DocumentRow:
-        """Store the person's text as a new version, or the title, or both. Raises Moved, UnfitDocument."""
+        """Store the person's text as a new version, or the title, or both. Raises Moved, Gone, UnfitDocument."""
         async with self.writing(row.session):
             row = await self._current(row)
             if row.version != base:
@@ -98,7 +106,7 @@ class Library:
         return named
 
     async def decide(self, row: DocumentRow, number: int, *, accept: bool) -> Decided:
-        """Accept or reject a suggestion. Raises NotDecidable, KeyError if there is none of this number."""
+        """Accept or reject a suggestion. Raises NotDecidable, Gone, and KeyError if there is none of this number."""
         async with self.writing(row.session):
             row = await self._current(row)
             suggestion = {one.number: one for one in await self.store.suggestions(row.id)}[number]
@@ -143,8 +151,10 @@ class Library:
             ) from None
 
     async def _current(self, row: DocumentRow) -> DocumentRow:
-        """The row as it is under the lock; the document may be gone, and then nothing is written of it."""
-        return await self.store.document(row.id) or row
+        """The row as it is under the lock."""
+        if current := await self.store.document(row.id):
+            return current
+        raise Gone(row.id)
 
     def _note(self, session: str) -> None:
         self.unseen.add(session)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
-from app.documents.library import Moved, NotDecidable
+from app.documents.library import Gone, Moved, NotDecidable
 from app.documents.limits import MOST_CHARACTERS, UnfitDocument
 from app.storage.documents import OPEN, DocumentRow, SuggestionRow, VersionRow
 from app.transcript.run_request import NotFound
@@ -80,6 +80,8 @@ async def save_document(request: Request) -> Response:
     body = await read_fields(request, DocumentRequest, MOST_BYTES)
     try:
         row = await services.runs.documents.save(row, body.version, body.text, body.title)
+    except Gone:
+        raise _unknown(row.id) from None
     except Moved as moved:
         raise Refused(409, "document_changed", str(moved), version=moved.row.version) from None
     except UnfitDocument as unfit:
@@ -97,6 +99,8 @@ async def decide(request: Request) -> Response:
         decided = await services.runs.documents.decide(
             row, -1 if number is None else number, accept=body.decision == "accept"
         )
+    except Gone:
+        raise _unknown(row.id) from None
     except KeyError:
         raise NotFound(f"Document {row.id} has no such suggestion. GET /documents/{row.id} lists them.") from None
     except NotDecidable as reason:
@@ -131,10 +135,12 @@ async def _document(services: Services, request: Request) -> DocumentRow:
     row = await services.store.document(document)
     owner = await services.store.owner_of(row.session) if row else None
     if row is None or owner != current_principal(request).name:
-        raise NotFound(
-            f"There is no document {document[:80]!r}. GET /sessions/{{id}}/documents lists those of a session."
-        )
+        raise _unknown(document)
     return row
+
+
+def _unknown(document: str) -> NotFound:
+    return NotFound(f"There is no document {document[:80]!r}. GET /sessions/{{id}}/documents lists those of a session.")
 
 
 async def _version(services: Services, request: Request, row: DocumentRow) -> VersionRow:

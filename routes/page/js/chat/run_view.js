@@ -288,6 +288,7 @@ export class RunView {
     this.ended = event;
     this.#cancelButton?.remove();
     for (const card of this.#cards.values()) card.runEnded();
+    if (!this.restoring) this.page.documents.endRun();
     const { composer } = this.page;
     const line = ending(event, {
       again: () => composer.resend(this.asked),

@@ -36,6 +36,11 @@ export class Documents {
     else pane?.load();
   }
 
+  /** The run has ended: what it had not finished is discarded. */
+  endRun() {
+    for (const pane of this.#panes.values()) if (pane.isWriting) pane.finish({ ok: false });
+  }
+
   /** A button for the conversation: it opens the document. */
   button({ type, document, title, ...event }) {
     const words = h("bdi", {}, escapeLine(title));
