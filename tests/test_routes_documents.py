@@ -213,7 +213,8 @@ async def test_where_nothing_is_kept_there_is_no_document(tmp_path: Path) -> Non
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([CREATE, "Done."])) as served:
         runs, agent = served.services.runs, await served.services.factory.agent(LOCAL_USER, RunOptions())
         row = await runs.start(agent, LOCAL_USER, RunRequest("Write it.", unlisted=True))
-        rows = [one async for page in runs.watch(row.id, 0) for one in page]
+        async with aclosing(runs.watch(row.id, 0)) as pages:
+            rows = [one async for page in pages for one in page]
         [end] = [json.loads(one.data) for one in rows if one.type == "document.finished"]
         assert not end["ok"] and "Nothing is kept" in next(one.data for one in rows if one.type == "tool.finished")
         document = DocumentRow("doc_1", "ses_1", "Trip", "plain", 1, 1, 1.0, 1.0)
