@@ -220,12 +220,13 @@ async def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: P
     async with scene(tmp_path, (("So,\n\n", Pause(go_on), WRITE), "Done.")) as at:
         await at.terminal.until("So,")
         at.terminal.press("yes\r")
-        await at.terminal.until("yes")
+        await at.terminal.until("Sent to the agent.")
         go_on.set()
         await at.terminal.ends_with(ASKED)
         at.terminal.press("n\r")
         shown = await at.terminal.ends_with(PROMPT)
     assert "denied" in shown and "approved" not in shown and not at.note.exists()
+    assert at.provider.requests[-1].messages[-1].text == "yes"  # but a message
 
 
 async def test_a_window_of_40_columns_keeps_every_row_behind_its_gutter(tmp_path: Path) -> None:

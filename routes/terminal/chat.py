@@ -24,6 +24,7 @@ from routes.terminal.event_client import TIMEOUT, ChatFailed, Link
 from routes.terminal.keyboard import Keyboard
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, RemoteAnswerer
 from routes.terminal.screen import Screen
+from routes.terminal.typing import HELP, INPUT, SHOW_HELP, STOP, PausingAnswerer, Typing
 from routes.terminal.undo import COMMAND, Undo
 from routes.terminal.view import MARGIN, View
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
@@ -92,6 +93,7 @@ class Talk:
         self._approval = approval
         self._when_absent = when_absent
         self._mode = mode
+        self._rest = ""  # typed while a run went on, and not sent
         self._has_token = bool(token)
         self._auth = TokenAuth(checked_token(token) if token else None, own)
         self._session = _sendable(session) if session else None
@@ -102,11 +104,11 @@ class Talk:
         """Prompt for one message after the other until the user leaves."""
         with suppress(ImportError):  # line editing and history, where Python was built with it
             import readline  # noqa: F401
-        print("Ctrl-C stops a run, Ctrl-\\ its command, Ctrl-D leaves, /undo restores files.")
+        print("Ctrl-C stops a run, Ctrl-\\ its command, Ctrl-D leaves, /help tells more.")
         interrupted = False
         while True:
             try:
-                message = input(PROMPT)
+                message = self._input()
             except EOFError:
                 print()
                 return 0
@@ -120,10 +122,25 @@ class Talk:
             if message.strip():
                 self._say_or_tell(message)
 
+    def _input(self) -> str:
+        rest, self._rest = self._rest, ""
+        readline = sys.modules.get("readline")
+        if readline and rest:
+            readline.set_startup_hook(lambda: readline.insert_text(rest))
+        try:
+            return input(PROMPT)
+        finally:
+            if readline:
+                readline.set_startup_hook()
+
     def _say_or_tell(self, message: str) -> None:
         try:
             if message.strip() == COMMAND:
                 asyncio.run(self._undo())
+            elif message.strip() == SHOW_HELP:
+                print(HELP)
+            elif message.split()[0] in (STOP, INPUT):
+                print("No command runs.")
             else:
                 self.say(message)
         except ChatFailed as error:
@@ -157,9 +174,11 @@ class Talk:
                 mode=self._mode,
                 terminal=_window(),
             )
-            asking = Asking(link, screen, self._answerer(link, screen))
-            interrupts = Interrupts(link, asking.show)
-            with _interrupts(interrupts):
+            interrupts = Interrupts(link, lambda event: asking.show(event))
+            typing = Typing(link, lambda event: asking.show(event), interrupts.stop_call, redraw=self._redraw)
+            screen.typed = lambda: typing.shown
+            asking = Asking(link, screen, PausingAnswerer(typing, self._answerer(link, screen)))
+            with _interrupts(interrupts), typing.active():
                 try:
                     async with aclosing(link.ask(message)) as events:
                         async for event in events:
@@ -169,6 +188,8 @@ class Talk:
                 finally:
                     await asking.close()
                     self._session = link.session
+                    await typing.settle(CANCEL_LIMIT_S)
+                    self._rest = typing.take_rest()
                     await interrupts.settle()
 
     def _answerer(self, link: Link, screen: Screen) -> Answerer:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx2
 from msgspec import Struct
 
-from app.core.events import TERMINAL, AgentEvent, Notice, ToolFinished, ToolStarted
+from app.core.events import TERMINAL, AgentEvent, Notice, ToolFinished, ToolProgress, ToolStarted
 from routes.access.token_auth import NotProven
 from routes.terminal.view import printable, read_event
 
@@ -62,6 +62,7 @@ class Link:
         self._options |= {"terminal": terminal}
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
+        self.reading: str | None = None  # the latest of them that has a terminal
         self._client = client
         self._pauses_s = pauses_s
         self._last_id = ""
@@ -106,8 +107,11 @@ class Link:
     def _follow(self, event: AgentEvent) -> None:
         if isinstance(event, ToolStarted):
             self.running.append(event.call)
+        elif isinstance(event, ToolProgress) and event.input:
+            self.reading = event.call
         elif isinstance(event, ToolFinished) and event.call in self.running:
             self.running.remove(event.call)
+            self.reading = None if self.reading == event.call else self.reading
 
     async def cancel(self) -> str | None:
         """Stop the run under way; None when the server took it, else why not."""
@@ -117,14 +121,28 @@ class Link:
         """Stop the call that began last, while the run goes on; None when the server took it, else why not."""
         return await self._stop("call", f"calls/{quote(self.running[-1], safe='')}/cancel")
 
+    async def type_in(self, line: str) -> str | None:
+        """Type a line into the command that has a terminal; None when the server took it, else why not."""
+        if self.reading is None:
+            return "No command runs that takes input."
+        path = f"calls/{quote(self.reading, safe='')}/input"
+        return await self._post("That was not typed", path, {"text": line, "keys": ["enter"]})
+
+    async def steer(self, message: str) -> str | None:
+        """Send a message to the run under way; None when the server took it, else why not."""
+        if self.run is None:
+            return "That was not sent: the run has not begun. Send it again."
+        return await self._post("That was not sent", "messages", {"message": message})
+
     async def _stop(self, what: str, path: str) -> str | None:
+        return await self._post(f"The {what} could not be stopped", path)
+
+    async def _post(self, trouble: str, path: str, body: Mapping[str, Any] | None = None) -> str | None:
         try:
-            response = await self._client.post(f"/runs/{self.run}/{path}")
+            response = await self._client.post(f"/runs/{self.run}/{path}", json=body)
         except httpx2.TransportError as error:
-            return f"The {what} could not be stopped: {_reason(error)}."
-        if response.is_success:
-            return None
-        return f"The {what} could not be stopped: {refusal(response.status_code, response.content)}"
+            return f"{trouble}: {_reason(error)}."
+        return None if response.is_success else f"{trouble}: {refusal(response.status_code, response.content)}"
 
     async def decide(self, call: str, body: Mapping[str, Any]) -> NotTaken | None:
         """Answer what the run asks; None when the server took it."""
@@ -143,6 +161,7 @@ class Link:
     def _forget_run(self) -> None:
         self.run, self._last_id = None, ""
         self.running.clear()
+        self.reading = None
 
     async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:
         async with self._client.stream(method, path, **request) as response:

@@ -20,6 +20,7 @@ class Screen:
     def __init__(
         self, console: Console, view: View, *, redraw: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self.typed: Callable[[], str] = str  # what stands on the line below running calls
         self._console = console
         self._view = view
         self._redraw = redraw
@@ -46,7 +47,7 @@ class Screen:
     def _started(self) -> Live:
         live = Live(
             console=self._console,
-            get_renderable=lambda: self._view.live(self._clock(), self._console.height),
+            get_renderable=lambda: self._view.live(self._clock(), self._console.height, self.typed()),
             refresh_per_second=REDRAWS_PER_SECOND,
             transient=True,
             redirect_stdout=False,

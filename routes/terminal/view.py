@@ -167,18 +167,21 @@ class View:
             case _:
                 return []
 
-    def live(self, now: float, height: int) -> RenderableType:
+    def live(self, now: float, height: int, typed: str = "") -> RenderableType:
         """The region that is redrawn in place: each active call with its time and its last lines of output.
 
-        In a low window the oldest lines give way, so that it fits into `height` lines.
+        In a low window the oldest lines give way, so that it fits into `height` lines. Below stands what is `typed`.
         """
         # A tuple first: a drawing thread may ask while the reader of the stream changes the calls.
         active = tuple(self._active.values())
+        height -= bool(typed)
         room = max(0, height // max(1, len(active)) - 2)  # a line is the call's own, and one remains below them all
         parts: list[Text] = []
         for one in active:
             parts.append(_line(f"  {one.name} · {_seconds(max(0.0, now - one.since))} · {one.status}", "cyan"))
             parts.extend(_line(f"{MARGIN}{output}", "dim") for output in one.tail[max(0, len(one.tail) - room) :])
+        if typed:
+            parts.append(Text(printable(typed), "bold", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
     def _tool(self, event: ToolDelta | ToolStarted | ToolProgress | ToolFinished, now: float) -> list[Text]:
