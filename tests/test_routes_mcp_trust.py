@@ -107,13 +107,13 @@ async def test_trusted_results_do_not_taint_and_trusted_roles_may_call(tmp_path:
         bob, gus = await bearer(served, "bob"), await bearer(served, "gus", "guest")
         served.client.headers.update(await bearer(served, "root", "admin"))
 
-        async def listed(who: dict[str, str]) -> bool:
+        async def listed(who: dict[str, str]) -> list[tuple[str, str]]:
             tools = (await served.client.get("/tools", headers=who)).json()["tools"]
-            return "mcp__h__look" in [tool["name"] for tool in tools]
+            return [(tool["role"], tool["risk"]) for tool in tools if tool["name"] == "mcp__h__look"]
 
         assert not await listed(bob)
         await act(served, "h", "trust", role="user")
-        assert await listed(bob) and not await listed(gus)
+        assert (await listed(bob), await listed(gus)) == ([("user", "read")], [])
         for untrusted in (True, False):
             await act(served, "h", "trust", tool="look", role="user", untrusted=untrusted)
             events = await served.chat("x", approval="auto", when_absent="deny")

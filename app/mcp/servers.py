@@ -128,7 +128,8 @@ class McpServers:
         await self._sign_ins.close()
 
     def tools(self) -> Sequence[Tool]:
-        return self._manager.tools()
+        """Return the tools as they are classified now: the same list until they or that change."""
+        return self.trust.classification.of_all(self._manager.tools())
 
     async def changed(self) -> None:
         """Wait until `status` or `tools` say something else than now."""

@@ -74,6 +74,7 @@ class Classification:
         self._declared: Declared = {}
         self._of_file: Declared = {}
         self._known: dict[str, tuple[Tool, Tool]] = {}  # name -> the tool as it was given, and classified
+        self._listed: tuple[Sequence[Tool], int, Sequence[Tool]] | None = None
 
     def declare(self, declared: Declared, of_file: Declared) -> None:
         """Set the declarations: those of people, and those of the file."""
@@ -99,6 +100,12 @@ class Classification:
             self._known.clear()
         self._known[tool.name] = tool, (one := replace(tool, **values))
         return one
+
+    def of_all(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """Return these tools as they are classified now: the same list for the same list, until that changes."""
+        if self._listed is None or self._listed[0] is not tools or self._listed[1] != self.version:
+            self._listed = tools, self.version, [self.of(tool) for tool in tools]
+        return self._listed[2]
 
     def current(self, tool: Tool) -> Tool:
         """Return a tool that `of` has classified before as it is classified now: only those of servers change."""
