@@ -96,6 +96,14 @@ async def test_where_nobody_can_accept_the_run_answers_with_its_plan(tmp_path: P
     assert len(of_kind(events, "tool.rejected")) == 2 and not (tmp_path / "work" / "note.txt").exists()
 
 
+async def test_no_person_is_asked_about_an_empty_plan(tmp_path: Path) -> None:
+    provider = Scripted([call("submit_plan", steps=[]), "There is nothing to do."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        events = await served.chat("x", mode="plan")
+    [rejected] = of_kind(events, "tool.rejected")
+    assert "steps" in rejected["reason"] and not of_kind(events, "approval.required")
+
+
 async def test_named_tools_narrow_what_is_there_after_the_plan_too(tmp_path: Path) -> None:
     provider = Scripted(["Hm."], repeat=True)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:

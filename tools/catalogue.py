@@ -212,7 +212,7 @@ TOOLS = (
 SUBMIT_PLAN = _confined(
     "submit_plan",
     "Show the steps of your plan to the person. Once they accept it, all tools can be used.",
-    _object({"steps": _TEXTS}),
+    _object({"steps": _TEXTS | {"minItems": 1}}),  # a person is not asked about an empty plan
     Risk.READ,
     answering(submit_plan),
     Role.GUEST,
