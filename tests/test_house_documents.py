@@ -163,7 +163,7 @@ CODES = {
     "run codes": {"RunFailed": 0, "ProviderFailed": 0, "Remedy": 0},
 }
 # Notices that only the terminal client shows.
-TERMINAL_NOTICES = frozenset({"approval", "cancel", "reconnect", "unreadable"})
+TERMINAL_NOTICES = frozenset({"approval", "cancel", "help", "input", "reconnect", "unreadable"})
 IN_A_TABLE = {"http codes": {"http_error", "not_found", "method_not_allowed"}}  # routes.protocol.refusals.HTTP_CODES
 
 
