@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Route
+from playwright.async_api import Locator, Page, Route
 
 from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, shot
@@ -23,6 +23,30 @@ SLASHED = "example.com/a/b"
 
 def faulty(fault: str, *args: str) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(FAULTY), fault, *args]}
+
+
+async def declare_trust(page: Page, shop: Locator) -> None:
+    """Declare a tool and then the server, and see where each value is from."""
+    await shop.get_by_text("3 tools").click()
+    pay = shop.locator("summary", has_text="pay")
+    await expect(pay).to_have_text("pay role admin, risk admin, results untrusted")
+    await pay.click()
+    await shop.get_by_label("Risk").select_option("read")
+    await shop.get_by_label("Its results").select_option("trusted")
+    await shop.get_by_role("button", name="Declare").click()
+    await expect(pay).to_have_text("pay role admin, risk read, results trusted")
+    await expect(shop.get_by_text("read (declared for this tool)")).to_be_visible()
+    await expect(shop.get_by_text("admin (default)")).to_be_visible()
+    await shot(page, "mcp-trust")
+    await shop.get_by_role("button", name="Withdraw").click()
+    await expect(pay).to_have_text("pay role admin, risk admin, results untrusted")
+    await pay.click()
+    await shop.locator("summary", has_text="The whole server").click()
+    whole = shop.locator("details", has=page.get_by_text("The whole server")).last
+    await whole.get_by_label("Role").select_option("user")
+    await whole.get_by_role("button", name="Declare").click()
+    await expect(shop.locator("summary", has_text="The whole server: trusted")).to_be_visible()
+    await expect(shop.locator("summary", has_text="role user, risk admin, results untrusted")).to_have_count(3)
 
 
 async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(tmp_path: Path) -> None:
@@ -59,26 +83,7 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
         await expect(shop).to_be_focused()
         await expect(button).to_contain_text("MCP: 2")
         assert "mcp__shop__pay" in (await settled(served, "shop")).tools
-        await shop.get_by_text("3 tools").click()
-        pay = shop.locator("summary", has_text="pay")
-        await expect(pay).to_have_text("pay role admin, risk admin, results untrusted")
-        await pay.click()
-        await shop.get_by_label("Risk").select_option("read")
-        await shop.get_by_label("Its results").select_option("trusted")
-        await shop.get_by_role("button", name="Declare").click()
-        await expect(pay).to_have_text("pay role admin, risk read, results trusted")
-        await expect(shop.get_by_text("read (declared for this tool)")).to_be_visible()
-        await expect(shop.get_by_text("admin (default)")).to_be_visible()
-        await shot(page, "mcp-trust")
-        await shop.get_by_role("button", name="Withdraw").click()
-        await expect(pay).to_have_text("pay role admin, risk admin, results untrusted")
-        await pay.click()
-        await shop.locator("summary", has_text="The whole server").click()
-        whole = shop.locator("details", has=page.get_by_text("The whole server")).last
-        await whole.get_by_label("Role").select_option("user")
-        await whole.get_by_role("button", name="Declare").click()
-        await expect(shop.locator("summary", has_text="The whole server: trusted")).to_be_visible()
-        await expect(shop.locator("summary", has_text="role user, risk admin, results untrusted")).to_have_count(3)
+        await declare_trust(page, shop)
         other = page.get_by_role("region", name=SLASHED)
         await other.get_by_role("button", name="Disable").click()
         await expect(other.get_by_text("disabled")).to_be_visible()
