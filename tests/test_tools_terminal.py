@@ -84,7 +84,7 @@ seq 200 > n; less n; less -N n | tail -1; seq 200 | more; bash -c 'seq 99 | less
 git init -q r; cd r; for i in $(seq 50); do git commit -q --allow-empty -m "$i"; done
 git log --format=%s; git -c core.pager=less log --format=%s; git status; git commit --allow-empty
 git rebase -q -i HEAD~3; git checkout -q -b b; git commit -q --allow-empty --amend; git log --format=%s -1
-ls -la n ../n; grep -rn 199 ../n; man --version | head -c 3; printf '\033[31mred\033[m\ta\r\n%0300d\n' 7
+ls -l --time-style=+ n ../n; grep -rn 199 ../n; man --version | head -c 3; printf '\033[31mred\033[m\ta\r\n%0300d\n' 7
 """
 
 
