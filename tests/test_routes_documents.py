@@ -18,6 +18,8 @@ from app.runs.run_options import RunOptions
 from app.storage.documents import DocumentRow, VersionInfo
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
+from routes.terminal.documents import COMMAND, NONE, Documents
+from routes.terminal.view import View, read_event
 from tests.guards import of_kind, rows_kept
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving, until
@@ -226,6 +228,25 @@ async def test_where_nothing_is_kept_there_is_no_document(tmp_path: Path) -> Non
 
 async def decided(served: Served, document: DocumentRow) -> Decided:
     return await served.services.runs.documents.decide(document, 1, accept=True)
+
+
+async def test_the_terminal_prints_a_document_and_a_line_for_each_change(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([CREATE, UPDATE, "Done."])) as served:
+        events = await served.chat("Write it.")
+        view, printed, shown = View(summary=False), list[str](), list[str]()
+        for event in of_kind(events, "document.finished") + of_kind(events, "document.changed"):
+            kind = event["type"]
+            read = read_event(kind, json.dumps({name: value for name, value in event.items() if name != "seq"}))
+            assert read
+            printed += [text.plain for text in view.apply(read, 0.0)]
+        documents, session = Documents(served.client, shown.append), events[0]["session"]
+        for asked in (COMMAND, f"{COMMAND} trip", f"{COMMAND} other"):
+            await documents.print_one(session, asked)
+        await documents.print_one(None, COMMAND)
+    [made] = of_kind(events, "document.finished")
+    assert printed == [f"  ▤ Trip ({made['document']})\n", "  ▤ Trip, version 2\n"]
+    text = [f"Trip ({made['document']}), version 2", TEXT.replace("train", "boat")]
+    assert shown == [*text, *text, NONE, NONE]
 
 
 async def test_a_secret_is_in_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import Path as AsyncPath
 
 from app.models.scripted import Pause, Reply, Scripted
 from tests.browser import PHONE, WIDE, Page, browsing, expect, home, say, shot
@@ -64,6 +65,11 @@ async def test_a_document_is_written_edited_and_decided_on(tmp_path: Path) -> No
         await expect(page.get_by_text("I have seen it.", exact=True)).to_be_visible()
         await expect(page.get_by_text("The person has changed documents")).to_be_visible()
         assert not found, "\n".join(found)
+        await page.get_by_role("button", name="More for").click()
+        async with page.expect_download() as saving:
+            await page.get_by_role("menuitem", name="Export as Markdown").click()
+        exported = await AsyncPath(await (await saving.value).path()).read_text("utf-8")
+        assert exported.endswith("# Document: Trip <b>\n\nMine.\n")
 
 
 async def in_two_tabs(page: Page, other: Page) -> None:

@@ -20,6 +20,8 @@ from app.core.rules import WhenAbsent
 from routes.access.local_admin import read_local_token
 from routes.access.token_auth import TokenAuth, is_local
 from routes.terminal.child_server import answers, own_server
+from routes.terminal.documents import COMMAND as DOCUMENT
+from routes.terminal.documents import Documents
 from routes.terminal.event_client import TIMEOUT, ChatFailed, Link
 from routes.terminal.keyboard import Keyboard
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, RemoteAnswerer
@@ -137,6 +139,8 @@ class Talk:
         try:
             if message.strip() == COMMAND:
                 asyncio.run(self._undo())
+            elif message.split()[:1] == [DOCUMENT]:
+                asyncio.run(self._print_document(message))
             elif message.strip() == SHOW_HELP:
                 print(HELP)
             elif message.split()[0] in (STOP, INPUT):
@@ -149,6 +153,10 @@ class Talk:
     async def _undo(self) -> None:
         async with self._client() as client:
             await Undo(client, self._console.print, _confirmed).last(self._session)
+
+    async def _print_document(self, message: str) -> None:
+        async with self._client() as client:
+            await Documents(client, self._console.print).print_one(self._session, message)
 
     def _client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(

@@ -12,7 +12,9 @@ const FORMATS = {
 /** Saves the session as `md` or `json`. Raises errors of the request. */
 export async function save(id, form) {
   const [kind, written] = FORMATS[form];
-  const session = await get(`/sessions/${encodeURIComponent(id)}`);
+  const path = `/sessions/${encodeURIComponent(id)}`;
+  const [session, { documents }] = await Promise.all([get(path), get(`${path}/documents`)]);
+  session.documents = await Promise.all(documents.map((one) => get(`/documents/${encodeURIComponent(one.id)}`)));
   saveText(written(session), session.title || session.id, form, kind);
 }
 
@@ -20,6 +22,7 @@ export async function save(id, form) {
 function markdown(session) {
   const parts = [`# ${session.title || "Conversation"}`];
   for (const message of session.messages) parts.push(...(SECTIONS[message.role]?.(message) ?? []));
+  for (const { title, text } of session.documents) parts.push(`# Document: ${title}`, text);
   return `${parts.filter(Boolean).join("\n\n")}\n`;
 }
 
