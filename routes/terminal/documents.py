@@ -1,4 +1,4 @@
-"""`/document` in `dragoman chat`: prints the document of the conversation that was changed last, or one by its title."""
+"""`/document` in `dragoman chat`: prints the document of the conversation that was changed last, or the one named."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ from routes.terminal.view import CONTROLS, SEQUENCES
 HELP = (
     "While a run goes on: words and Enter are a message to the agent, which reads it after what runs now; "
     "/input WORDS types a line into the running command (/input alone: the next line, without showing it); "
-    "/stop or Ctrl-\\ stops the command, Ctrl-C the run. At the prompt: /undo restores files, /document prints a document, Ctrl-D leaves."
+    "/stop or Ctrl-\\ stops the command, Ctrl-C the run. At the prompt: /undo restores files, "
+    "/document prints a document, Ctrl-D leaves."
 )
 INPUT, STOP, SHOW_HELP = "/input", "/stop", "/help"
 ENTER, BACKSPACE, CLEAR, WORD = "\r\n", "\x7f\b", "\x15", "\x17"
