@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.chromium import Chromium
 
 # Examples are the same in each `make test`, and others each night. Neither is timed: a loaded machine is not a bug.
-settings.register_profile("usual", derandomize=True, deadline=None)
+settings.register_profile("usual", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("nightly", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("nightly" if NIGHTLY else "usual")
 

@@ -147,7 +147,7 @@ def test_a_cut_message_never_makes_another_call() -> None:
             continue  # the rest makes a thought or a sample of a call; code has no end but the message's
         wanted = expected(case)["calls"]
         text = case["text"]
-        for end in range(0, len(text), at_night(1, 3)):
+        for end in range(0, len(text), at_night(1, 7)):
             if text[:end].rstrip().endswith(CLOSED_WHERE_CUT):
                 continue
             parser = parser_for(case)

@@ -11,6 +11,7 @@ import pytest
 
 from parsing import BadCall, CallDelta, Parser, parse
 from parsing.parser import gather
+from tests.nightly import at_night
 
 TOOLS: dict[str, dict[str, Any]] = {
     "note": {"type": "object", "properties": {"path": {"type": "string"}, "body": {"type": "string"}}},
@@ -60,7 +61,7 @@ REPEATED = {
     "bare texts": ("<|tool_call>call:note{", "a:b,"),
     "flags": ('[TOOL_CALL]{tool => "note", args => {', ' --body "x'),
 }
-SMALL, LARGE = 8_000, 64_000
+SMALL, LARGE = at_night((8_000, 64_000), (4_000, 32_000))
 
 
 def feed(text: str, size: int) -> float:

@@ -21,7 +21,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     tool["name"]: tool["parameters"] for case in CASES for tool in case["tools"] if "." not in tool["name"]
 }
 NOTE = "write_note"
-QUICK = settings(deadline=None, max_examples=at_night(2000, 60))
+QUICK = settings(deadline=None, max_examples=at_night(2000, 30))
 # Their values are raw text between tags, without escapes: what a tag is made of may not be tried against them.
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\r<>[]{}|`✿\x00"), min_size=1, max_size=60)
 FRAGMENTS = sorted(

@@ -10,11 +10,12 @@ import pytest
 
 from app.log.run_stream import PAGE_SIZE
 from app.models.scripted import Line, Pause, Scripted
+from tests.nightly import at_night
 from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
 
-WATCHERS = 100
+WATCHERS, STALLED, ROUNDS = at_night((100, 50, 40), (25, 20, 15))
 
 
 async def body(served: Served, run: str, after: int = 0) -> bytes:
@@ -24,19 +25,19 @@ async def body(served: Served, run: str, after: int = 0) -> bytes:
 
 
 async def test_a_run_of_several_hundred_events_resumes_at_every_boundary(tmp_path: Path) -> None:
-    rounds: list[list[Line]] = [[f"Step {number}.\n```bash\necho {number}\n```\n"] for number in range(40)]
+    rounds: list[list[Line]] = [[f"Step {number}.\n```bash\necho {number}\n```\n"] for number in range(ROUNDS)]
     provider = Scripted([*rounds, ["The end."]])
     async with asyncio.timeout(110), serving(tmp_path, provider) as served:
         events = await served.chat(max_rounds=50)
         run = events[0]["run"]
         whole = await body(served, run)
         frames = [frame + b"\n\n" for frame in whole.split(b"\n\n")[:-1]]
-        assert len(frames) == len(events) > 200
+        assert len(frames) == len(events) > 5 * ROUNDS
         for seen in range(len(frames)):
             assert await body(served, run, seen) == b"".join(frames[seen:])
 
 
-async def test_a_hundred_watchers_of_a_live_run_see_the_same_bytes(tmp_path: Path) -> None:
+async def test_many_watchers_of_a_live_run_see_the_same_bytes(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     provider = Scripted([["Sure! ", Pause(go_on), *(f"{number} " for number in range(800))]])
     async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
@@ -56,7 +57,7 @@ async def test_watchers_that_stall_do_not_hold_up_the_others(tmp_path: Path) -> 
     async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
         run = (await until(turn, "run.started"))["run"]
         url = served.client.base_url
-        stalled = [await asyncio.open_connection(url.host, url.port, limit=1024) for _ in range(50)]
+        stalled = [await asyncio.open_connection(url.host, url.port, limit=1024) for _ in range(STALLED)]
         for _, writer in stalled:
             writer.write(f"GET /runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         go_on.set()
