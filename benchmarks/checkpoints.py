@@ -1,4 +1,4 @@
-"""What a checkpoint costs: looks at workspaces of 10, 1,000 and 20,000 files, and an undo, beside a shadow git."""
+"""What a checkpoint costs: looks at workspaces of 10 to 100,000 files, and an undo, beside a shadow git."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.checkpoints.checkpoints import Checkpoints, RunOwner
-from app.checkpoints.scanner import ScanLimits
+from app.checkpoints.call_changes import CallChanges
+from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.looks import RunOwner
 from app.checkpoints.undo import undo_run
 from app.storage.database import CHECKPOINTS, open_checkpoints
+from app.workspace.scanner import ScanLimits
 
-SIZES = (10, 1_000, 20_000)
-FILE = 5_000  # bytes
+SIZES = (10, 1_000, 10_000, 100_000)
+LIMITS = ScanLimits(files=200_000, seconds=600)
+FILE = 1_000  # bytes
 PER_FOLDER = 100
 CHANGED = 10  # files that a call changes
 ROUNDS = 5
@@ -45,10 +48,10 @@ def milliseconds(work: Callable[[], object]) -> float:
 def by_store(folder: Path, work: Path) -> dict[str, float]:
     """The looks around calls, as a run takes them."""
     store = open_checkpoints(folder / CHECKPOINTS)
-    checkpoints = Checkpoints(store, ScanLimits(seconds=600), work)
+    checkpoints = Checkpoints(store, LIMITS, work)
 
     async def call(run: str, mark: int | None) -> float:
-        async with checkpoints.around(RunOwner(run, "session", "ann"), work):
+        async with CallChanges(work, checkpoints).around(RunOwner(run, "session", "ann"), "c1", []):
             return 0.0 if mark is None else milliseconds(lambda: change(work, mark))
 
     def around(run: str, mark: int | None = None) -> float:

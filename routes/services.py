@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from starlette.requests import Request
 
 from app.budget.budgets import Ledger, default_budget
-from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.checkpoints import Checkpoints, kept_by
+from app.checkpoints.looks import Looks
 from app.checkpoints.retention import tidy_forever
-from app.checkpoints.scanner import ScanLimits
 from app.checkpoints.undo import recover as recover_checkpoints
 from app.config.folders import PEOPLE, lock_data_dir, make_folder
 from app.config.search_backend import search_tools
@@ -43,6 +43,7 @@ from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
+from app.workspace.scanner import ScanLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from tools.catalogue import TOOLS
 from tools.jobs.manager import Jobs
@@ -73,7 +74,7 @@ class Services(Struct):
 
     @property
     def checkpoints(self) -> Checkpoints | None:
-        return self.factory.checkpoints
+        return kept_by(self.factory.looks)
 
 
 OpenStore = Callable[[Path], Awaitable[Store]]
@@ -102,7 +103,7 @@ async def open_services(
         opened = await stack.enter_async_context(
             open_models(settings, store, redactor, os.environ, choose, switch=switch)
         )
-        checkpoints = await stack.enter_async_context(opened_checkpoints(settings, store, redactor))
+        looks = await stack.enter_async_context(opened_looks(settings, store, redactor))
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = jobs_of(settings, switch)
@@ -114,7 +115,7 @@ async def open_services(
         await project.load()
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, files)
         built_in = (*TOOLS, *search_tools(settings, mcp.tools))
-        factory = RunFactory(*collaborators, built_in, project=project, checkpoints=checkpoints)
+        factory = RunFactory(*collaborators, built_in, project=project, looks=looks)
         await recover(store, journal, runs, factory.restored_agent)
         follow_ups = FollowUps(jobs, runs, factory.start_follow_up, partial(kept_for_next_run, store), switch.unpaused)
         job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
@@ -133,17 +134,15 @@ async def open_services(
 
 
 @asynccontextmanager
-async def opened_checkpoints(
-    settings: Settings, store: Store, redactor: Redactor
-) -> AsyncGenerator[Checkpoints | None, None]:
-    """The checkpoints of runs, those of a killed server recovered; None if they are off."""
-    if not settings.checkpoints:
-        yield None
-        return
+async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> AsyncGenerator[Looks, None]:
+    """The looks at workspaces; if checkpoints are on these, those of a killed server recovered."""
     most = settings.checkpoint_mb << 20
     limits = ScanLimits(
         settings.checkpoint_files, most // 2, settings.checkpoint_file_mb << 20, settings.checkpoint_time_limit_s
     )
+    if not settings.checkpoints:
+        yield Looks(limits, settings.workspace, [PEOPLE], redactor.is_secret_in)
+        return
     kept = open_checkpoints(settings.data_dir / CHECKPOINTS)
     checkpoints = Checkpoints(kept, limits, settings.workspace, [PEOPLE], most, redactor.is_secret_in)
     await recover_checkpoints(checkpoints)

@@ -6,22 +6,26 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from app.checkpoints.checkpoints import Checkpoints, RunOwner
+from app.checkpoints.call_changes import CallChanges, CallEvents
+from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.looks import RunOwner
 from app.checkpoints.report import report, undone_message
 from app.checkpoints.retention import tidy
-from app.checkpoints.scanner import Scan, ScanLimits, Unscannable
 from app.checkpoints.undo import UndoRefused, recover, undo, undo_run
+from app.core.events import Notice
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import FILE, KEPT, LEFT_OUT, UNDOING, UNDONE, CheckpointStore, Entry
 from app.storage.database import open_checkpoints
+from app.workspace.scanner import ScanLimits, Scanner
 
 pytestmark = pytest.mark.anyio
 
@@ -35,8 +39,16 @@ def opened(folder: Path, store: CheckpointStore | None = None, store_bytes: int 
     return Checkpoints(store, ScanLimits(file_bytes=100_000), folder / "work", ["people"], store_bytes)
 
 
+@asynccontextmanager
+async def around(checkpoints: Checkpoints, owner: RunOwner, workspace: Path) -> AsyncIterator[str | None]:
+    """A call of the run. Yields the notice that nothing of it can be undone, if there is one."""
+    events = CallEvents()
+    async with CallChanges(workspace, checkpoints).around(owner, "c1", events):
+        yield next((event.message for event in events if isinstance(event, Notice)), None)
+
+
 async def run_of(checkpoints: Checkpoints, run: str, change: Callable[[], object]) -> None:
-    async with checkpoints.around(RunOwner(run, f"session of {run}", "ann"), checkpoints.root):
+    async with around(checkpoints, RunOwner(run, f"session of {run}", "ann"), checkpoints.root):
         change()
 
 
@@ -173,7 +185,7 @@ async def test_a_call_that_a_server_was_killed_in_is_looked_behind(tmp_path: Pat
     checkpoints = opened(tmp_path)
     work = checkpoints.root
     async with AsyncExitStack() as never_left:
-        await never_left.enter_async_context(checkpoints.around(RunOwner("r", "s", "ann"), work))
+        await never_left.enter_async_context(around(checkpoints, RunOwner("r", "s", "ann"), work))
         (work / "made").write_text("by the call")
         after_a_kill = opened(tmp_path, open_checkpoints(tmp_path / "checkpoints.db"))
         await recover(after_a_kill)
@@ -196,9 +208,9 @@ async def test_the_model_learns_once_of_an_undo(tmp_path: Path) -> None:
 async def test_calls_side_by_side_share_what_changed_meanwhile(tmp_path: Path) -> None:
     checkpoints = opened(tmp_path)
     work = checkpoints.root
-    async with checkpoints.around(RunOwner("one", "s", "ann"), work):
+    async with around(checkpoints, RunOwner("one", "s", "ann"), work):
         (work / "alone").write_text("1")
-        async with checkpoints.around(RunOwner("other", "t", "ann"), work):
+        async with around(checkpoints, RunOwner("other", "t", "ann"), work):
             (work / "together").write_text("2")
             with pytest.raises(UndoRefused, match="Another run is at work"):
                 await undo_run(checkpoints, "one", "ann")
@@ -249,7 +261,7 @@ async def test_sessions_that_are_gone_take_their_checkpoints_along(tmp_path: Pat
 async def test_a_store_that_fails_stops_no_run(tmp_path: Path) -> None:
     (tmp_path / "checkpoints.db").write_text("no database at all, but long enough to be read as one" * 20)
     checkpoints = opened(tmp_path)
-    async with checkpoints.around(RunOwner("r", "s", "ann"), checkpoints.root) as why:
+    async with around(checkpoints, RunOwner("r", "s", "ann"), checkpoints.root) as why:
         assert why and "Move that file away" in why
     await recover(checkpoints)
 
@@ -267,8 +279,8 @@ def test_a_look_reads_what_differs_and_nothing_outside(tmp_path: Path) -> None:
         (work / name).mkdir()
     os.utime(work / "file", ns=(1, 1))
     kept = list[bytes]()
-    first = Scan({}, lambda contents: kept.extend(data for _, data in contents), ScanLimits(file_bytes=10))
-    first.run(str(work))
+    limits = ScanLimits(file_bytes=10)
+    first = Scanner({}, lambda contents: kept.extend(data for _, data in contents), limits).run(str(work))
     assert {path: entry.kind for path, entry in first.entries.items()} == {
         b"leads_out": "link",
         b"file": FILE,
@@ -279,13 +291,14 @@ def test_a_look_reads_what_differs_and_nothing_outside(tmp_path: Path) -> None:
     }
     assert sorted(kept) == sorted([b"text", os.fsencode(outside)])
     # Changed within a tick of the clock, it has to be read again; with settled times it has not.
-    settled = {path: entry for path, entry in first.entries.items() if path != b"file"}
+    settled = dict(first.entries)
     status = (work / "file").stat()
     times = status.st_ino, status.st_mtime_ns, status.st_ctime_ns
     settled[b"file"] = Entry(FILE, status.st_mode & 0o777, 4, first.entries[b"file"].digest, *times)
-    again = Scan(settled, lambda _: None, ScanLimits(file_bytes=10))
-    again.run(str(work))
-    assert not again.has_read
+    again = Scanner(settled, lambda _: None, limits).run(str(work))
+    assert not again.has_read and again.entries[b"file"] is settled[b"file"]
+    unsettled = settled | {b"file": replace(settled[b"file"], digest=b"of before", is_settled=False)}
+    assert Scanner(unsettled, lambda _: None, limits).run(str(work)).entries[b"file"].digest != b"of before"
 
 
 def test_no_secret_is_kept(tmp_path: Path) -> None:
@@ -295,8 +308,8 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(secret)
     kept = list[bytes]()
     redactor = Redactor([secret])
-    looked = Scan({}, lambda contents: kept.extend(data for _, data in contents), is_secret=redactor.is_secret_in)
-    looked.run(str(tmp_path))
+    scanner = Scanner({}, lambda contents: kept.extend(data for _, data in contents), is_secret=redactor.is_secret_in)
+    looked = scanner.run(str(tmp_path))
     assert {path: entry.kind for path, entry in looked.entries.items()} == {
         b"one": LEFT_OUT,
         b"two": LEFT_OUT,
@@ -316,8 +329,9 @@ def test_no_secret_is_kept(tmp_path: Path) -> None:
 def test_a_look_is_bounded(tmp_path: Path, limits: ScanLimits, why: str) -> None:
     for number in range(3):
         (tmp_path / str(number)).write_bytes(b"x" * 600_000)
-    with pytest.raises(Unscannable, match=why):
-        Scan({}, lambda _: None, limits).run(str(tmp_path))
+    look = Scanner({}, lambda _: None, limits).run(str(tmp_path))
+    assert why in look.unfit
+    assert look.is_whole == (limits.bytes == 1 << 20)  # then it is only not read
 
 
 async def test_a_cancelled_call_is_looked_behind(tmp_path: Path) -> None:
@@ -325,7 +339,7 @@ async def test_a_cancelled_call_is_looked_behind(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
     async def call() -> None:
-        async with checkpoints.around(RunOwner("r", "s", "ann"), checkpoints.root):
+        async with around(checkpoints, RunOwner("r", "s", "ann"), checkpoints.root):
             (checkpoints.root / "half").write_text("done")
             begun.set()
             await asyncio.Event().wait()

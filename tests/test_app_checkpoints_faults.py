@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from app.checkpoints.checkpoints import DELETED, MOST_FOLDERS, Checkpoints, RunOwner
+from app.checkpoints.checkpoints import DELETED, Checkpoints
+from app.checkpoints.looks import MOST_FOLDERS, RunOwner
 from app.checkpoints.restore import restore
-from app.checkpoints.scanner import Scan, ScanLimits, Unscannable, differences
 from app.checkpoints.undo import UndoRefused, undo_run
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
@@ -30,7 +30,8 @@ from app.storage.checkpoints import (
     Entry,
 )
 from app.storage.database import open_checkpoints
-from tests.test_app_checkpoints import opened, run_of, tree
+from app.workspace.scanner import ScanLimits, Scanner, differences
+from tests.test_app_checkpoints import around, opened, run_of, tree
 from tools.base.outcome import ToolFailed
 
 pytestmark = pytest.mark.anyio
@@ -111,12 +112,12 @@ def test_only_what_the_look_has_found_is_replaced(tmp_path: Path) -> None:
 async def test_a_look_that_fails_for_one_run_gives_up_the_others(tmp_path: Path) -> None:
     """It has seen some of what another run has done, and nobody will find that again."""
     checkpoints = opened(tmp_path)
-    checkpoints._limits = ScanLimits(files=3)
+    checkpoints.limits = ScanLimits(files=3)
     work = checkpoints.root
-    async with checkpoints.around(RunOwner("one", "s", "ann"), work):
+    async with around(checkpoints, RunOwner("one", "s", "ann"), work):
         for number in range(4):
             (work / str(number)).write_text("by one")
-        async with checkpoints.around(RunOwner("other", "t", "ann"), work) as why:
+        async with around(checkpoints, RunOwner("other", "t", "ann"), work) as why:
             assert why and "more than 3 files" in why
             (work / "3").unlink()
     row = checkpoints.store.row("one")
@@ -137,7 +138,7 @@ async def test_a_run_that_the_store_failed_is_not_undone_in_part(tmp_path: Path,
             raise StoreFailed("The disk is full.")
 
     watch(checkpoints, fail)
-    async with checkpoints.around(RunOwner("r", "session of r", "ann"), work):
+    async with around(checkpoints, RunOwner("r", "session of r", "ann"), work):
         (work / "second").write_text("2")
         is_full = True
     is_full = False
@@ -156,7 +157,7 @@ async def test_a_look_that_no_recovery_could_take_is_missed(tmp_path: Path) -> N
     checkpoints.store.put([CheckpointRow("r", row.session, row.principal, row.workspace, row.created)])
     with pytest.raises(UndoRefused, match="behind one of its calls is missing"):
         await undo_run(checkpoints, "r", "ann")
-    async with checkpoints.around(RunOwner("r", row.session, "ann"), checkpoints.root) as why:
+    async with around(checkpoints, RunOwner("r", row.session, "ann"), checkpoints.root) as why:
         assert why and "behind one of its calls is missing" in why
 
 
@@ -200,8 +201,7 @@ def test_a_closed_folder_is_passed_by() -> None:
         def is_seen() -> bool:
             if os.geteuid() == 0:
                 os.setuid(NOBODY)
-            look = Scan({}, lambda _: None)
-            look.run(folder)
+            look = Scanner({}, lambda _: None).run(folder)
             return {path: entry.kind for path, entry in look.entries.items()} == SEEN_BY_NOBODY
 
         assert holds_in_child(is_seen)
@@ -219,11 +219,7 @@ def test_a_file_that_cannot_be_read_now_is_not_gone(tmp_path: Path) -> None:
 
     def is_refused() -> bool:
         sys.addaudithook(fails)
-        try:
-            Scan({}, lambda _: None).run(str(tmp_path))
-        except Unscannable as unfit:
-            return "Input/output error" in str(unfit)
-        return False
+        return "Input/output error" in Scanner({}, lambda _: None).run(str(tmp_path)).unfit
 
     assert holds_in_child(is_refused)
 

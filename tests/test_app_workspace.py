@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from app.core.events import Notice
-from app.workspace.changes import MOST_EVENTS, WorkspaceChanges
+from app.workspace.changes import MOST_EVENTS, changed_files, events_of
 from app.workspace.content_types import media_type_of
 from app.workspace.open_file import NotSent, open_file, size_now
 from app.workspace.private_files import private_reason
-from app.workspace.scan import Scan, differences, scan
+from app.workspace.scanner import Look, ScanLimits, Scanner
 from tests.pictures import CAT, LAW
 from tools.base.outcome import ToolFailed
-from tools.catalogue import TOOLS
-from tools.tool import ToolList
-
-BASH, READS = ToolList(TOOLS).by_name["bash"], ToolList(TOOLS).by_name["read_file"]
 
 
-def changed(before: Scan, after: Scan) -> list[tuple[str, str]]:
-    return [(change.path, change.change) for change in differences(before, after)]
+def scan(workspace: Path, passed_by: frozenset[str] = frozenset(), most: int = 10_000) -> Look:
+    return Scanner({}, None, ScanLimits(files=most), passed_by).run(str(workspace))
+
+
+def changed(before: Look, after: Look) -> list[tuple[str, str]]:
+    return [(change.path, change.change) for change in changed_files(before, after, keeps=False)]
 
 
 def test_what_was_made_changed_replaced_and_deleted_is_found(tmp_path: Path) -> None:
@@ -65,24 +65,20 @@ def test_of_too_many_files_only_what_has_just_changed_is_reported(tmp_path: Path
     for number in range(40):
         (tmp_path / f"f{number}").write_text("x")
     before = scan(tmp_path, most=30)
-    assert not before.whole
-    files = dict([*before.files.items()][5:])  # other ones were reached the first time
-    later = Scan(files, before.began_ns + 10**12, whole=False)
+    assert not before.is_whole
+    entries = dict([*before.entries.items()][5:])  # other ones were reached the first time
+    later = Look(entries, before.began_ns + 10**12, is_whole=False)
     assert changed(later, scan(tmp_path, most=30)) == []
-    assert changed(Scan(files, 0, whole=False), scan(tmp_path))
+    assert changed(Look(entries, 0, is_whole=False), scan(tmp_path))
 
 
-@pytest.mark.anyio
-async def test_events_are_bounded_and_only_of_tools_that_write(tmp_path: Path) -> None:
-    changes = WorkspaceChanges(tmp_path)
-    assert await changes.before(READS) is None
-    before = await changes.before(BASH)
+def test_events_are_bounded(tmp_path: Path) -> None:
+    before = scan(tmp_path)
     for number in range(MOST_EVENTS + 5):
         (tmp_path / f"f{number:03}").write_text("x")
-    *events, notice = await changes.since(before, "c1")
+    *events, notice = events_of(changed_files(before, scan(tmp_path), keeps=False), tmp_path, "c1")
     assert len(events) == MOST_EVENTS and {event.type for event in events} == {"file.changed"}
     assert isinstance(notice, Notice) and "5 more files" in notice.message
-    assert await changes.since(None, "c1") == ()
 
 
 def zipped(*names: str) -> bytes:

@@ -174,14 +174,23 @@ async def test_only_the_principal_and_admins_see_and_undo(tmp_path: Path) -> Non
 
 async def test_protected_files_are_passed_by_and_large_ones_are_named(tmp_path: Path) -> None:
     script = (
-        "git init -q sub; echo 1 > sub/f; mkdir -p x/.vscode; echo 1 > x/.vscode/t; head -c 2000000 /dev/zero > big"
+        "git init -q sub; echo 1 > sub/f; mkdir -p x/.vscode; echo 1 > x/.vscode/t; echo 1 > x/.envrc; "
+        "mkdir -p node_modules/a; echo 1 > node_modules/a/b; head -c 2000000 /dev/zero > big"
     )
     async with served_with(tmp_path, bash(script), "Done.", checkpoint_file_mb="1") as served:
-        run = (await served.chat("Go."))[0]["run"]
+        events = await served.chat("Go.")
+        run = events[0]["run"]
+        reported = {event["path"]: event.get("unkept") for event in of_kind(events, "file.changed")}
+        large = "too large to be kept, not readable, or a secret of the server is in it"
+        assert reported == {"sub/f": None, "big": large, "x/.envrc": "protected"}, "what is not undone is marked"
         report = await changes(served, run)
         assert [path for path, _, _ in paths(report)] == ["sub", "sub/f", "x"]
-        left_out = [(one["path"], one["after"]["size"]) for one in report["left_out"]]
-        assert left_out == [("big", 2_000_000), ("sub/.git", 0), ("x/.vscode", 0)]
+        left_out = [(one["path"], one["after"]["size"], one["reason"]) for one in report["left_out"]]
+        assert left_out == [
+            ("big", 2_000_000, large),
+            *(("node_modules", 0, "programs make it again"), ("sub/.git", 0, "protected")),
+            *(("x/.envrc", 2, "protected"), ("x/.vscode", 0, "protected")),
+        ]
         await undo(served, run)
         assert not (tmp_path / "work/sub/f").exists() and (tmp_path / "work/sub/.git/HEAD").exists()
         assert (tmp_path / "work/x/.vscode/t").exists() and (tmp_path / "work/big").exists()
@@ -216,6 +225,7 @@ async def test_a_workspace_beyond_the_limits_gets_a_notice(tmp_path: Path) -> No
         events = await served.chat("Go.")
         [notice] = of_kind(events, "notice")
         assert notice["code"] == "no_checkpoint" and "more than 100 files" in notice["message"]
+        assert "not reported" in notice["message"], "one limit holds for undos and for reports of changes"
         run = events[0]["run"]
         assert (await changes(served, run))["state"] == "unavailable"
         assert "more than 100 files" in (await undo(served, run, 409))["error"]["message"]
@@ -225,6 +235,9 @@ async def test_a_workspace_beyond_the_limits_gets_a_notice(tmp_path: Path) -> No
 async def test_without_checkpoints_nothing_is_kept(tmp_path: Path) -> None:
     async with served_with(tmp_path, bash("echo 1 > a"), "Done.", checkpoints="false") as served:
         run = (await served.chat("Go."))[0]["run"]
+        assert [(e["path"], "unkept" in e) for e in await served.events(run) if e["type"] == "file.changed"] == [
+            ("a", False)
+        ]
         for answer in (await served.client.get(f"/runs/{run}/changes"), await served.client.post(f"/runs/{run}/undo")):
             assert (answer.status_code, answer.json()["error"]["code"]) == (409, "checkpoints_off")
 

@@ -119,6 +119,7 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
         (FileChanged("c", "a\x1b[31m.csv", "created", 2048), "  ▪ a.csv (created, 2.0 KB)\n"),
         (ImageReturned("ab", "image/png", 100, "c"), "  ▪ picture (image/png, 100 B)\n"),
         (FileChanged("c", "b.csv", "deleted"), "  ▪ b.csv (deleted)\n"),
+        (FileChanged("c", "big", "created", 2048, unkept="large"), "  ▪ big (created, 2.0 KB, no undo)\n"),
         (MessageAdded("And?"), "> And?\n"),
         (MessageAdded("See", [{"name": "cat.png"}, {"media_type": "image/gif"}]), "> See, cat.png, image/gif\n"),
         (ToolFinished("c", "read_file", False, "No such file.", 61.0), "✗ read_file · 1 min 01 s\n  No such file.\n"),

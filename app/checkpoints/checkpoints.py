@@ -1,11 +1,11 @@
 """Checkpoints of runs: the workspace is looked at before and after each call that may write.
 
-Each look finds what is different from the last one (`scanner`). That belongs to the runs that have a call under way in
-this workspace: to one, or, marked as shared, to several. With none under way a person did it, or a background job, and
-it is no run's. So an edit of a person between two calls of a run is not taken for the run's, and whatever a program
-did in a call is found, however it did it. A look needs no more than the last one and the names of the runs with an open
-call, both of which are stored: a server that was killed in the middle of a call takes the look behind it when it
-starts. What that finds is marked as shared, because a person may have written since.
+Each look (`app.workspace.scanner`) finds what is different from the last one. That belongs to the runs that have a call
+under way in this workspace: to one, or, marked as shared, to several. With none under way a person did it, or a
+background job, and it is no run's. So an edit of a person between two calls of a run is not taken for the run's, and
+whatever a program did in a call is found, however it did it. A look needs no more than the last one and the names of
+the runs with an open call, both of which are stored: a server that was killed in the middle of a call takes the look
+behind it when it starts. What that finds is marked as shared, because a person may have written since.
 
 The last look at a workspace and the contents of its files are what a first look costs; a later one reads only files
 whose times differ. What cannot be looked at within the limits has no checkpoint, and its run gets a notice.
@@ -24,7 +24,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.checkpoints.scanner import Scan, ScanLimits, Unscannable, differences
+from app.checkpoints.looks import MOST_FOLDERS, Looks, RunOwner
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
     KEPT,
@@ -37,22 +37,16 @@ from app.storage.checkpoints import (
     Entries,
     Entry,
 )
-from tools.process.process_tree import run_shielded
+from app.workspace.scanner import Look, ScanLimits, Scanner, differences
 
-MOST_FOLDERS = 8  # workspaces whose last look is held in memory
-NO_CHECKPOINT = "What this run changes in the workspace cannot be undone: {why}."
 CUT_OFF = "A look at the workspace behind a call failed: {why}."
 INCOMPLETE = "a look at the workspace behind one of its calls is missing"
 DELETED = "It was deleted, because all checkpoints together were too large (checkpoint_mb)."
 logger = logging.getLogger(__name__)
 
 
-class RunOwner(Struct, frozen=True):
-    """A run, as its checkpoint names it."""
-
-    run: str
-    session: str
-    principal: str
+class Unscannable(Exception):
+    """The workspace is beyond a limit, or cannot be read. The message names the limit or the error."""
 
 
 class Folder(Struct):
@@ -68,8 +62,10 @@ class Folder(Struct):
     entries: Entries | None = None
 
 
-class Checkpoints:
-    """One per server. `root` is the workspace of admins, in which `passed_by` are the folders of others."""
+class Checkpoints(Looks):
+    """One per server. What it looks at it keeps, so that it can be undone."""
+
+    keeps = True
 
     def __init__(
         self,
@@ -80,12 +76,9 @@ class Checkpoints:
         store_bytes: int = 2 << 30,
         is_secret: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
+        super().__init__(limits, root, passed_by, is_secret)
         self.store = store
-        self.root = root
-        self._limits = limits
-        self._passed_by = passed_by
         self._store_bytes = store_bytes
-        self._is_secret = is_secret
         self._folders: dict[str, Folder] = {}
         self._looking = 0
         self._quiet = asyncio.Condition()  # no look is under way: what one has stored, nothing refers to yet
@@ -93,15 +86,39 @@ class Checkpoints:
         self.unreported: set[str] = set()  # sessions whose model does not know of an undo
         self._missed: dict[str, str] = {}  # runs that the store could not take a look for, and why
 
-    @asynccontextmanager
-    async def around(self, owner: RunOwner, workspace: Path) -> AsyncIterator[str | None]:
-        """Look before and after a call that may write. Yields why its run has no checkpoint, once in a run."""
-        path, why = str(workspace), list[str]()
-        try:
-            await run_shielded(self._begin(path, owner, why))
-            yield NO_CHECKPOINT.format(why=why[0]) if why else None
-        finally:
-            await run_shielded(self._end(path, owner.run))
+    async def begin(self, owner: RunOwner, workspace: Path) -> tuple[Look, str | None]:
+        folder = self.folder(str(workspace))
+        async with self.looking(folder):
+            if owner.run in folder.open_calls:
+                folder.open_calls[owner.run] += 1
+                return await asyncio.to_thread(self._peek, folder), None
+            try:
+                return await asyncio.to_thread(self._open, folder, owner)
+            except StoreFailed as failure:
+                logger.warning("no checkpoint of run %s: %s", owner.run, failure)
+                self._missed[owner.run] = str(failure)
+                return await asyncio.to_thread(self._peek, folder), str(failure).rstrip(".")
+
+    async def end(self, run: str, workspace: Path) -> Look:
+        folder = self.folder(str(workspace))
+        async with self.looking(folder):
+            if (calls := folder.open_calls.get(run, 0)) != 1:
+                folder.open_calls |= {run: calls - 1} if calls else {}
+                return await asyncio.to_thread(self._peek, folder)
+            try:
+                look = await asyncio.to_thread(self._close, folder, run)
+            except StoreFailed as failure:
+                logger.warning("the checkpoint of run %s is incomplete: %s", run, failure)
+                self._missed[run] = str(failure)
+                look = await asyncio.to_thread(self._peek, folder)
+            finally:
+                folder.open_calls.pop(run, None)
+        if self._has_grown:
+            await self._alone(self._bound)
+        return look
+
+    def _peek(self, folder: Folder) -> Look:
+        return self.peek(folder.path, folder.entries)
 
     def folder(self, path: str) -> Folder:
         if path not in self._folders and len(self._folders) >= MOST_FOLDERS:
@@ -127,57 +144,24 @@ class Checkpoints:
         finally:
             folder.users -= 1
 
-    async def _begin(self, path: str, owner: RunOwner, why: list[str]) -> None:
-        folder = self.folder(path)
-        async with self.looking(folder):
-            if owner.run in folder.open_calls:
-                folder.open_calls[owner.run] += 1
-                return
-            try:
-                if reason := await asyncio.to_thread(self._open, folder, owner):
-                    why.append(reason)
-            except StoreFailed as failure:
-                logger.warning("no checkpoint of run %s: %s", owner.run, failure)
-                self._missed[owner.run] = str(failure)
-                why.append(str(failure).rstrip("."))
-
-    def _open(self, folder: Folder, owner: RunOwner) -> str | None:
+    def _open(self, folder: Folder, owner: RunOwner) -> tuple[Look, str | None]:
         """Look at the workspace and open a call of the run; else return why not, unless that is known."""
         self.store_missed()
         row = self.store.row(owner.run)
         if row and row.state == UNAVAILABLE:
-            return None
+            return self._peek(folder), None
         if row and row.state == OPEN:
             self.store.put([replace(row, state=UNAVAILABLE, note=INCOMPLETE)])
-            return INCOMPLETE
+            return self._peek(folder), INCOMPLETE
         row = row or CheckpointRow(owner.run, owner.session, owner.principal, folder.path, time.time())
-        try:
-            self.look(folder)
-        except Unscannable as unfit:
-            self.store.put([replace(row, state=UNAVAILABLE, note=str(unfit))])
-            self._give_up(folder, str(unfit))
-            return str(unfit)
+        look = self._take(folder)
+        if look.unfit:
+            self.store.put([replace(row, state=UNAVAILABLE, note=look.unfit)])
+            self._give_up(folder, look.unfit)
+            return look, look.unfit
         self.store.put([replace(row, state=OPEN)])
         folder.open_calls[owner.run] = 1
-        return None
-
-    async def _end(self, path: str, run: str) -> None:
-        folder = self.folder(path)
-        async with self.looking(folder):
-            if run not in folder.open_calls:
-                return
-            folder.open_calls[run] -= 1
-            if folder.open_calls[run]:
-                return
-            try:
-                await asyncio.to_thread(self._close, folder, run)
-            except StoreFailed as failure:
-                logger.warning("the checkpoint of run %s is incomplete: %s", run, failure)
-                self._missed[run] = str(failure)
-            finally:
-                folder.open_calls.pop(run, None)
-        if self._has_grown:
-            await self._alone(self._bound)
+        return look, None
 
     async def _alone(self, tidy: Callable[[], None]) -> None:
         """Tidy the store while nothing looks. What fails is tried again later."""
@@ -188,14 +172,13 @@ class Checkpoints:
             except StoreFailed as failure:
                 logger.warning("the checkpoints were not tidied: %s", failure)
 
-    def _close(self, folder: Folder, run: str) -> None:
-        try:
-            self.look(folder)
-        except Unscannable as unfit:
-            self._give_up(folder, str(unfit))
-            return
-        if (row := self.store.row(run)) and row.state == OPEN:  # else it was given up
+    def _close(self, folder: Folder, run: str) -> Look:
+        look = self._take(folder)
+        if look.unfit:
+            self._give_up(folder, look.unfit)
+        elif (row := self.store.row(run)) and row.state == OPEN:  # else it was given up
             self.store.put([replace(row, state=KEPT)])
+        return look
 
     def _give_up(self, folder: Folder, why: str) -> None:
         """Mark the runs under way: their changes are not known."""
@@ -213,22 +196,27 @@ class Checkpoints:
 
     def look(self, folder: Folder, *, all_shared: bool = False) -> Entries:
         """Look at the workspace; what differs belongs to the runs under way. Raises Unscannable, StoreFailed."""
+        look = self._take(folder, all_shared=all_shared)
+        if look.unfit:
+            raise Unscannable(look.unfit)
+        return look.entries
+
+    def _take(self, folder: Folder, *, all_shared: bool = False) -> Look:
+        """Look at the workspace and keep what differs, unless the look is unfit."""
         known = folder.entries if folder.entries is not None else self.store.entries(folder.path)
-        passed_by = self._passed_by if Path(folder.path) == self.root else ()
-        scan = Scan(known or {}, self._keep, self._limits, passed_by, self._is_secret)
-        try:
-            scan.run(folder.path)
-        except Unscannable:  # the next look goes on from here
+        scanner = Scanner(known or {}, self._keep, self.limits, self.passed_by(folder.path), self.is_secret)
+        look = scanner.run(folder.path)
+        if look.unfit:  # the next look goes on from here
             folder.entries = None
-            self.store.put(entries=(folder.path, {**(known or {}), **scan.entries}))
-            raise
-        different = differences(known, scan.entries) if known is not None else []
+            self.store.put(entries=(folder.path, {**(known or {}), **look.entries}))
+            return look
+        different = differences(known, look.entries) if known is not None else []
         shared = all_shared or len(folder.open_calls) > 1
         changes = {run: merged(self.store.changes(run), different, shared=shared) for run in folder.open_calls}
-        is_new = known is None or scan.has_read or bool(different)
-        self.store.put(changes=changes if different else None, entries=(folder.path, scan.entries) if is_new else None)
-        folder.entries = scan.entries
-        return scan.entries
+        is_new = known is None or look.has_read or bool(different)
+        self.store.put(changes=changes if different else None, entries=(folder.path, look.entries) if is_new else None)
+        folder.entries = look.entries
+        return look
 
     def _keep(self, contents: list[tuple[bytes, bytes]]) -> None:
         self._has_grown = True
@@ -300,6 +288,11 @@ class Checkpoints:
     async def sessions(self) -> set[str]:
         """Return the sessions that have checkpoints."""
         return {row.session for row in await asyncio.to_thread(self.store.rows, KEPT, UNAVAILABLE, UNDONE)}
+
+
+def kept_by(looks: Looks | None) -> Checkpoints | None:
+    """Return the checkpoints, if the looks are kept."""
+    return looks if isinstance(looks, Checkpoints) else None
 
 
 def merged(

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.checkpoints.undo import can_restore, shown_path
 from app.storage.checkpoints import FILE, LINK, Changed, CheckpointRow, CheckpointStore, Entry
+from app.workspace.changes import unkept_reason
 from tools.base.diffs import unified_diff
 from tools.base.patterns import lazy_pattern
 
@@ -18,7 +19,6 @@ NONE = "none"  # the state of a run without a checkpoint
 _PLAIN = lazy_pattern(r"[\w./+@=-]{1,120}")  # a path that reads as a path, and not as a sentence
 ONE_LINE = {ord(sign): " " for sign in "\r\n"}
 NO_ROOM = "[not shown: there is too much before it]"
-LEFT = "too large to be kept, protected, not readable, or a secret of the server is in it"
 UNDONE_NOTICE = "An earlier run of this session was undone. The model receives the list of files that are as before it."
 
 
@@ -38,7 +38,7 @@ def report(store: CheckpointStore, run: str) -> dict[str, Any]:
         "undone_by": row.undone_by or None,
         "files": list(_with_diffs(store, files[:MOST_FILES])),
         "more_files": max(0, len(files) - MOST_FILES),
-        "left_out": [_fields(one) | {"reason": LEFT} for one in left_out[:MOST_FILES]],
+        "left_out": list(map(_left_out, left_out[:MOST_FILES])),
     }
 
 
@@ -59,6 +59,10 @@ def _fields(one: Changed) -> dict[str, Any]:
     kind = next(side.kind for side in (one.after, one.before) if side)
     shown = {name: {"size": side.size, "mode": f"{side.mode:03o}"} for name, side in sides.items() if side}
     return {"path": shown_path(one.path), "change": change_of(one), "kind": kind, **shown}
+
+
+def _left_out(one: Changed) -> dict[str, Any]:
+    return _fields(one) | {"reason": unkept_reason(one.path, one.before, one.after)}
 
 
 def change_of(one: Changed) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app.checkpoints.scanner import MODE, times_of
 from app.storage.checkpoints import FILE, FOLDER, LINK, CheckpointStore, Entries, Entry
+from app.workspace.scanner import MODE, times_of
 from tools.base.outcome import ToolFailed
 from tools.base.workspace import directory
 
@@ -127,7 +127,7 @@ def _is_entry(parent: int, name: str, status: os.stat_result, entry: Entry | Non
         return kind == stat.S_IFLNK and _digest(os.fsencode(os.readlink(name, dir_fd=parent))) == entry.digest
     if (kind, status.st_mode & MODE, status.st_size) != (stat.S_IFREG, entry.mode, entry.size):
         return False
-    if entry.inode and (entry.inode, entry.modified, entry.changed) == times_of(status):
+    if entry.inode and entry.is_settled and (entry.inode, entry.modified, entry.changed) == times_of(status):
         return True
     with os.fdopen(os.open(name, _READ, dir_fd=parent), "rb") as file:
         return _digest(file.read(entry.size + 1)) == entry.digest

@@ -19,9 +19,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.checkpoints.checkpoints import INCOMPLETE, NO_CHECKPOINT, Checkpoints, Folder
+from app.checkpoints.call_changes import NO_CHECKPOINT
+from app.checkpoints.checkpoints import INCOMPLETE, Checkpoints, Folder, Unscannable
 from app.checkpoints.restore import Plan, plan_of, restore
-from app.checkpoints.scanner import Unscannable
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
     FOLDER,
@@ -70,7 +70,17 @@ def shown_path(path: bytes) -> str:
 
 
 def can_restore(one: Changed) -> bool:
-    return LEFT_OUT not in {side.kind for side in (one.before, one.after) if side}
+    return all(side is None or side.can_restore for side in (one.before, one.after))
+
+
+def counts(one: Changed) -> bool:
+    """Return True for a change that an undo restores, or is refused for."""
+    return can_restore(one) or is_lost(one)
+
+
+def is_lost(one: Changed) -> bool:
+    """Return True for what the run has removed, and no look has kept; folders that programs make again are none."""
+    return one.after is None and one.before is not None and one.before.kind == LEFT_OUT
 
 
 async def undo_run(checkpoints: Checkpoints, run: str, by: str) -> CheckpointRow:
@@ -100,7 +110,7 @@ async def _undo_in_turn(checkpoints: Checkpoints, run: str, by: str, ended: list
 def _undo_by_state(checkpoints: Checkpoints, folder: Folder, run: str, by: str) -> CheckpointRow:
     checkpoints.store_missed()
     row = checkpoints.store.row(run)
-    if row is None or (row.state == KEPT and not checkpoints.store.changes(run)):
+    if row is None or (row.state == KEPT and not any(map(counts, checkpoints.store.changes(run)))):
         raise UndoRefused(NOTHING)
     if row.state == UNDONE:
         return row
@@ -126,7 +136,7 @@ def undo(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str) 
     store = checkpoints.store
     found = store.changes(row.run)
     changes = [one for one in found if can_restore(one)]
-    lost = [Conflict(shown_path(one.path), LOST) for one in found if one.after is None and not can_restore(one)]
+    lost = [Conflict(shown_path(one.path), LOST) for one in found if is_lost(one)]
     try:
         plan = plan_of(checkpoints.look(folder), [(one.path, one.after, one.before) for one in changes])
     except Unscannable as unfit:

@@ -155,7 +155,8 @@ class FileChanged(Struct, frozen=True):
     """A file of the workspace is another after a call: `change` is `created`, `modified` or `deleted`.
 
     `path` is relative to the workspace, `size` in bytes, `kind` the media type by its content. A deleted file has none
-    of them, a very large one no `sha256`. At most 32 for a call; a notice counts the rest.
+    of them, a very large one no `sha256`. `unkept` is why an undo of the run leaves the file as it is, where it does.
+    At most 32 for a call; a notice counts the rest.
     """
 
     type: ClassVar[str] = "file.changed"
@@ -165,6 +166,7 @@ class FileChanged(Struct, frozen=True):
     size: int | None = None
     sha256: str | None = None
     kind: str | None = None
+    unkept: str | None = None
 
 
 class ImageReturned(Struct, frozen=True):

@@ -17,8 +17,10 @@ from pydantic import ValidationError
 
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
-from app.checkpoints.checkpoints import Checkpoints
-from app.config.folders import PEOPLE, FolderUnsafe, workspace_of
+from app.checkpoints.call_changes import CallChanges
+from app.checkpoints.checkpoints import kept_by
+from app.checkpoints.looks import Looks
+from app.config.folders import FolderUnsafe, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
@@ -64,7 +66,6 @@ from app.storage.principals import Principal, folder_name
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
-from app.workspace.changes import WorkspaceChanges
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN, TOOLS
@@ -111,7 +112,7 @@ class RunFactory(Struct):
     project: ProjectFiles = field(default_factory=ProjectFiles)
     choices: ToolChoices = field(default_factory=ToolChoices)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
-    checkpoints: Checkpoints | None = None
+    looks: Looks | None = None
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
     @property
@@ -223,9 +224,9 @@ class RunFactory(Struct):
                 parallel_reads=self.settings.parallel_reads,
                 provenance=Provenance(partial(self._also_read, persona, override, project)),
                 waiting=discipline.waiting,
-                changes=self._changes(workspace),
+                changes=CallChanges(workspace, self.looks),
                 call_form=lambda: route.call_form,
-                checkpoints=self.checkpoints,
+                checkpoints=kept_by(self.looks),
                 terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
                 documents=self.runs.documents,
             ),
@@ -253,10 +254,6 @@ class RunFactory(Struct):
             recall=HistorySearch(self.store),
             skills={skill.name: skill.text for skill in project.skills},
         )
-
-    def _changes(self, workspace: Path) -> WorkspaceChanges:
-        """Reports of changes; the folders of people in an admin's workspace are theirs."""
-        return WorkspaceChanges(workspace, frozenset({PEOPLE} if workspace == self.settings.workspace else ()))
 
     def relay(
         self,

@@ -13,9 +13,10 @@ from msgspec.structs import asdict, replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
-from app.checkpoints.checkpoints import Checkpoints, RunOwner
+from app.checkpoints.call_changes import CallChanges, CallEvents
+from app.checkpoints.looks import RunOwner
 from app.core.attachments import File
-from app.core.events import AgentEvent, Notice, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
+from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
 from app.documents.desk import Desk
 from app.documents.library import Library
@@ -29,12 +30,9 @@ from app.runs.live_outputs import Outputs, Written
 from app.runs.tool_results import Results
 from app.storage.files.kinds import file_of
 from app.transcript.conversation import STOPPED, Conversation
-from app.workspace.changes import WorkspaceChanges
-from app.workspace.scan import Scan
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
-from tools.process.process_tree import run_shielded
 from tools.tool import Context
 from tools.toolbox import Toolbox
 
@@ -107,9 +105,8 @@ class ToolCall(Struct, frozen=True):
     outputs: Outputs
     redactors: Sequence[Redactor]  # they remove secrets from outputs
     check_not_paused: Callable[[], None]  # raises Paused
-    changes: WorkspaceChanges
+    changes: CallChanges
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
-    checkpoints: Checkpoints | None = None
     terminals: RunTerminals = RunTerminals()
     documents: Library | None = None
 
@@ -119,44 +116,46 @@ class ToolCall(Struct, frozen=True):
         return emitter.stream(partial(self._run_in_budget, cleared, siblings, emitter.emit))
 
     async def _run_in_budget(self, cleared: Cleared, siblings: Siblings, emit: Emit[AgentEvent | Outcome]) -> None:
-        async with self._checkpoint(cleared.call, emit):
+        async with self._report_changes(cleared.call, emit):
             running = await siblings.time(self.run_budget, self.context.time_limit_s, self.conversation)
             with siblings.held(running):
                 self.check_not_paused()
-                before = await self._call(cleared, running, siblings.outcomes, emit)
-            for event in await self.changes.since(before, cleared.call.id):  # after its time: a job of it may need that
-                await emit(event)
+                await self._call(cleared, running, siblings.outcomes, emit)
         if outcome := siblings.outcomes.get(cleared.call.id):
             await emit(outcome)
 
     @asynccontextmanager
-    async def _checkpoint(self, call: AskedCall, emit: Emit[AgentEvent | Outcome]) -> AsyncIterator[None]:
-        """Look at the workspace before and after a call that may write in it."""
-        if self.checkpoints is None or not self.toolbox.may_write(call.name):
+    async def _report_changes(self, call: AskedCall, emit: Emit[AgentEvent | Outcome]) -> AsyncIterator[None]:
+        """Look at the workspace before and after a call that may write in it, and report what it has changed.
+
+        The second look follows the call's time, which a job of the call may need. What a call that was stopped has
+        changed is only logged: nothing waits for its events any more.
+        """
+        if not self.toolbox.may_write(call.name):
             yield
             return
         owner = RunOwner(self.run, self.conversation.session, self.gate.principal.name)
-        async with self.checkpoints.around(owner, self.context.workspace) as why_not:
-            if why_not:
-                await emit(Notice("no_checkpoint", why_not))
-            yield
+        events = CallEvents()
+        try:
+            async with self.changes.around(owner, call.id, events):
+                while events:
+                    await emit(events.pop(0))
+                yield
+            while events:
+                await emit(events.pop(0))
+        finally:
+            for event in events:
+                self.conversation.log_event(event)
 
     async def _call(
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
-    ) -> Scan | None:
-        """Run the tool; return the workspace as it was before, if the tool may have changed it."""
+    ) -> None:
         call = cleared.call
         self.conversation.begin(call)
         await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
         await self.conversation.stored()  # with its time: after a kill it must not be run again
-        self.gate.wrote(tool := self.toolbox.tool(call.name))
-        before = await self.changes.before(tool)
-        try:
-            await self._steps(cleared, running, outcomes, emit)
-        except asyncio.CancelledError:
-            await run_shielded(self._log_changes(before, call.id))
-            raise
-        return before
+        self.gate.wrote(self.toolbox.tool(call.name))
+        await self._steps(cleared, running, outcomes, emit)
 
     async def _steps(
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
@@ -189,11 +188,6 @@ class ToolCall(Struct, frozen=True):
         finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
         untrusted = result.untrusted or self._is_untrusted(call.name)
         return Outcome(finished, untrusted, raw, [file_of(data) for data in result.pictures])
-
-    async def _log_changes(self, before: Scan | None, call: str) -> None:
-        """Log what a call that was stopped has changed: nothing waits for its events any more."""
-        for event in await self.changes.since(before, call):
-            self.conversation.log_event(event)
 
     def _context(self, running: ToolTime, call: str) -> Context:
         return replace(

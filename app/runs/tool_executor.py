@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
+from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import Checkpoints
 from app.core.attachments import File
 from app.core.events import AgentEvent, ApprovalRequired, ImageReturned, ToolFinished, ToolHanded, ToolRejected
@@ -39,7 +40,6 @@ from app.transcript.client_calls import declared_name, fitted_for_client
 from app.transcript.conversation import Conversation
 from app.transcript.right_form import right_form
 from app.transcript.run_totals import RunTotals
-from app.workspace.changes import WorkspaceChanges
 from tools.base.permit import Permit, fingerprint
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Context
@@ -79,7 +79,7 @@ class ToolExecutor(Struct):
     parallel_reads: bool = True
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     provenance: Provenance = field(default_factory=Provenance)
-    changes: WorkspaceChanges = field(default_factory=WorkspaceChanges)
+    changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE  # that the model is taught
     checkpoints: Checkpoints | None = None
     terminals: RunTerminals = RunTerminals()
@@ -326,7 +326,6 @@ class ToolExecutor(Struct):
             self.check_not_paused,
             self.changes,
             self.waiting,
-            self.checkpoints,
             self.terminals,
             self.documents,
         )

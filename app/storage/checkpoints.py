@@ -11,15 +11,16 @@ from typing import Protocol
 
 from msgspec import Struct
 
-FILE, LINK, FOLDER, LEFT_OUT = "file", "link", "folder", "left out"  # kinds of entries
+FILE, LINK, FOLDER, LEFT_OUT, SKIPPED = "file", "link", "folder", "left out", "skipped"  # kinds of entries
 OPEN, KEPT, UNAVAILABLE, UNDOING, UNDONE = "open", "kept", "unavailable", "undoing", "undone"  # states
 
 
 class Entry(Struct, frozen=True, array_like=True):
     """A file, link or folder. `digest` is that of the content, or of a link's target.
 
-    What is `LEFT_OUT` (too large, or unreadable) has none. `inode`, `modified` and `changed` tell if it has to be read
-    again; they are 0 for what has to be.
+    What is `LEFT_OUT` (too large, protected, unreadable, or with a secret in it), a `SKIPPED` folder (programs make it
+    again), and what a look has not read have none. A file is read again if its `inode`, `modified` or `changed` differ,
+    or if it was not settled: then it may have been changed since without them.
     """
 
     kind: str
@@ -29,13 +30,19 @@ class Entry(Struct, frozen=True, array_like=True):
     inode: int = 0
     modified: int = 0
     changed: int = 0
+    is_settled: bool = True
 
     def is_same(self, other: Entry | None) -> bool:
         """Return True if the other is the same thing, as far as it can be restored; else as far as it is known."""
-        if other is None or (self.kind, self.mode, self.digest) != (other.kind, other.mode, other.digest):
+        if other is None or (self.kind, self.mode) != (other.kind, other.mode):
             return False
-        seen = (self.size, self.inode, self.modified), (other.size, other.inode, other.modified)
-        return self.kind != LEFT_OUT or seen[0] == seen[1]
+        if self.kind == FOLDER or (self.digest and other.digest):
+            return self.digest == other.digest
+        return (self.size, self.inode, self.modified) == (other.size, other.inode, other.modified)
+
+    @property
+    def can_restore(self) -> bool:
+        return self.kind not in (LEFT_OUT, SKIPPED)
 
 
 Entries = Mapping[bytes, Entry]  # by their paths in the workspace

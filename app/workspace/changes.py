@@ -1,85 +1,111 @@
-"""Reporting what a call has changed in the workspace: compared before and after it, reported as events.
+"""The changes of a call in the workspace, as events, from a look before it and one after it.
 
-A command does not report its writes, so the files are compared. What another program, or another run of the
-same person, changes in that time is reported as well; what a background job writes later is not.
+A command does not report its writes, so the files are compared. What another program, or another run of the same
+person, changes in that time is reported as well; what a background job writes later is not.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.core.events import FileChanged, Notice
+from app.storage.checkpoints import FILE, LEFT_OUT, SKIPPED, Entry
 from app.workspace.content_types import HEAD, media_type_of
-from app.workspace.scan import FileChange, Scan, differences, scan
+from app.workspace.scanner import Look, differences
+from app.workspace.skipped import is_protected
 from tools.base.outcome import ToolFailed
 from tools.base.workspace import inside, regular_file
-from tools.tool import Tool
 
 MOST_EVENTS = 32  # of a call
 MOST_HASHED = 32 << 20  # bytes of a file: of a larger one no digest is made
 MOST_HASHED_OF_CALL = 128 << 20
+CLOCK_NS = 50_000_000  # by which a file system's clock may be behind
+PROTECTED, REMADE = "protected", "programs make it again"
+UNKEPT = "too large to be kept, not readable, or a secret of the server is in it"
 _BLOCK = 1 << 20
 MORE = "{count:,} more files were created, modified or deleted by this call."
-TOO_LARGE = (
-    "The workspace has more files than are compared, so that changes in its lower folders are not reported as such."
-)
 
 
-class WorkspaceChanges(Struct):
-    """The changes of one run's calls. Entries `without` in the root of the workspace belong to others."""
+class FileChange(Struct, frozen=True):
+    """`change` is `created`, `modified` or `deleted`; `entry` is the file now. `unkept`: why no undo restores it."""
 
-    workspace: Path | None = None
-    without: frozenset[str] = frozenset()
-    _warned: bool = field(default=False)
+    path: str
+    change: str
+    entry: Entry | None = None
+    unkept: str | None = None
 
-    async def before(self, tool: Tool | None) -> Scan | None:
-        """Look at the workspace before a call; None if its tool does not write there."""
-        if self.workspace is None or tool is None or not tool.may_write:
-            return None
-        return await asyncio.to_thread(scan, self.workspace, self.without)
 
-    async def since(self, before: Scan | None, call: str) -> Sequence[FileChanged | Notice]:
-        """The events for what has changed since then."""
-        if before is None or self.workspace is None:
-            return ()
-        events, whole = await asyncio.to_thread(self._compared, self.workspace, before, call)
-        if not whole and not self._warned:
-            self._warned = True
-            events.append(Notice("files", TOO_LARGE))
-        return events
+def changed_files(before: Look, after: Look, *, keeps: bool) -> list[FileChange]:
+    """Return the changes of regular files between two looks, by path. `keeps`: an undo restores them if it can.
 
-    def _compared(self, workspace: Path, before: Scan, call: str) -> tuple[list[FileChanged | Notice], bool]:
-        after = scan(workspace, self.without)
-        changes = differences(before, after)
-        left = MOST_HASHED_OF_CALL
-        events = list[FileChanged | Notice]()
-        for change in changes[:MOST_EVENTS]:
-            events.append(event := _event(workspace, change, call, min(left, MOST_HASHED)))
-            left -= change.size if event.sha256 else 0
-        if len(changes) > MOST_EVENTS:
-            events.append(Notice("files", MORE.format(count=len(changes) - MOST_EVENTS)))
-        return events, before.whole and after.whole
+    Where one of the looks did not see everything, a missing file may only not have been reached: then only files count
+    that were changed since the first look.
+    """
+    is_whole = before.is_whole and after.is_whole
+    since = 0 if is_whole else before.began_ns - CLOCK_NS
+    found = list[FileChange]()
+    for path, old, new in differences(before.entries, after.entries, _is_untouched):
+        was_file, is_file = map(_is_file, (old, new))
+        name = os.fsdecode(path)
+        unkept = unkept_reason(path, old, new) if keeps else None
+        if is_file and new is not None and new.changed >= since:
+            found.append(FileChange(name, "modified" if was_file else "created", new, unkept))
+        elif was_file and not is_file and is_whole:
+            found.append(FileChange(name, "deleted", None, unkept))
+    return sorted(found, key=lambda change: change.path)
+
+
+def _is_file(entry: Entry | None) -> bool:
+    """Return True for a file; a folder that is left out has no times."""
+    return entry is not None and (entry.kind == FILE or (entry.kind == LEFT_OUT and entry.changed != 0))
+
+
+def _is_untouched(entry: Entry, before: Entry | None) -> bool:
+    """Return False for a file that was written again, also if its content is the same."""
+    if before is None or not entry.is_same(before):
+        return False
+    return entry.kind != FILE or (entry.inode, entry.modified) == (before.inode, before.modified)
+
+
+def unkept_reason(path: bytes, old: Entry | None, new: Entry | None) -> str | None:
+    """Return why an undo leaves a path as it is; None if it restores it."""
+    left = next((one for one in (new, old) if one is not None and not one.can_restore), None)
+    if left is None:
+        return None
+    if is_protected(os.fsdecode(path.rpartition(b"/")[2])):
+        return PROTECTED
+    return REMADE if left.kind == SKIPPED else UNKEPT
+
+
+def events_of(changes: list[FileChange], workspace: Path, call: str) -> list[FileChanged | Notice]:
+    """Return the events of a call's changes. Blocks."""
+    left = MOST_HASHED_OF_CALL
+    events = list[FileChanged | Notice]()
+    for change in changes[:MOST_EVENTS]:
+        events.append(event := _event(workspace, change, call, min(left, MOST_HASHED)))
+        left -= event.size or 0 if event.sha256 else 0
+    if len(changes) > MOST_EVENTS:
+        events.append(Notice("files", MORE.format(count=len(changes) - MOST_EVENTS)))
+    return events
 
 
 def _event(workspace: Path, change: FileChange, call: str, most: int) -> FileChanged:
-    path = os.fsencode(change.path).decode(errors="replace")
-    if change.change == "deleted":
-        return FileChanged(call, path, change.change)
+    path, entry = os.fsencode(change.path).decode(errors="replace"), change.entry
+    if entry is None:
+        return FileChanged(call, path, change.change, unkept=change.unkept)
     try:
         with regular_file(workspace, inside(workspace, change.path)) as opened:
             size = os.fstat(opened).st_size
             head = os.pread(opened, HEAD, 0)
             kind = media_type_of(head, change.path, whole=size <= HEAD)
-            digest = _digest(opened) if size <= most else None
+            digest = entry.digest.hex() or (_digest(opened) if size <= most else None)
     except (ToolFailed, OSError):  # gone again, or out of reach
-        return FileChanged(call, path, change.change, change.size)
-    return FileChanged(call, path, change.change, size, digest, kind)
+        return FileChanged(call, path, change.change, entry.size, unkept=change.unkept)
+    return FileChanged(call, path, change.change, size, digest, kind, change.unkept)
 
 
 def _digest(opened: int) -> str:

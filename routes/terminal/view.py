@@ -144,8 +144,9 @@ class View:
                 return self._block(*question(event, self._width()))
             case ApprovalResolved(call):
                 return self._block(*answer(event, self._pending.pop(call, "A call"), self._width()))
-            case FileChanged(_, path, change, size):
+            case FileChanged(_, path, change, size, unkept=unkept):
                 facts = change if size is None else f"{change}, {_bytes(size)}"
+                facts += ", no undo" if unkept else ""
                 return self._block(Text(f"  ▪ {printable(path)} ({facts})", "cyan"))
             case ImageReturned(_, media_type, size):
                 return self._block(Text(f"  ▪ picture ({printable(media_type)}, {_bytes(size)})", "cyan"))

@@ -15,11 +15,11 @@ export class ChangedFiles {
   }
 
   add(event) {
-    const { path, change, size } = event;
+    const { path, change, size, unkept } = event;
     const mark = h("span", { class: "faint", "aria-hidden": "true" }, MARKS[change] ?? "");
     const name = h("bdi", {}, escapeLine(path));
-    const words = size === undefined ? change : `${change}, ${formatSize(size)}`;
-    const facts = h("span", { class: "faint" }, words);
+    const words = [change, size === undefined ? null : formatSize(size), unkept ? "no undo" : null];
+    const facts = h("span", { class: "faint", title: unkept ?? "" }, words.filter(Boolean).join(", "));
     const open = async () => (await import("./file_preview.js")).openFile(event, this.session());
     const props = { type: "button", class: "file-chip", title: `Show ${escapeLine(path)}`, onclick: open };
     const shown = [mark, icon("file"), name, facts];
