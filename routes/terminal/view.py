@@ -144,10 +144,8 @@ class View:
                 return self._block(*question(event, self._width()))
             case ApprovalResolved(call):
                 return self._block(*answer(event, self._pending.pop(call, "A call"), self._width()))
-            case FileChanged(_, path, change, size, unkept=unkept):
-                facts = change if size is None else f"{change}, {_bytes(size)}"
-                facts += ", no undo" if unkept else ""
-                return self._block(Text(f"  ▪ {printable(path)} ({facts})", "cyan"))
+            case FileChanged():
+                return self._block(Text(f"  ▪ {printable(event.path)} ({_file_facts(event)})", "cyan"))
             case ImageReturned(_, media_type, size):
                 return self._block(Text(f"  ▪ picture ({printable(media_type)}, {_bytes(size)})", "cyan"))
             case MessageAdded(message, files):
@@ -267,6 +265,11 @@ def _found(text: str) -> str:
 
 
 MARKS = {"done": ("☑", "dim"), "active": ("▶", "bold")}
+
+
+def _file_facts(event: FileChanged) -> str:
+    facts = event.change if event.size is None else f"{event.change}, {_bytes(event.size)}"
+    return f"{facts}, no undo" if event.unkept else facts
 
 
 def _step(step: dict[str, str]) -> Text:
