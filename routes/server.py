@@ -40,7 +40,6 @@ from routes.http import (
     grants,
     health,
     jobs,
-    mcp,
     outputs,
     pause,
     project,
@@ -53,6 +52,7 @@ from routes.http import (
     workspace_files,
 )
 from routes.http.dashboard_state import Seen
+from routes.http.mcp import offers, servers
 from routes.lanes.anthropic_messages.counting import count_tokens
 from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
@@ -121,14 +121,18 @@ ROUTES = (
     Route("/tokens", tokens.list_tokens),
     Route("/tokens", tokens.create_token, methods=["POST"]),
     Route("/tokens/{name}", tokens.delete_token, methods=["DELETE"]),
-    Route(CALLBACK, mcp.callback),
-    Route("/mcp/servers", mcp.list_servers),
-    Route("/mcp/servers", mcp.add_server, methods=["POST"]),
+    Route(CALLBACK, servers.callback),
+    Route("/mcp/servers", servers.list_servers),
+    Route("/mcp/servers", servers.add_server, methods=["POST"]),
     # Names may have a slash, as `github.com/owner/repo`.
-    Route("/mcp/servers/{name:path}/logs", mcp.server_logs),
-    Route("/mcp/servers/{name:path}/{action}", mcp.act_on_server, methods=["POST"]),
-    Route("/mcp/servers/{name:path}", mcp.show_server),
-    Route("/mcp/servers/{name:path}", mcp.delete_server, methods=["DELETE"]),
+    Route("/mcp/servers/{name:path}/logs", servers.server_logs),
+    Route("/mcp/servers/{name:path}/resources", offers.list_resources),
+    Route("/mcp/servers/{name:path}/resources/read", offers.read_resource),
+    Route("/mcp/servers/{name:path}/prompts", offers.list_prompts),
+    Route("/mcp/servers/{name:path}/prompts/{prompt:path}", offers.get_prompt, methods=["POST"]),
+    Route("/mcp/servers/{name:path}/{action}", servers.act_on_server, methods=["POST"]),
+    Route("/mcp/servers/{name:path}", servers.show_server),
+    Route("/mcp/servers/{name:path}", servers.delete_server, methods=["DELETE"]),
     Route("/endpoints", endpoints.list_endpoints),
     Route("/endpoints", endpoints.add_endpoint, methods=["POST"]),
     Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),

@@ -93,7 +93,7 @@ REAL = (
         "sqlite",
         lambda folder: python_server("sqlite", OLD, "--db-path", str(folder / "stones.db")),
         "2025-11-25",
-        6,
+        7,
         lambda folder: [
             Call("create_table", {"query": "CREATE TABLE IF NOT EXISTS stones (weight INT)"}, "successfully"),
             Call("write_query", {"query": "INSERT INTO stones VALUES (7)"}, "affected_rows"),
@@ -104,7 +104,7 @@ REAL = (
         "everything",
         lambda folder: node_server("everything"),
         "2025-11-25",
-        12,  # and one that works only as a task, which is left out
+        13,  # with ours for its resources; one that works only as a task is left out
         lambda folder: [Call("get-sum", {"a": 2, "b": 40}, "42"), Call("echo", {"message": "hello"}, "Echo: hello")],
     ),
     Real(
@@ -121,7 +121,7 @@ REAL = (
         "memory",
         lambda folder: node_server("memory", MEMORY_FILE_PATH=str(folder / "memory.jsonl")),
         "2025-11-25",
-        9,
+        10,
         lambda folder: [
             Call(
                 "create_entities",

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Locator, Page, Route
 
 from app.models.scripted import Scripted
-from tests.browser import browsing, expect, home, shot
+from tests.browser import Browsing, browsing, expect, home, shot
 from tests.mcp_oauth import closed_server
 from tests.mcp_served import helper, serving_mcp, settled, write_list
 from tests.serving import serving
@@ -49,14 +49,40 @@ async def declare_trust(page: Page, shop: Locator) -> None:
     await expect(shop.locator("summary", has_text="role user, risk admin, results untrusted")).to_have_count(3)
 
 
+async def use_resources_and_prompts(browser: Browsing, page: Page) -> None:
+    notes, message = page.get_by_role("region", name="notes"), page.get_by_role("textbox", name="Message")
+    await notes.get_by_text("Resources", exact=True).click()
+    await notes.get_by_role("button", name="Attach one").click()
+    await expect(page.get_by_role("button", name="Remove notes-one.txt")).to_be_visible()
+    await notes.get_by_label("Other URI").fill("note://blob")
+    await notes.get_by_role("button", name="Attach", exact=True).click()
+    await expect(page.get_by_role("button", name="Remove notes-blob")).to_be_visible()
+    browser.expected.append("502")
+    await notes.get_by_label("Other URI").fill("note://nowhere")
+    await notes.get_by_role("button", name="Attach", exact=True).click()
+    await expect(notes.get_by_text("no such resource: note://nowhere")).to_be_visible()
+    await message.fill("My own words.")
+    await notes.get_by_text("Prompts", exact=True).click()
+    await notes.get_by_label("who").fill("Ada")
+    await notes.get_by_role("button", name="Use greet").click()
+    await expect(message).to_have_value(
+        "My own words.\n\n[From the prompt greet of the MCP server notes]\n\nGreet Ada."
+    )
+    await shot(page, "mcp-offers")
+    await message.press("Enter")
+    await expect(page.get_by_text("Noted.")).to_be_visible()
+
+
 async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(tmp_path: Path) -> None:
     sign = tmp_path / "changed"
-    servers: dict[str, object] = {"shop": faulty("rugpull", str(sign)), SLASHED: helper()}
-    async with serving_mcp(tmp_path, Scripted([]), servers) as served, browsing() as browser:
+    offering = {"command": sys.executable, "args": [str(FAULTY.parent / "offering.py")]}
+    servers: dict[str, object] = {"shop": faulty("rugpull", str(sign)), SLASHED: helper(), "notes": offering}
+    provider = Scripted(["Noted."])
+    async with serving_mcp(tmp_path, provider, servers) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
         button = page.get_by_role("button", name="MCP")
-        await expect(button).to_contain_text("MCP: 2")
+        await expect(button).to_contain_text("MCP: 3")
         await button.click()
         shop = page.get_by_role("region", name="shop")
         await expect(shop.get_by_text("ready")).to_be_visible()
@@ -81,7 +107,7 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
         await shop.get_by_role("button", name="Approve pay").click()
         await expect(shop.get_by_role("heading", name="pay")).to_have_count(0)
         await expect(shop).to_be_focused()
-        await expect(button).to_contain_text("MCP: 2")
+        await expect(button).to_contain_text("MCP: 3")
         assert "mcp__shop__pay" in (await settled(served, "shop")).tools
         await declare_trust(page, shop)
         other = page.get_by_role("region", name=SLASHED)
@@ -92,6 +118,10 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
         await other.get_by_text("Log", exact=True).click()
         await expect(other.get_by_label(f"Log of {SLASHED}")).not_to_be_empty()
         await shot(page, "mcp")
+        await use_resources_and_prompts(browser, page)
+        sent = provider.requests[-1].messages[-1].text
+        assert "Greet Ada." in sent and "hello from one" in sent
+        assert (tmp_path / "work/notes-blob").read_bytes() == b"\0\1\2"
 
 
 async def test_a_server_is_added_by_its_address_says_what_is_wrong_and_goes(tmp_path: Path) -> None:

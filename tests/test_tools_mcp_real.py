@@ -23,6 +23,7 @@ from tests.upstream import answer, upstream
 from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig, ServerState, Transport
+from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 
@@ -106,11 +107,36 @@ async def test_over_http_it_is_found_again_after_a_restart(
         await life.enter_async_context(served(kind, port))
         assert (await total(manager, tmp_path)).text == SUM
         [status] = manager.status()
-        assert (status.state, status.protocol, len(status.tools)) == (ServerState.READY, "2025-11-25", 12)
+        assert (status.state, status.protocol, len(status.tools)) == (ServerState.READY, "2025-11-25", 13)
 
 
 async def total(manager: Manager, folder: Path) -> Result:
     return await call(manager, "everything", "get-sum", {"a": 2, "b": 40}, folder)
+
+
+async def test_its_instructions_resources_and_prompts_are_there(tmp_path: Path) -> None:
+    async with asyncio.timeout(WITHIN_S), managed(node_server("everything")) as manager:
+        [status] = manager.status()
+        assert "Everything" in status.instructions and status.features == ("resources", "prompts")
+        offers, context = await manager.offers("everything", Context(tmp_path)), Context(tmp_path)
+        listed = await call(manager, "everything", "resources", {}, tmp_path)
+        assert all(one.uri in listed.text for one in offers.resources)
+        assert "demo://resource/dynamic/text/{resourceId}" in listed.text
+        read = await call(manager, "everything", "resources", {"uri": "demo://resource/dynamic/text/7"}, tmp_path)
+        assert read.ok and "Resource 7" in read.text
+        blob = await call(manager, "everything", "resources", {"uri": "demo://resource/dynamic/blob/7"}, tmp_path)
+        assert blob.ok and re.search(r"bytes, not kept\]$", blob.text)
+        assert {"simple-prompt", "args-prompt"} <= {one.name for one in offers.prompts}
+        [wanted] = [one for one in offers.prompts if one.name == "args-prompt"]
+        assert [(one.name, one.required) for one in wanted.arguments] == [("city", True), ("state", False)]
+        [message] = (await manager.prompt("everything", "args-prompt", {"city": "Bonn"}, context)).messages
+        assert "Bonn" in getattr(message.content, "text", "")
+
+
+async def test_a_python_server_without_resources_has_no_tool_for_them(tmp_path: Path) -> None:
+    config = python_server("time", NEW, "--local-timezone", "UTC")
+    async with asyncio.timeout(WITHIN_S), managed(config) as manager:
+        assert manager.status()[0].features == () and len(manager.tools()) == 2
 
 
 RESULTS = (

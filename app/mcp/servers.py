@@ -9,10 +9,8 @@ import re
 import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -20,8 +18,9 @@ from app.config.settings import Settings
 from app.mcp.declared_trust import DeclaredTrust
 from app.mcp.elicitation import elicit
 from app.mcp.files import KeptFiles
+from app.mcp.secrets import secrets_of
 from app.mcp.trust_pins import StoredPins
-from app.redaction.redactor import Redactor, is_secret_name, secrets_in
+from app.redaction.redactor import Redactor
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
@@ -33,7 +32,11 @@ from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, ServerState, Status, ToolsChanged
-from tools.tool import Tool
+from tools.mcp.offers import Feature, Offers
+from tools.tool import Context, Tool
+
+if TYPE_CHECKING:
+    from mcp_types import GetPromptResult, ReadResourceResult
 
 CALLBACK = "/mcp/callback"
 ANY_OR_LOCAL = ("0.0.0.0", "::", "127.0.0.1", "::1")
@@ -43,7 +46,6 @@ _DANGEROUS = lazy_pattern(
     r"(LD_|DYLD_|PYTHON|NODE_|PERL|RUBY|JAVA_|JDK_|BASH_|GIT_|SSH_)\w*|PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|.*PROXY",
     re.IGNORECASE,
 )
-_SECRET_HEADER = lazy_pattern(r"auth|cookie|key|token|secret|password", re.IGNORECASE)
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +155,26 @@ class McpServers:
     def sample(self, name: str, tool: str) -> Tool:
         """A tool as the server may have it. Raises KeyError."""
         return self._manager.sample(name, tool)
+
+    def offer_tool(self, name: str, feature: Feature) -> Tool:
+        """The host's tool for resources or prompts of a server, to decide on. Raises NoSuchServer."""
+        self.named(name)
+        return self._manager.offer_tool(name, feature)
+
+    async def offers(self, name: str, context: Context) -> Offers:
+        """The resources and prompts of a server. Raises NoSuchServer, RequestFailed."""
+        self.named(name)
+        return await self._manager.offers(name, context)
+
+    async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
+        """Raises NoSuchServer, RequestFailed."""
+        self.named(name)
+        return await self._manager.read_resource(name, uri, context)
+
+    async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
+        """Raises NoSuchServer, RequestFailed."""
+        self.named(name)
+        return await self._manager.prompt(name, prompt, arguments, context)
 
     def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
         """Connect to servers that were never seen; return those that are worth `first_wait`."""
@@ -349,21 +371,6 @@ def _callback_url(settings: Settings) -> str:
     """The URL that sign-in pages lead back to: this server, as a browser on the same machine reaches it."""
     host = "localhost" if settings.host in ANY_OR_LOCAL else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{CALLBACK}"
-
-
-def secrets_of(config: ServerConfig) -> list[str]:
-    """Secrets of how a server is started or reached, which no answer, log or database may hold."""
-    headers = [value for name, value in config.headers.items() if _SECRET_HEADER.search(name)]
-    after_flags = {flag: word for flag, word in pairwise(config.args) if is_secret_name(flag)}
-    joined = dict(word.split("=", 1) for word in config.args if "=" in word)
-    query = dict(parse_qsl(urlsplit(config.url).query))
-    urls = {f"url {number}": text for number, text in enumerate((config.url, *config.args))}
-    return [
-        config.client_secret,
-        *headers,
-        *(word for value in headers for word in value.split()[1:]),  # after `Bearer`
-        *(value for some in (config.env, after_flags, joined, query, urls) for value in secrets_in(some)),
-    ]
 
 
 def _state_of(file: Path | None) -> tuple[int, int, int] | None:

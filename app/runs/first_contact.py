@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from msgspec import Struct
 
 from app.core.events import AgentEvent, Notice
-from app.core.rules import ToolRule, classified
+from app.core.rules import ToolRule
 from app.mcp.servers import McpServers
 from app.policy.gate import Gate
 from tools.mcp.model import ServerState, Status
@@ -64,7 +64,8 @@ class FirstContact(Struct):
         gate = self.gate.acting()
         patterns = [*(rule.match for rule in self.rules), *gate.principal.tools]
         mentioned = {SAMPLE, *(pattern.rpartition("__")[2].strip("*") for pattern in patterns)} - {""}
-        samples = (classified(self.servers.sample(server, tool), self.rules) for tool in mentioned)
+        classified = self.servers.trust.classification.of
+        samples = (classified(self.servers.sample(server, tool)) for tool in mentioned)
         return any(not isinstance(gate.decide(tool), Refuse) for tool in samples)
 
 

@@ -26,6 +26,7 @@ from routes.protocol.errors import Refused, TooSoon
 from tools.base.pause_check import Paused
 from tools.jobs.records import JobsFailed, NoSuchJob
 from tools.mcp.model import HeldChanged
+from tools.mcp.offer_calls import RequestFailed
 
 
 def _busy(error: SessionBusy) -> Refused:
@@ -72,6 +73,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     Paused: lambda error: Refused(503, "paused", str(error)),
     Stopping: lambda error: Refused(503, "stopping", str(error)),
     NoSuchServer: lambda error: Refused(404, "not_found", str(error)),
+    RequestFailed: lambda error: Refused(502, "mcp_failed", str(error)),
     NothingHeld: lambda error: Refused(404, "not_found", str(error)),
     NotDeclared: lambda error: Refused(404, "not_found", str(error)),
     ServerUnseen: lambda error: Refused(409, "server_unseen", str(error)),

@@ -94,8 +94,7 @@ class ServerCall:
                 yield self._failed("unavailable", f"{outcome.why}. The call did not run.")
 
     async def _request(self, call: CallContext) -> CallToolResult:
-        self._session = await self._server.connected(min(self._limits.start_s, self._total_s))
-        name = self._tool
+        session, name = await self._connected(call), self._tool
         if name in self._server.catalogue.held:
             raise Unavailable(
                 f"{self._server.public(name)} is held back: its definition has changed, and the change is not approved "
@@ -103,8 +102,13 @@ class ServerCall:
             )
         if name not in self._server.catalogue.listed:
             raise Unavailable(f"{self._server.config.name} has no tool {line(name)} any more. Use another one.")
-        call.touch()  # from here on it is the server's time
-        return await self._session.call_tool(call, self._arguments)
+        return await session.call_tool(call, self._arguments)
+
+    async def _connected(self, call: CallContext) -> McpSession:
+        """Return the connection. From here on it is the server's time."""
+        self._session = await self._server.connected(min(self._limits.start_s, self._total_s))
+        call.touch()
+        return self._session
 
     async def _wait(self, task: asyncio.Task[CallToolResult], call: CallContext) -> bool:
         """Wait until the call is over, or progress is due; return whether it is over."""

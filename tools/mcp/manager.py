@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from parsing import Arguments
 from tools.base.gather_all import gather_all
@@ -29,11 +30,16 @@ from tools.mcp.model import (
     Status,
     ToolsChanged,
 )
+from tools.mcp.offer_calls import OfferRequest, ResourceCall
+from tools.mcp.offers import OFFER_TOOLS, Feature, Offers
 from tools.mcp.server import Server, ServerServices
 from tools.mcp.status import status_of
 from tools.mcp.trust_pins import Catalogue
 from tools.process.process_tree import run_shielded
 from tools.tool import Context, Run, Tool
+
+if TYPE_CHECKING:
+    from mcp_types import GetPromptResult, ReadResourceResult
 
 
 class Manager:
@@ -85,7 +91,7 @@ class Manager:
         """Return the tools that may be listed and called now: pinned definitions, also of stopped servers, by name."""
         if self._tools is None:
             servers = [server for server in self._servers.values() if server.state is not ServerState.DISABLED]
-            found = [(server.public(name), server, one) for server in servers for name, one in _listed(server)]
+            found = [(name, server, one) for server in servers for name, one in _listed(server)]
             # A public name that two tools claim is ambiguous: neither is listed.
             claimed = Counter(name for name, _, _ in found)
             rows = [self._tool(name, server, one) for name, server, one in found if claimed[name] == 1]
@@ -93,20 +99,21 @@ class Manager:
         return self._tools
 
     def _tool(self, name: str, server: Server, one: Definition) -> Tool:
-        run = self._running(server.config.name, one.name)
+        call_of = ResourceCall if one is OFFER_TOOLS["resources"] else ServerCall
+        run = self._running(server.config.name, one.name, call_of)
         leaves = partial(call_sent, server.config.name, one.name)
         origin = Origin(server.config.name, one.name, one.hints)
         return Tool(
             name, one.description, one.parameters, Risk.ADMIN, run, untrusted=True, leaves=leaves, origin=origin
         )
 
-    def _running(self, server_name: str, tool: str) -> Run:
+    def _running(self, server_name: str, tool: str, call_of: type[ServerCall] = ServerCall) -> Run:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
             server = self._servers.get(server_name)
             if server is None:
                 yield Result(ok=False, text=f"There is no MCP server {server_name} any more. Use other tools.")
                 return
-            async with aclosing(ServerCall(server, tool, arguments, context, self._hooks).run()) as updates:
+            async with aclosing(call_of(server, tool, arguments, context, self._hooks).run()) as updates:
                 async for update in updates:
                     yield update
 
@@ -192,6 +199,23 @@ class Manager:
         server = self._servers[name]
         return self._tool(server.public(tool), server, definition({"name": tool}))
 
+    def offer_tool(self, name: str, feature: Feature) -> Tool:
+        """Return the host's tool for resources or prompts of a server, to decide on. Raises KeyError."""
+        server = self._servers[name]
+        return self._tool(server.offer_name(feature), server, OFFER_TOOLS[feature])
+
+    async def offers(self, name: str, context: Context) -> Offers:
+        """Return the resources and prompts of a server, connecting if need be. Raises KeyError, RequestFailed."""
+        return await OfferRequest(self._servers[name], "list", context, self._hooks).offers()
+
+    async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
+        """Raises KeyError, RequestFailed."""
+        return await OfferRequest(self._servers[name], "resources/read", context, self._hooks).resource(uri)
+
+    async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
+        """Raises KeyError, RequestFailed."""
+        return await OfferRequest(self._servers[name], "prompts/get", context, self._hooks).prompt(prompt, arguments)
+
     def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
         """Connect to unseen servers, all at once; return those to wait for, at most `seconds` since the first wait."""
         servers = (server for name in names if (server := self._servers.get(name)))
@@ -218,4 +242,6 @@ class Manager:
 
 
 def _listed(server: Server) -> list[tuple[str, Definition]]:
-    return list(server.catalogue.listed.items())
+    """Return the tools of a server by their public names, with the host's own for its resources if it has any."""
+    tools = [(server.public(name), one) for name, one in server.catalogue.listed.items()]
+    return [*tools, (server.offer_name("resources"), OFFER_TOOLS["resources"])] if server.has("resources") else tools

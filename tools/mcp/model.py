@@ -110,6 +110,7 @@ class Status(Struct, frozen=True):
     junk_lines: int = 0
     notes: tuple[str, ...] = ()  # what was repaired or left out of its definitions
     instructions: str = ""
+    features: tuple[str, ...] = ()  # `resources`, `prompts`: what it listed besides tools
 
 
 class Pin(Struct, frozen=True):

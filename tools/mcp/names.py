@@ -18,6 +18,8 @@ _PREFIX, _BETWEEN = "mcp__", "__"
 _DIGITS = 10
 _SERVER_PART = 20
 _QUESTION = "elicitation"  # reserved: a person could mistake a call of such a tool for a question
+_OFFER = "offer"  # in place of any name that is not reserved
+_OFFERS = ("resources", "prompts")  # reserved: the host's own tools
 _ODD = lazy_pattern(r"[^A-Za-z0-9_-]")
 _HASHED = lazy_pattern(rf"_[0-9a-f]{{{_DIGITS}}}")
 
@@ -31,6 +33,13 @@ def public_name(server: str, tool: str) -> str:
     shown_server = _ODD.sub("_", server)[:_SERVER_PART].rstrip("_") or "_"
     room = MAX_NAME - len(_PREFIX + shown_server + _BETWEEN) - 1 - _DIGITS
     return f"{_PREFIX}{shown_server}{_BETWEEN}{_ODD.sub('_', tool)[:room].rstrip('_')}_{digest}"
+
+
+def offer_name(server: str, offer: str) -> str:
+    """Return the name of the host's own tool for what a server offers besides tools (`resources`)."""
+    plain = f"{_PREFIX}{server}{_BETWEEN}{offer}"
+    is_plain = len(plain) <= MAX_NAME and not _ODD.search(plain) and not _is_ambiguous(server, _OFFER)
+    return plain if is_plain else public_name(server, f"\0{offer}")
 
 
 def has_prefix(name: str, server: str) -> bool:
@@ -51,7 +60,7 @@ def is_question(name: str) -> bool:
 def _is_ambiguous(server: str, tool: str) -> bool:
     """Return whether another pair could get the same name, or the name imitates a hash: then a hash is added."""
     cut_elsewhere = _BETWEEN in server or server.startswith("_") or server.endswith("_") or not server or not tool
-    return cut_elsewhere or tool.endswith(_QUESTION) or bool(_HASHED.fullmatch(tool[-_DIGITS - 1 :]))
+    return cut_elsewhere or tool in _OFFERS or tool.endswith(_QUESTION) or bool(_HASHED.fullmatch(tool[-_DIGITS - 1 :]))
 
 
 def is_wanted(tool: str, include: Collection[str], exclude: Collection[str]) -> bool:

@@ -62,8 +62,10 @@ def line(text: str) -> str:
 
 async def _piece(block: ContentBlock, keep: Keep) -> str | None:
     """Return the text of a block; None when its audience is not the model."""
-    if not _is_for_model(block):
-        return None
+    return await _content(block, keep) if _is_for_model(block) else None
+
+
+async def _content(block: ContentBlock, keep: Keep) -> str:
     match block.type:
         case "text":
             return block.text
@@ -79,6 +81,15 @@ async def _piece(block: ContentBlock, keep: Keep) -> str | None:
             return await _blob(
                 f"resource {line(resource.uri)}", resource.mime_type, getattr(resource, "blob", ""), keep
             )
+
+
+async def piece_of(block: ContentBlock) -> str:
+    """Return the text of a block of a prompt, whomever it is for; a line stands for what is not text."""
+
+    async def not_kept(_: bytes) -> str:
+        return "left out"
+
+    return await _content(block, not_kept)
 
 
 async def _blob(what: str, mime_type: str | None, data: str, keep: Keep) -> str:

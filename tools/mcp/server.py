@@ -18,7 +18,8 @@ from tools.mcp.connection.child import CannotStart
 from tools.mcp.connection.failure_reasons import leaves, reason
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.model import Hooks, NeedsAuth, PinStore, ServerConfig, ServerState, ToolsChanged
-from tools.mcp.names import public_name
+from tools.mcp.names import is_wanted, offer_name, public_name
+from tools.mcp.offers import Feature, Offers
 from tools.mcp.trust_pins import Catalogue
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Server:
         self.used_at = time.monotonic()
         self.calls = 0
         self.first_wait_ends: float | None = None  # no turn waits longer for the tools, if they were never listed
+        self._offers = Offers()  # as last listed
         self._services = services
         self._failures = 0
         self._supervisor: asyncio.Task[None] | None = None
@@ -114,6 +116,13 @@ class Server:
 
     def public(self, tool: str) -> str:
         return public_name(self.config.name, tool)
+
+    def offer_name(self, feature: Feature) -> str:
+        return offer_name(self.config.name, feature)
+
+    def has(self, feature: Feature) -> bool:
+        """Return whether the server had any of these when it was last connected, and they are wanted."""
+        return feature in self.catalogue.features and is_wanted(feature, self.config.include, self.config.exclude)
 
     def start(self) -> None:
         """Start to connect, unless it is connected, connecting, or must not be."""
@@ -313,11 +322,12 @@ class Server:
 
     async def _offered(self, listing: Listing) -> None:
         """Take the server's tools, each time they are listed."""
-        changes = self.catalogue.take(listing.tools, listing.instructions)
+        changes = self.catalogue.take(listing.tools, listing.instructions, listing.offers.features)
         for note in self.catalogue.notes:
             self.log.add(note)
         await self.save()
-        if changes:
+        old, self._offers = self._offers, listing.offers
+        if changes or old != listing.offers:
             self._services.changed(self, changes)
 
     async def save(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,6 +12,8 @@ from tools.base.rights import Origin
 from tools.mcp.definitions import Definition, UnusableDefinition, canonical, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, public_name
+
+REQUESTS = ("resources/read", "prompts/get")  # named so, a tool would have the trust that is declared for these
 
 
 def identity_of(config: ServerConfig) -> str:
@@ -45,6 +47,12 @@ class Catalogue:
         pin = None if INSTRUCTIONS in self.held else self._pins.get(INSTRUCTIONS)
         return str(pin.definition.get("description", "")) if pin else ""
 
+    @property
+    def features(self) -> Sequence[str]:
+        """The kinds of offers besides tools that the server listed when it was last connected."""
+        pin = self._pins.get(INSTRUCTIONS)
+        return tuple(pin.definition.get("features", ())) if pin else ()
+
     def take_pins(self, pins: Iterable[Pin]) -> None:
         """Trust what was trusted before of this same server."""
         self._pins |= {pin.tool: pin for pin in pins if pin.identity == self.identity}
@@ -52,11 +60,16 @@ class Catalogue:
             if pin.tool != INSTRUCTIONS and pin.listed and self._is_wanted(pin.tool):
                 self._list(pin.definition)
 
-    def take(self, offered: Iterable[Mapping[str, Any]], instructions: str) -> ToolsChanged | None:
+    def take(
+        self, offered: Iterable[Mapping[str, Any]], instructions: str, features: Sequence[str] = ()
+    ) -> ToolsChanged | None:
         """Take the server's current tools; return the changes, None when there are none."""
+        features_before = self.features
+        if tuple(features) != features_before and (pin := self._pins.get(INSTRUCTIONS)):
+            self._keep(replace(pin, definition={**pin.definition, "features": list(features)}))
         before, held_before = set(self.listed), self.held
         self._offered = self._read(offered)
-        self._offered[INSTRUCTIONS] = _instructions_definition(instructions)
+        self._offered[INSTRUCTIONS] = _instructions_definition(instructions, features)
         is_first, self.listed, self.held = not self._pins, {}, {}
         for name, one in self._offered.items():
             pin = self._pins.get(name)
@@ -72,7 +85,7 @@ class Catalogue:
         for name in [name for name, pin in self._pins.items() if pin.listed and name not in self._offered]:
             self._keep(replace(self._pins[name], listed=False))
         added, removed = set(self.listed) - before, before - set(self.listed) - set(self.held)
-        if not added and not removed and self.held == held_before:
+        if not added and not removed and self.held == held_before and self.features == features_before:
             return None
         return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
 
@@ -110,6 +123,9 @@ class Catalogue:
             except UnusableDefinition as error:
                 self.notes.append(f"{shown} was left out: {error}.")
                 continue
+            if one.name in REQUESTS:
+                self.notes.append(f"{shown} was left out: it has the name of a request.")
+                continue
             if one.name in found:
                 self.notes.append(f"{shown} is there twice; the first is taken.")
             found.setdefault(one.name, one)
@@ -136,6 +152,8 @@ class Catalogue:
         self.listed[one.name] = one
 
 
-def _instructions_definition(instructions: str) -> Definition:
-    pinned = {"description": instructions}
-    return Definition(INSTRUCTIONS, pinned, sha256(json.dumps(pinned)), instructions, {})
+def _instructions_definition(instructions: str, features: Sequence[str]) -> Definition:
+    """Return the instructions as a definition. What else the server has goes with them, but is not reviewed."""
+    digest = sha256(json.dumps({"description": instructions}))
+    pinned = {"description": instructions, "features": list(features)}
+    return Definition(INSTRUCTIONS, pinned, digest, instructions, {})

@@ -28,6 +28,12 @@ def repaired(method: str, result: dict[str, Any]) -> list[str]:
             return _tools(result)
         case "tools/call":
             return _content(result, is_modern=is_modern)
+        case "resources/list" | "resources/templates/list" | "prompts/list":
+            return _offers(result, *_LISTS[method])
+        case "resources/read":
+            return _contents(result)
+        case "prompts/get":
+            return _prompt(result)
     return []
 
 
@@ -99,6 +105,75 @@ _KINDS: dict[str, type] = {
     "icons": list,
     "_meta": dict,
 }
+
+
+# The list and the field that names an entry.
+_LISTS = {
+    "resources/list": ("resources", "uri"),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate"),
+    "prompts/list": ("prompts", "name"),
+}
+_OFFER_FIELDS: dict[str, type] = {"title": str, "description": str, "mimeType": str, "size": int, "arguments": list}
+
+
+def _offers(result: dict[str, Any], field: str, key: str) -> list[str]:
+    given = result.get(field)
+    found = given if isinstance(given, list) else []
+    usable = [one for one in found if isinstance(one, dict) and isinstance(one.get(key), str)]
+    result[field] = [_plain_offer(one, key) for one in usable]
+    if not isinstance(result.get("nextCursor"), str | None):
+        del result["nextCursor"]
+    whole_list = isinstance(given, list) and len(usable) == len(found)
+    return [] if whole_list else [f"Entries of {field} could not be read and were left out."]
+
+
+def _plain_offer(one: dict[str, Any], key: str) -> dict[str, Any]:
+    fields = {name: one[name] for name, kind in _OFFER_FIELDS.items() if isinstance(one.get(name), kind)}
+    if "arguments" in fields:
+        fields["arguments"] = [_argument(given) for given in fields["arguments"] if _has_name(given)]
+    name = one.get("name")
+    return {**fields, "name": name if isinstance(name, str) else one[key], key: one[key]}
+
+
+def _has_name(given: Any) -> bool:
+    return isinstance(given, dict) and isinstance(given.get("name"), str)
+
+
+def _argument(given: dict[str, Any]) -> dict[str, Any]:
+    about = given.get("description")
+    return {
+        "name": given["name"],
+        "required": given.get("required") is True,
+        **({"description": about} if isinstance(about, str) else {}),
+    }
+
+
+def _contents(result: dict[str, Any]) -> list[str]:
+    if result["resultType"] != "complete":
+        return []
+    given = result.get("contents")
+    found = given if isinstance(given, list) else [given]
+    result["contents"] = [one for one in found if _is_whole({"resource": one}, "resource")]
+    lost = len(found) - len(result["contents"])
+    return [f"{lost} contents of a resource could not be read."] if lost else []
+
+
+def _prompt(result: dict[str, Any]) -> list[str]:
+    if result["resultType"] != "complete":
+        return []
+    notes: list[str] = []
+    given = result.get("messages")
+    messages = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    result["messages"] = [
+        {
+            "role": one["role"] if one.get("role") in _ROLES else "user",
+            "content": _block(one.get("content"), notes),
+        }
+        for one in messages
+    ]
+    if not isinstance(result.get("description"), str | None):
+        del result["description"]
+    return notes
 
 
 def _mend_annotations(tool: dict[str, Any]) -> None:

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import mcp.client.session
 from mcp import Client, MCPError
 from mcp.client import Transport
-from mcp_types import CallToolResult, Implementation, LoggingMessageNotificationParams, ToolListChangedNotification
+from mcp_types import (
+    CallToolResult,
+    Implementation,
+    LoggingMessageNotificationParams,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ToolListChangedNotification,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from pydantic import ValidationError
@@ -24,18 +31,22 @@ from tools.base.schemas import argument_error
 from tools.mcp.call_context import CallContext, current_call
 from tools.mcp.connection.elicitation import ElicitationHandler
 from tools.mcp.connection.http import LastFailure, client_for, transport_for
+from tools.mcp.connection.offer_requests import list_offers, pages
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.connection.stdio import Stdio
 from tools.mcp.connection.traffic import MonitoredTransport, Traffic
 from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS, shortened
 from tools.mcp.model import Hooks, ServerConfig
+from tools.mcp.offers import Offers
 
 ApprovalMode = Literal["auto", "legacy"]
+V = TypeVar("V")
 
 PROBE_S = 5.0  # some servers ignore unknown requests; then the legacy handshake is tried
 LEAVE_S = 0.8  # for an orderly end of the session
 LIST_S = 30.0
-_PAGES = 50
+OFFERS_S = 3.0  # for the lists of resources and prompts, with all their pages
+CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _DEBOUNCE_S, _MOST_DEBOUNCE_S, _CALM_S = 0.1, 30.0, 10.0
 _LOG_LINE = 500
 _CLIENT_INFO = Implementation(name="dragoman", version=version("dragoman"))
@@ -47,10 +58,11 @@ for _name in ("mcp", "client", "httpx2", "httpcore2"):
 
 
 class Listing(Struct, frozen=True):
-    """The tools and instructions of a server now."""
+    """The tools, the instructions, and what else a server offers now."""
 
     tools: Sequence[dict[str, Any]]
     instructions: str
+    offers: Offers = Offers()
 
 
 class McpSession:
@@ -73,6 +85,7 @@ class McpSession:
         self.last_failure = LastFailure()
         self.traffic = Traffic(log.add)
         self.calls: set[CallContext] = set()
+        self.offers = Offers()
         self._config = config
         self._mode: ApprovalMode = mode
         self._hooks = hooks
@@ -156,9 +169,6 @@ class McpSession:
 
     async def call_tool(self, call: CallContext, arguments: dict[str, Any]) -> CallToolResult:
         """Call a tool. Errors are raised as the SDK raises them; the caller cancels its task and never awaits it."""
-        assert self._client is not None
-        current_call.set(call)
-        self.calls.add(call)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             call.count += 1
@@ -166,15 +176,23 @@ class McpSession:
             call.messages.append(": ".join(filter(None, (share, visible(message or "")[:_LOG_LINE]))))
             call.touch()
 
+        return await self.request(
+            call, lambda client: client.call_tool(call.tool, arguments, progress_callback=on_progress)
+        )
+
+    async def request(self, call: CallContext, send: Callable[[Client], Awaitable[V]]) -> V:
+        """Make any other request. The caller cancels its task and never awaits it."""
+        assert self._client is not None
+        current_call.set(call)
+        self.calls.add(call)
         try:
-            return await self._client.call_tool(call.tool, arguments, progress_callback=on_progress)
+            return await send(self._client)
         finally:
             self.calls.discard(call)
 
     def _start_background(self, client: Client) -> None:
         work = [self._relist(client)]
-        tools = client.server_capabilities.tools
-        if self.is_modern and tools and tools.list_changed:
+        if self.is_modern and any(self._announces_changes(client)):
             work.append(self._listen(client))
         for one in work:
             task = asyncio.create_task(one)
@@ -201,21 +219,49 @@ class McpSession:
             except (MCPError, ValidationError, TimeoutError) as error:
                 self._log.add(f"Its tools could not be listed again: {error or 'no answer'}")
 
+    def _announces_changes(self, client: Client) -> list[bool]:
+        """Return whether the server reports changes of its tools, prompts and resources."""
+        has = client.server_capabilities
+        return [bool(one and one.list_changed) for one in (has.tools, has.prompts, has.resources)]
+
     async def _listen(self, client: Client) -> None:
-        async with client.listen(tools_list_changed=True) as notifications:
+        tools, prompts, resources = self._announces_changes(client)
+        async with client.listen(
+            tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+        ) as notifications:
             async for _ in notifications:
                 self._dirty.set()
 
     async def _list(self, client: Client) -> None:
         try:
-            found = await _pages(client)
+            found = await pages(lambda cursor: client.list_tools(cursor=cursor), "tools", MAX_TOOLS)
         except MCPError:
             if client.server_capabilities.tools is not None:
                 raise
             found = []  # it does not announce any
         self._outputs = {tool["name"]: tool["outputSchema"] for tool in found if "outputSchema" in tool}
         instructions = shortened(visible(client.instructions or ""), MAX_INSTRUCTIONS)
-        await self._offer(Listing(found[:MAX_TOOLS], instructions))
+        await self._list_offers(client)
+        await self._offer(Listing(found[:MAX_TOOLS], instructions, self.offers))
+
+    async def _list_offers(self, client: Client) -> None:
+        """List resources and prompts. A server that does not answer has none: its tools do not wait for them.
+
+        The task is never awaited: the SDK may take seconds to end it.
+        """
+        has = client.server_capabilities
+        if not (has.resources or has.prompts):
+            return
+        task = asyncio.create_task(list_offers(client))
+        done, _ = await asyncio.wait({task}, timeout=OFFERS_S)
+        task.cancel()
+        task.add_done_callback(_retrieved)
+        if not done:
+            self._log.add(f"Its resources and prompts could not be listed within {OFFERS_S:g} s.")
+        elif error := task.exception():
+            self._log.add(f"Its resources and prompts could not be listed: {error}")
+        else:
+            self.offers = task.result()
 
     async def _check(self, name: str, result: CallToolResult) -> None:
         """Replace the SDK's check, which discards the result, and has no time limit."""
@@ -230,7 +276,7 @@ class McpSession:
             call.notes.append("The structured content is not what the server promises for this tool.")
 
     async def _on_message(self, message: object) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, CHANGES):
             self._dirty.set()
         elif isinstance(message, Exception):
             self._log.add(f"A message could not be read: {str(message)[:_LOG_LINE]}")
@@ -239,15 +285,6 @@ class McpSession:
         self._log.add(f"{params.level}: {str(params.data)[:_LOG_LINE]}")
 
 
-async def _pages(client: Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor: str | None = None
-    seen: set[str | None] = set()
-    for _ in range(_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        found += [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in page.tools]
-        seen.add(cursor)
-        cursor = page.next_cursor
-        if not cursor or cursor in seen or len(found) > MAX_TOOLS:
-            break
-    return found
+def _retrieved(task: asyncio.Task[Offers]) -> None:
+    if not task.cancelled():
+        task.exception()  # so that asyncio does not warn

@@ -58,6 +58,11 @@ class Composer {
     this.text.focus();
   }
 
+  /** Adds a text below what is in the box. */
+  insert(words) {
+    this.fill([this.text.value.trimEnd(), words].filter(Boolean).join("\n\n"));
+  }
+
   focus() {
     this.text.focus();
   }

@@ -5,6 +5,7 @@ import { unifiedDiff } from "../text/diff.js";
 import { fill, h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { actionButton, runOnce, collapsible, formatNumber, Outcome, factList, confirmButton } from "../dom/forms.js";
+import { offersOf } from "./mcp_offers.js";
 import { STATES } from "./mcp_states.js";
 import { trustRows } from "./mcp_trust.js";
 
@@ -22,6 +23,7 @@ export class Server {
       this.#problem(),
       this.#held(),
       this.#tools(),
+      offersOf(this.at, status, list.page.composer, old),
       this.#about(),
       this.#logs(),
       this.#buttons(),

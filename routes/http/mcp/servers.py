@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from app.core.strict_model import StrictModel
 from app.mcp.servers import McpServers
-from routes.http.mcp_trust import DistrustRequest, TrustRequest, trust_fields
+from routes.http.mcp.trust import DistrustRequest, TrustRequest, trust_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
 from routes.services import current_principal, services_of

@@ -1,0 +1,116 @@
+"""Resources and prompts of MCP servers, for whoever may use the server's tools."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.rules import ApprovalMode
+from app.core.strict_model import StrictModel
+from app.mcp.servers import NoSuchServer
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import read_fields
+from routes.services import Services, current_principal, services_of
+from tools.mcp.offers import MAX_URI, Feature
+from tools.mcp.results import MAX_TEXT, piece_of
+from tools.tool import Context
+from tools.toolbox import Refuse
+
+if TYPE_CHECKING:
+    from mcp_types import GetPromptResult
+
+MAX_VALUE = 20_000  # characters of an argument
+FROM = "[From the prompt {prompt} of the MCP server {server}]"
+
+
+class PromptRequest(StrictModel):
+    """The body of POST /mcp/servers/{name}/prompts/{prompt}, which may be empty."""
+
+    arguments: dict[str, str] = Field(default_factory=dict, max_length=64)
+
+
+def _server(request: Request, feature: Feature) -> tuple[Services, str, Context]:
+    """Return the server that is named, for a principal who may use it: the gate decides as on the server's tools.
+
+    Raises NoSuchServer. A call that a model would have to ask for is a person's own here.
+    """
+    services, principal, name = services_of(request), current_principal(request), request.path_params["name"]
+    tool = services.mcp.trust.classification.of(services.mcp.offer_tool(name, feature))
+    gate = services.factory.gate(principal, ApprovalMode.SANDBOXED)
+    if isinstance(gate.decide(tool), Refuse):
+        raise NoSuchServer(name)
+    return services, name, Context(services.settings.workspace, principal=principal.name)
+
+
+async def list_resources(request: Request) -> Response:
+    """List the resources, and the forms of further URIs. Connects to the server if need be."""
+    services, name, context = _server(request, "resources")
+    offers = await services.mcp.offers(name, context)
+    rows = {"resources": offers.resources, "templates": offers.templates, "notes": offers.notes}
+    return ASCIIResponse(services.redactor.redact_value(to_builtins(rows)))
+
+
+async def read_resource(request: Request) -> Response:
+    """The contents of a resource: `text`, or `data` in base64."""
+    services, name, context = _server(request, "resources")
+    uri = request.query_params.get("uri", "")
+    if not 0 < len(uri) <= MAX_URI:
+        raise Refused(422, "invalid_request", f"uri: send the URI of a resource, at most {MAX_URI:,} characters.")
+    result = await services.mcp.read_resource(name, uri, context)
+    contents = [_content(one.uri, one.mime_type, one) for one in result.contents]
+    size = sum(len(one.get("text", "")) + len(one.get("data", "")) * 3 // 4 for one in contents)
+    if size > services.settings.max_attachment_bytes:
+        most = services.settings.max_attachment_bytes
+        raise Refused(413, "too_long", f"The resource has {size:,} bytes, at most {most:,} can be read at once.")
+    return ASCIIResponse({"contents": services.redactor.redact_value(contents)})
+
+
+def _content(uri: str, mime_type: str | None, content: Any) -> dict[str, Any]:
+    fields = {"uri": uri, "mime_type": mime_type or ""}
+    if (text := getattr(content, "text", None)) is not None:
+        return fields | {"text": text}
+    try:
+        data = base64.b64decode(content.blob, validate=False)
+    except (binascii.Error, ValueError):
+        return fields | {"text": "", "problem": "Its data are damaged."}
+    return fields | {"data": base64.b64encode(data).decode()}
+
+
+async def list_prompts(request: Request) -> Response:
+    """The prompts with their arguments. Connects to the server if need be."""
+    services, name, context = _server(request, "prompts")
+    offers = await services.mcp.offers(name, context)
+    return ASCIIResponse(
+        services.redactor.redact_value(to_builtins({"prompts": offers.prompts, "notes": offers.notes}))
+    )
+
+
+async def get_prompt(request: Request) -> Response:
+    """The messages of a prompt, and as one `text` that names its origin, to be sent as a message."""
+    services, name, context = _server(request, "prompts")
+    body = await read_fields(request, PromptRequest, empty=True)
+    if long := [key for key, value in body.arguments.items() if len(value) > MAX_VALUE]:
+        raise Refused(422, "invalid_request", f"arguments.{long[0][:80]}: at most {MAX_VALUE:,} characters.")
+    prompt = request.path_params["prompt"]
+    result = await services.mcp.prompt(name, prompt, body.arguments, context)
+    messages = await _messages(result)
+    head = FROM.format(prompt=ascii(prompt)[1:-1], server=ascii(name)[1:-1])
+    text = "\n\n".join([head, *(_spoken(one, alone=len(messages) == 1) for one in messages)])
+    shown = {"description": result.description or "", "messages": messages, "text": text[:MAX_TEXT]}
+    return ASCIIResponse(services.redactor.redact_value(shown))
+
+
+async def _messages(result: GetPromptResult) -> list[dict[str, str]]:
+    pieces = [(one.role, await piece_of(one.content)) for one in result.messages]
+    return [{"role": role, "text": text[:MAX_TEXT]} for role, text in pieces]
+
+
+def _spoken(message: dict[str, str], *, alone: bool) -> str:
+    """Return the text of a message; of several, with its role, because they are sent as one."""
+    return message["text"] if alone else f"{message['role']}: {message['text']}"

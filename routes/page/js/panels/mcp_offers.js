@@ -1,0 +1,130 @@
+/** Resources and prompts of an MCP server, in its panel. Their names, descriptions and contents are untrusted text. */
+
+import { get, post } from "../feed/api.js";
+import { announce, fill, h } from "../dom/elements.js";
+import { actionButton, field, Outcome, runOnce } from "../dom/forms.js";
+import { escapeLine } from "../text/exact_text.js";
+
+const EXTENSIONS = { "text/plain": ".txt", "text/markdown": ".md", "application/json": ".json", "image/png": ".png" };
+const PARTS = { resources: ["Resources", resources], prompts: ["Prompts", prompts] };
+
+/** The parts of the features that the server has; those of `old`, the element before, are kept as they are. */
+export function offersOf(at, { name, features = [] }, composer, old) {
+  return features
+    .filter((feature) => feature in PARTS)
+    .map((feature) => old?.querySelector(`[data-part="${feature}"]`) ?? part(feature, { at, name, composer }));
+}
+
+/** A collapsible section that is listed again each time it is opened. */
+function part(feature, server) {
+  const [title, rows] = PARTS[feature];
+  const list = h("div", { class: "stack" });
+  const outcome = new Outcome();
+  const summary = h("summary", {}, title);
+  const details = h(
+    "details",
+    { dataset: { part: feature } },
+    summary,
+    h("div", { class: "folded" }, list, outcome.element),
+  );
+  details.addEventListener("toggle", () => {
+    if (!details.open) return;
+    runOnce(summary, outcome, async () => {
+      const offers = await get(`${server.at}/${feature}`);
+      fill(list, rows(offers, server, outcome), noteLines(offers.notes));
+    });
+  });
+  return details;
+}
+
+const noteLines = (notes) => notes.map((note) => h("p", { class: "faint", dir: "auto" }, note));
+
+function resources({ resources, templates }, server, outcome) {
+  return [
+    h(
+      "ul",
+      { class: "offers" },
+      resources.map((one) => resourceRow(one, server, outcome)),
+    ),
+    templates.length > 0 && uriForm(templates, server, outcome),
+  ];
+}
+
+function resourceRow({ uri, name, description, mime_type }, server, outcome) {
+  const attach = () => attachResource(uri, server, outcome);
+  const facts = [description, mime_type].filter(Boolean).map(escapeLine).join(" · ");
+  return h(
+    "li",
+    { dir: "auto" },
+    h("span", { class: "offer-name", title: escapeLine(uri) }, escapeLine(name || uri)),
+    facts && h("span", { class: "faint" }, facts),
+    actionButton("Attach", outcome, attach, { "aria-label": `Attach ${escapeLine(name || uri)}` }),
+  );
+}
+
+/** For resources of which only the form of their URIs is known. */
+function uriForm(templates, server, outcome) {
+  const input = h("input", { required: true, maxlength: 4096, dir: "ltr", class: "mono", autocomplete: "off" });
+  const forms = templates.map(({ uri_template }) => escapeLine(uri_template)).join(", ");
+  const attach = h("button", { type: "submit" }, "Attach");
+  const form = h("form", { class: "form" }, field("Other URI", input, `Forms: ${forms}`), attach);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    runOnce(attach, outcome, () => attachResource(input.value.trim(), server, outcome));
+  });
+  return form;
+}
+
+async function attachResource(uri, { at, name, composer }, outcome) {
+  const { contents } = await get(`${at}/resources/read?uri=${encodeURIComponent(uri)}`);
+  await composer.attachments.add(contents.map((content) => fileOf(content, name)));
+  outcome.show(
+    contents.length ? "Attached to your message." : "It has no content.",
+    contents.length ? "good" : "problem",
+  );
+}
+
+/** The content as a file whose name says which server it comes from. */
+function fileOf({ uri, mime_type: type, text, data }, server) {
+  const last =
+    uri
+      .replace(/[?#].*$/, "")
+      .split("/")
+      .findLast(Boolean) ?? "resource";
+  const plain = `${server}-${last}`
+    .replace(/[^\p{L}\p{N}._-]+/gu, "_")
+    .slice(-100)
+    .replace(/^\.+/, "");
+  const name = /\.\w{1,8}$/.test(last) ? plain : `${plain}${EXTENSIONS[type] ?? (text === undefined ? "" : ".txt")}`;
+  const bytes = text ?? Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
+  return new File([bytes], name, { type });
+}
+
+function prompts({ prompts }, server, outcome) {
+  return prompts.map((prompt) => promptForm(prompt, server, outcome));
+}
+
+function promptForm({ name, title, description, arguments: wanted }, { at, composer }, outcome) {
+  const inputs = wanted.map((one) => [one, h("input", { required: one.required, dir: "auto", autocomplete: "off" })]);
+  const use = h("button", { type: "submit", "aria-label": `Use ${escapeLine(name)}` }, "Use");
+  const form = h(
+    "form",
+    { class: "form offer-prompt", "aria-label": escapeLine(name) },
+    h("h4", { dir: "auto" }, escapeLine(title || name)),
+    description && h("p", { class: "faint", dir: "auto" }, escapeLine(description)),
+    inputs.map(([one, input]) =>
+      field(escapeLine(one.name), input, one.description ? escapeLine(one.description) : null),
+    ),
+    h("div", { class: "buttons" }, use),
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const given = inputs.filter(([, input]) => input.value).map(([one, input]) => [one.name, input.value]);
+    const body = { arguments: Object.fromEntries(given) };
+    const answer = await runOnce(use, outcome, () => post(`${at}/prompts/${encodeURIComponent(name)}`, body));
+    if (!answer) return;
+    composer.insert(answer.text);
+    announce("The prompt is in the message field. Read it before you send it.");
+  });
+  return form;
+}
