@@ -203,13 +203,17 @@ async def test_a_queued_run_behind_one_that_waits_leaves_the_history_valid(tmp_p
 
 
 async def test_the_mode_of_a_run_holds_for_what_follows_of_its_job(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi."])) as served:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi."], repeat=True)) as served:
         events = await served.chat("Hello", approval="deny", tools=["read_file"])
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == {"approval": "deny", "tools": ["read_file"]}
         agent, _ = await served.services.factory.restored_agent(row)
         assert [tool.name for tool in agent.toolbox.offered] == ["read_file"]
-        assert agent.calls.gate.policy.mode == "deny"
+        assert agent.calls.gate.policy.mode == "deny" and not agent.calls.gate.policy.planning
+        planned = await served.services.store.run((await served.chat("Plan.", mode="plan"))[0]["run"])
+        assert planned
+        agent, _ = await served.services.factory.restored_agent(planned)
+        assert agent.calls.gate.policy.planning, "it only reads until a person has accepted a plan of its own"
 
 
 async def test_each_has_files_of_their_own(tmp_path: Path) -> None:

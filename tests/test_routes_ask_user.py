@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from app.models.scripted import Scripted
-from tests.serving import serving, until
+from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
+from tests.serving import events_of, serving, until
 from tests.terminals import terminal
+from tests.upstream import stream, upstream
 from tools.builtin.ask_user import MAX_CHOICES, MAX_QUESTION, OWN_QUESTION
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +84,33 @@ async def test_an_answer_that_does_not_come_in_time(tmp_path: Path) -> None:
         events = await served.chat("x")
     [finished] = [event for event in events if event["type"] == "tool.finished"]
     assert finished["text"].startswith("The person did not answer in time.")
+
+
+async def test_a_question_of_a_killed_server_is_withdrawn_and_the_history_is_valid(tmp_path: Path) -> None:
+    """The tool had begun, so its run does not go on; the person reads why, and can go on themselves."""
+    question, again = (stream(says(text), chunk(finish="stop"), DONE) for text in (NAME, "Then tell me."))
+    async with asyncio.timeout(LIMIT_S), upstream(question, again, chats=True) as model:
+        async with server(tmp_path, model.base_url) as (client, process):
+            with suppress(httpx2.TransportError):
+                async with client.stream("POST", "/chat", json={"message": "x"}) as response:
+                    run, session = response.headers["x-run-id"], response.headers["x-session-id"]
+                    async with aclosing(events_of(response)) as events:
+                        await until(events, "approval.required")
+                        process.kill()
+            await process.wait()
+        async with server(tmp_path, model.base_url) as (client, _):
+            answer = await client.get(f"/runs/{run}/events")
+            log = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+            assert [(one["type"], one.get("decision", one.get("code"))) for one in log[-2:]] == [
+                ("approval.resolved", "withdrawn"),
+                ("run.failed", "interrupted"),
+            ]
+            assert (await client.get("/approvals")).json()["approvals"] == []
+            messages = (await client.get(f"/sessions/{session}")).json()["messages"]
+            [call], [result] = messages[1]["calls"], [one for one in messages if one["role"] == "tool"]
+            assert result["call"] == call["id"] and "unknown" in result["text"]
+            answer = await client.post("/chat", json={"message": "Well?", "session": session})
+            assert "Then tell me." in answer.text
 
 
 WRONG = {

@@ -115,6 +115,7 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await expect(tail).to_contain_text("building\n[#] 30%\nlinked\n1\n2\n")
         await page.reload()
         await expect(card.locator(".card-brief")).to_have_text("5960over")
+        await expect(page.get_by_role("button", name="Changes")).to_have_count(1)
         await expect(failed.locator(".card-extra")).to_have_text("exit 3")
         await expect(page.get_by_role("button", name="Stop this call")).to_have_count(0)
 

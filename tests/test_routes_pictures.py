@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from app.core.messages import PICTURES, Message, with_pictures_apart
 from app.core.provider import Ability
 from app.models.scripted import Scripted
 from parsing import Call
+from tests.mcp_served import READS, serving_mcp
 from tests.people import LIMIT_S, bearer
 from tests.pictures import CAT, gif, hashed, jpeg, png, webp
 from tests.serving import serving
@@ -74,6 +76,39 @@ async def test_a_picture_is_stored_reported_and_seen(tmp_path: Path) -> None:
         bob = await bearer(served, "bob", "admin")
         address = f"/sessions/{session}/files/{hashed(CAT)}"
         assert (await served.client.get(address, headers=bob)).status_code == 404
+
+
+PAINTER = """
+import base64, sys
+from mcp.server.mcpserver import Image, MCPServer
+
+server = MCPServer("painter")
+
+
+@server.tool()
+def paint() -> Image:
+    "A picture of a cat."
+    return Image(data=base64.b64decode(sys.argv[1]), format="png")
+
+
+server.run("stdio")
+"""
+
+
+async def test_a_picture_of_an_mcp_server_reaches_a_model_that_sees(tmp_path: Path) -> None:
+    (tmp_path / "painter.py").write_text(PAINTER)
+    painter = {"command": sys.executable, "args": [str(tmp_path / "painter.py"), base64.b64encode(CAT).decode()]}
+    model = Sighted([[Call(0, "mcp__painter__paint", {}, "native")], "A cat."])
+    async with serving_mcp(tmp_path, model, {"painter": painter}, tools=READS) as served:
+        events = await served.chat("Paint.")
+        [image] = [event for event in events if event["type"] == "image"]
+        [finished] = [event for event in events if event["type"] == "tool.finished"]
+        assert (image["sha256"], image["call"], image["width"]) == (hashed(CAT), finished["call"], 80)
+        answer = await served.client.get(f"/sessions/{events[0]['session']}/files/{hashed(CAT)}")
+        assert answer.content == CAT
+        shown = model.requests[-1].messages[-1]
+        read_bytes = model.requests[-1].read
+        assert read_bytes and await read_bytes(shown.attachments[0].sha256) == CAT
 
 
 async def test_a_model_that_cannot_see_gets_words(tmp_path: Path) -> None:
