@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from app.core.deltas import joined
 from app.core.document_events import DocumentDelta, DocumentFinished, DocumentStarted
-from app.core.events import AgentEvent, Delta, RunFailed, ToolDelta, ToolFinished, ToolRejected
+from app.core.events import AgentEvent, Delta, RunFailed, ToolDelta, ToolFinished, ToolRejected, encode
 from app.core.provider import TextChunk
+from app.log.log_compaction import joined_rows, rest_after
 from app.log.open_drafts import OpenDrafts
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
+from app.storage.runs import EventRow
 from app.transcript.document_drafts import DocumentDrafts, document_id
 from app.transcript.reply import Reply
 from parsing import CallDelta, CallOpened
@@ -127,6 +129,15 @@ def test_every_dialect_sends_the_text_once() -> None:
         assert text_in(events) == text, dialect
         assert sum(isinstance(event, DocumentStarted) for event in events) == 1, dialect
     assert len(live) >= 70, sorted(WRITERS.keys() - live)
+
+
+def test_the_rows_of_each_document_are_joined_once_its_run_is_over() -> None:
+    texts = [("a", "x"), ("a", "y"), ("b", 'z "'), ("b", "é")]
+    events = [DocumentDelta(document, text) for document, text in texts]
+    rows = [EventRow(RUN, seq, one.type, encode(one)) for seq, one in enumerate(events, start=1)]
+    first, second = joined_rows(rows)
+    assert [json.loads(row.data)["text"] for row in (first, second)] == ["xy", 'z "é']
+    assert json.loads(rest_after(first, 1).data) == {"type": "document.delta", "document": "a", "text": "y"}
 
 
 @pytest.mark.parametrize("handed", [False, True])

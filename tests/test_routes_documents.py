@@ -155,6 +155,22 @@ async def test_an_edit_in_the_middle_of_a_run_reaches_its_next_round(tmp_path: P
         assert sum("version 1 -> 2" in message.text for message in model.requests[-1].messages) == 1
 
 
+async def test_nothing_is_lost_while_the_model_and_the_person_write(tmp_path: Path) -> None:
+    steps = [calling("update_document", document="T", old=f"m{n}\n", new=f"m{n + 1}\n") for n in range(8)]
+    script = [calling("create_document", title="T", content="m0\np0"), "Made.", *steps, "Done."]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script)) as served:
+        session, document = await made(served)
+        turn, won = asyncio.create_task(served.chat("Count.", session=session, max_rounds=20)), 0
+        while not turn.done():
+            now = await shown(served, document)
+            text = now["text"].replace(f"p{won}", f"p{won + 1}")
+            status, _ = await saved(served, document, version=now["version"], text=text)
+            won += status == 200
+        changed = len(of_kind(await turn, "document.changed"))
+        now = await shown(served, document)
+    assert (now["version"], now["text"]) == (1 + won + changed, f"m{changed}\np{won}") and changed == len(steps)
+
+
 async def test_edits_that_no_model_has_seen_survive_a_restart(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([CREATE, "Written."])) as served:
         session, document = await made(served)
