@@ -22,7 +22,7 @@ from tests.upstream import stream, upstream
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent
-KILLS = at_night(200, 20)
+KILLS = at_night(200, 12)
 TERMINAL = ("run.finished", "run.failed")
 MOST_EVENTS = 30
 SERVERS = 2  # are killed side by side: mostly, one waits
