@@ -115,7 +115,8 @@ async def test_hello_world_on_the_page(server: Started) -> None:
 
 def test_the_banner_s_curl_takes_the_token_where_one_is_needed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "routes", "token", "create", "--name", "ann", "--data-dir", str(tmp_path / "data")]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}  # the night's own variable is no setting
+    made = subprocess.run(command, cwd=ROOT, env=bare, capture_output=True, text=True, timeout=60, check=True)
     with started_server(tmp_path, "scripted:") as server:
         curl = server.banner[1].removeprefix("Try:").strip()
         known = os.environ | {"DRAGOMAN_TOKEN": made.stdout.split()[0]}
