@@ -69,6 +69,13 @@ class ThingOrAdmins:
 
 
 @dataclass(frozen=True, slots=True)
+class OfServer:
+    """What an MCP server offers to those who may use its tools: here to admins. `ok`: it cannot be reached."""
+
+    ok: int = 502
+
+
+@dataclass(frozen=True, slots=True)
 class NoGuests:
     """Whoever has a token and is no guest; `ok` is the answer without a body."""
 
@@ -82,7 +89,7 @@ class OfLane:
     ok: int = 400
 
 
-Row = Open | Own | Thing | ThingOrAdmins | Admins | NoGuests | OfLane
+Row = Open | Own | Thing | ThingOrAdmins | Admins | OfServer | NoGuests | OfLane
 ROWS: dict[str, Row] = {
     "GET /livez": Open(),
     "GET /readyz": Open(),
@@ -133,6 +140,10 @@ ROWS: dict[str, Row] = {
     "POST /mcp/servers": Admins({"name": "new", "url": "http://127.0.0.1:9/"}, 201),
     "GET /mcp/servers/{name:path}": Admins(),
     "GET /mcp/servers/{name:path}/logs": Admins(),
+    "GET /mcp/servers/{name:path}/resources": OfServer(),
+    "GET /mcp/servers/{name:path}/resources/read": OfServer(422),
+    "GET /mcp/servers/{name:path}/prompts": OfServer(),
+    "POST /mcp/servers/{name:path}/prompts/{prompt:path}": OfServer(),
     "POST /mcp/servers/{name:path}/{action}": Admins(),
     "DELETE /mcp/servers/{name:path}": Admins(ok=204),
     "GET /endpoints": Own(),
@@ -254,7 +265,7 @@ async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, s
 async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:
     for route, row in ROWS.items():
         for who, headers in others.items():
-            if isinstance(row, Admins | ThingOrAdmins) and who == "admin":
+            if isinstance(row, Admins | ThingOrAdmins | OfServer) and who == "admin":
                 continue
             answer = await asking(route, headers, ids)
             match row:
@@ -265,7 +276,7 @@ async def others_see_nothing(asking: Asking, others: Mapping[str, Mapping[str, s
                     assert not any(value in answer.text for value in theirs), f"{route} as {who}"
                 case NoGuests(ok):
                     assert answer.status_code == (403 if who == "guest" else ok), f"{route} as {who}"
-                case Thing() | ThingOrAdmins():
+                case Thing() | ThingOrAdmins() | OfServer():
                     assert answer.status_code == 404, f"{route} as {who}"
                     assert told(answer, ids) == told(await asking(route, headers, LOST), LOST), f"{route} as {who}"
                 case Admins():
@@ -320,6 +331,6 @@ async def test_every_route_as_everybody(tmp_path: Path) -> None:
                 assert answer.status_code == row.ok, f"{route} as ann: {answer.text}"
                 if isinstance(row, Own) and row.shows:
                     assert ids[row.shows] in answer.text, route
-            if isinstance(row, Admins | ThingOrAdmins):
+            if isinstance(row, Admins | ThingOrAdmins | OfServer):
                 answer = await asking(route, admin, ids)
                 assert answer.status_code == row.ok, f"{route} as admin: {answer.text}"
