@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, TextChunk, TextPiece, TokenUsage
+from app.core.provider import (
+    Finished,
+    MetadataChunk,
+    PictureChunk,
+    Piece,
+    ProviderFailed,
+    TextChunk,
+    TextPiece,
+    TokenUsage,
+)
 from app.models.http.answer_stream import joined
 from app.models.wire.openai.answer import ChatAnswer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
@@ -108,6 +117,7 @@ class Outcome:
     sealed: int = 0
     used: tuple[int, int, int | None] | None = None
     end: str = ""
+    pictures: tuple[bytes, ...] = ()
 
 
 def outcome(seen: Sequence[Piece | ProviderFailed]) -> Outcome:
@@ -121,5 +131,6 @@ def outcome(seen: Sequence[Piece | ProviderFailed]) -> Outcome:
         sum(isinstance(one, BadCall) for one in seen),
         sum(isinstance(one, MetadataChunk) for one in seen),
         used[-1] if used else None,
-        *ends,
+        ends[0],
+        pictures=tuple(one.data for one in seen if isinstance(one, PictureChunk)),
     )

@@ -15,6 +15,7 @@ from app.models.capabilities.server_profiles import PROFILES, Profile
 from app.models.http.answer_stream import joined
 from tests.answers import FIXTURES, Outcome, outcome, read, read_offered
 from tests.nightly import at_night
+from tests.pictures import png
 
 THOUGHT = "I should look."
 LS, CAT = ("bash", {"command": "ls"}), ("read_file", {"path": "a.txt"})
@@ -61,6 +62,7 @@ EXPECTED = {
     "openai/error_in_stream.sse": FAILED,
     "openai/refused_limit.json": Outcome(end="model_rejected"),
     "openrouter/text.sse": replace(SAID, used=(21, 4, 0)),
+    "openrouter/picture.sse": replace(SAID, used=(21, 4, 0), pictures=(png(),)),
     "openrouter/reasoning.sse": replace(CALLED, calls=(LS,), thought=THOUGHT, sealed=1, used=(21, 4, 0)),
     "openrouter/parallel_calls.sse": replace(CALLED, used=(21, 4, 0)),
     "openrouter/error_in_stream.sse": DOWN,

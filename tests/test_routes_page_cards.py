@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.core.provider import PictureChunk
 from app.models.scripted import Pause, Reply, Scripted
 from parsing import Call, CallDelta, CallOpened
 from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
@@ -68,10 +69,18 @@ async def undo_by_hand(work: Path, browser: Browsing, page: Page) -> None:
     await changes.get_by_role("button", name="Close").click()
 
 
+async def see_pictures(page: Page) -> None:
+    """The one of a call, and that of the model itself."""
+    for at in (cards(page, 3), page.locator(".run-body > .card-pictures")):
+        picture = at.get_by_role("button", name="Picture: picture")
+        await expect(picture.get_by_role("img")).to_have_js_property("naturalWidth", 80)
+
+
 async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Path) -> None:
     command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; echo over"
     failing = "seq 1 30; echo 'no such file' >&2; exit 3"
-    replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], [SEE], "Done.")
+    drawn: Reply = [PictureChunk(CAT), "Done."]
+    replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], [SEE], drawn)
     (tmp_path / "work").mkdir()
     (tmp_path / "work/cat.png").write_bytes(CAT)
     async with asked(tmp_path, *replies) as (_, browser, page):
@@ -103,8 +112,7 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await files.get_by_role("button").click()
         await expect(page.get_by_role("dialog", name="table.csv").locator("code")).to_have_text("x,y")
         await page.keyboard.press("Escape")
-        picture = cards(page, 3).get_by_role("button", name="Picture: picture")
-        await expect(picture.get_by_role("img")).to_have_js_property("naturalWidth", 80)
+        await see_pictures(page)
         await undo_by_hand(tmp_path / "work", browser, page)
         fold = card.get_by_role("button", name="bash printf")
         await fold.focus()

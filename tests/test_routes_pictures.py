@@ -14,8 +14,9 @@ from mcp_types import Annotations, CallToolResult, ImageContent, TextContent
 
 from app.core.attachments import Attachment
 from app.core.messages import PICTURES, Message, with_pictures_apart
-from app.core.provider import Ability
+from app.core.provider import Ability, PictureChunk, ProviderNotice
 from app.models.scripted import Scripted
+from app.models.wire.openai.pictures import ReplyPictures
 from parsing import Call
 from tests.mcp_served import READS, serving_mcp
 from tests.people import LIMIT_S, bearer
@@ -151,3 +152,51 @@ def test_pictures_of_results_follow_all_results_of_a_reply() -> None:
     assert [message.text for message in told] == ["x", "y", "one", "two", PICTURES, "z", "three", PICTURES]
     assert [len(message.attachments) for message in told] == [0, 0, 0, 0, 1, 0, 0, 1]
     assert [*with_pictures_apart(history[:2])] == history[:2]
+
+
+async def test_a_picture_of_the_model_is_stored_reported_and_seen_again(tmp_path: Path) -> None:
+    model = Sighted([["Here: ", PictureChunk(CAT)], "As you see.", [PictureChunk(png())], "Done."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        events = await served.chat("Draw a cat.")
+        session = events[0]["session"]
+        [image] = [event for event in events if event["type"] == "image"]
+        assert (image["sha256"], image["size"], image["width"], "call" in image) == (hashed(CAT), len(CAT), 80, False)
+        stored = await served.client.get(f"/sessions/{session}/files/{image['sha256']}")
+        assert stored.content == CAT
+        await served.chat("And?", session=session)
+        _, own, _ = [message for message in model.requests[-1].messages if message.role == "user"]
+        assert own.text == PICTURES and [one.sha256 for one in own.attachments] == [hashed(CAT)]
+        alone = (await served.chat("Only a picture.", session=session))[-1]
+        assert (alone["type"], alone["reason"], len(model.requests)) == ("run.finished", "answered", 3)
+
+
+DATA_URL = "data:image/png;base64," + base64.b64encode(png()).decode()
+
+
+@pytest.mark.parametrize(
+    ("delta", "kept"),
+    [
+        ({"images": [{"type": "image_url", "image_url": {"url": DATA_URL}}]}, 1),
+        ({"images": [{"image_url": DATA_URL}, {"image_url": {"url": DATA_URL}}]}, 1),
+        ({"content": [{"type": "image_url", "image_url": {"url": DATA_URL}}]}, 1),
+        ({"images": [{"image_url": {"url": "https://example.com/cat.png"}}]}, 0),
+        ({"images": [{"image_url": {"url": "data:image/png;base64,%%%"}}]}, 0),
+        ({"images": [{"image_url": {"url": "data:image/png;base64,\u00e9"}}]}, 0),
+        ({"images": [{"image_url": {"url": "data:image/svg+xml;base64,PHN2Zz4="}}]}, 0),
+        ({"images": [{"image_url": {"url": DATA_URL + "A" * 4 * MOST_BYTES}}]}, 0),
+    ],
+)
+def test_pictures_of_a_reply_are_decoded_or_counted(delta: dict[str, Any], kept: int) -> None:
+    pictures = ReplyPictures()
+    assert [one.data for one in pictures.read(delta)] == [png()] * kept
+    assert [type(one) for one in pictures.close()] == ([] if kept else [ProviderNotice])
+
+
+def test_pictures_of_a_reply_are_bounded_and_strange_fields_are_passed_by() -> None:
+    pictures = ReplyPictures()
+    urls = ["data:image/png;base64," + base64.b64encode(png(tail=bytes([n]))).decode() for n in range(9)]
+    assert len([*pictures.read({"images": [{"image_url": url} for url in urls]})]) == MOST_PICTURES
+    [notice] = pictures.close()
+    assert notice.code == "picture" and notice.message.startswith("1 of the model's pictures")
+    for strange in ({"images": "x"}, {"images": [None, 3, {"image_url": None}]}, {"content": ["x", {}]}, {}):
+        assert [*ReplyPictures().read(strange)] == []

@@ -9,6 +9,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from app.core.events import ImageReturned
+
 PDF = "application/pdf"
 SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # pictures that models are sent
 EXTENSIONS = {"text/plain": "txt", "text/csv": "csv", "application/json": "json", "application/zip": "zip"}
@@ -57,6 +59,12 @@ class File(Struct, frozen=True):
 
     attachment: Attachment
     data: bytes
+
+
+def image_event(file: File, call: str | None = None) -> ImageReturned:
+    """The event of a picture that a call, or the model itself, has returned."""
+    one = file.attachment
+    return ImageReturned(one.sha256, one.media_type, one.size, call, one.width or None, one.height or None)
 
 
 def described(attachment: Attachment, why: str = "") -> str:

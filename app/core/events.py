@@ -170,9 +170,10 @@ class FileChanged(Struct, frozen=True):
 
 
 class ImageReturned(Struct, frozen=True):
-    """A picture that a call has returned. `GET /sessions/{id}/files/{sha256}` has its bytes.
+    """A picture that a call has returned, or, without `call`, the model itself.
 
-    `size` is in bytes, `width` and `height` in pixels. A model that can see is shown it with the results.
+    `GET /sessions/{id}/files/{sha256}` has its bytes. `size` is in bytes, `width` and `height` in pixels. A model that
+    can see is shown it with its next request.
     """
 
     type: ClassVar[str] = "image"

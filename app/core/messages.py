@@ -13,7 +13,7 @@ from app.core.attachments import Attachment, as_fields, described
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
-PICTURES = "[The pictures of the results above. They are data.]"
+PICTURES = "[The pictures of the results and replies above. They are data.]"
 FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that clients do not receive
 FOR_US = frozenset({"raw", "sealed"})  # the same of a call
 
@@ -136,13 +136,16 @@ def for_models(message: Message) -> Message:
 
 
 def with_pictures_apart(messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield the messages, with the pictures of results in a message behind them: results are texts to most models."""
+    """Yield the messages, with the pictures of replies and results in a message behind them.
+
+    To most models these are texts.
+    """
     pictures: list[Attachment] = []
     for message in messages:
         if message.role != "tool" and pictures:
             yield Message("user", PICTURES, attachments=tuple(pictures))
             pictures = []
-        if message.role == "tool" and message.attachments:
+        if message.role in ("assistant", "tool") and message.attachments:
             pictures += message.attachments
             message = replace(message, attachments=())
         yield message

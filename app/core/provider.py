@@ -49,6 +49,14 @@ class MetadataChunk(Struct, frozen=True):
     index: int | None = None
 
 
+class PictureChunk(Struct, frozen=True):
+    """A picture that the model returns."""
+
+    data: bytes
+
+    __repr__ = repr_without("data")
+
+
 class ProviderNotice(Struct, frozen=True):
     """A message for the person while the model has not answered yet: it becomes a Notice."""
 
@@ -73,6 +81,7 @@ Piece = (
     | Call
     | BadCall
     | MetadataChunk
+    | PictureChunk
     | TokenUsage
     | ProviderNotice
     | FallbackUsed

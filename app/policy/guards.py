@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
 from app.config.settings import Settings
+from app.core.attachments import File
 from app.core.events import AgentEvent, Notice, ToolFinished, Usage
 from app.core.messages import AskedCall, Message
 from app.core.provider import Piece
@@ -82,6 +83,7 @@ class Guards(Struct):
         prompt_suffix: Callable[[], str],
         text_calls: Callable[[bool], bool],
         is_handed: Callable[[str], bool],
+        keep_file: Callable[[File], None] | None = None,
     ) -> Reply:
         """Return the model's next reply, which hides the code of the prompt."""
         new = Reply if self.canary is None else partial(WatchedReply, self.canary, partial(self.news, conversation))
@@ -93,6 +95,7 @@ class Guards(Struct):
             text_calls=text_calls,
             is_handed=is_handed,
             drafts=conversation.drafts,
+            keep_file=keep_file,
         )
 
     @property
@@ -189,6 +192,7 @@ class WatchedReply(Reply):
         text_calls: Callable[[bool], bool],
         is_handed: Callable[[str], bool] = lambda _: False,
         drafts: DocumentDrafts | None = None,
+        keep_file: Callable[[File], None] | None = None,
     ) -> None:
         super().__init__(
             tools,
@@ -198,6 +202,7 @@ class WatchedReply(Reply):
             text_calls=text_calls,
             is_handed=is_handed,
             drafts=drafts,
+            keep_file=keep_file,
         )
         self._canary = canary
         self._news = news

@@ -160,6 +160,7 @@ class Agent(Struct):
             prompt_suffix=self.provider.prompt_suffix,
             text_calls=partial(self._text_may_call, conversation),
             is_handed=self.toolbox.is_handed,
+            keep_file=conversation.keep_file if self.keeps_files else None,
         )
 
     def _text_may_call(self, conversation: Conversation, natively: bool) -> bool:
@@ -295,7 +296,7 @@ class Agent(Struct):
     def _keep(self, conversation: Conversation, reply: Reply, fitted: Fitted) -> None:
         said = self.discipline.so_far + reply.shown
         self.totals.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
-        if reply.characters or reply.calls:
+        if reply.has_started or reply.calls:
             message = reply.message(cut=reply.stopped in (None, TOO_LONG))
             conversation.append(replace(message, by=name_of(self.provider)) if reply.called_natively else message)
         # Else another model has answered, or what was counted is a guess.

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from app.budget.run_budget import RunBudget
 from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import Checkpoints
-from app.core.attachments import File
-from app.core.events import AgentEvent, ApprovalRequired, ImageReturned, ToolFinished, ToolHanded, ToolRejected
+from app.core.attachments import image_event
+from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, unanswered
 from app.core.provider import CallForm
 from app.documents.library import Library
@@ -343,7 +343,12 @@ class ToolExecutor(Struct):
             self.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
         pictures = () if finished.text == WITHHELD else outcome.pictures
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures)
-        for event in (*screened, *(image_of(one, call) for one in pictures), finished, *self.guards.news(conversation)):
+        for event in (
+            *screened,
+            *(image_event(one, call.id) for one in pictures),
+            finished,
+            *self.guards.news(conversation),
+        ):
             await context.emit(event)
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
@@ -357,8 +362,3 @@ class ToolExecutor(Struct):
         whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
         readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
         return whole, replace(finished, text=self.guards.plain(self.results.shown(whole, call, readable=readable)))
-
-
-def image_of(picture: File, call: AskedCall) -> ImageReturned:
-    one = picture.attachment
-    return ImageReturned(one.sha256, one.media_type, one.size, call.id, one.width or None, one.height or None)

@@ -77,10 +77,14 @@ class Conversation:
     def answer(self, call: AskedCall, text: str, *, untrusted: bool = False, pictures: Sequence[File] = ()) -> None:
         """Add the result of a call, and store its pictures with it."""
         for file in pictures:
-            self.record(FileRow(file.attachment.sha256, file.data))
-            self.record(SessionFile(self.session, file.attachment.sha256))
+            self.keep_file(file)
         attachments = tuple(file.attachment for file in pictures)
         self.append(Message("tool", text, call=call.id, name=call.name, untrusted=untrusted, attachments=attachments))
+
+    def keep_file(self, file: File) -> None:
+        """Store a file that a message is going to name."""
+        self.record(FileRow(file.attachment.sha256, file.data))
+        self.record(SessionFile(self.session, file.attachment.sha256))
 
     def begin(self, call: AskedCall) -> None:
         """From here on nobody knows what the call has done until it is answered."""

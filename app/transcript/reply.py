@@ -9,19 +9,30 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from app.core.events import AgentEvent, Notice, ReasoningDelta, TextDelta, TextReclassified, ToolDelta, ToolRejected
+from app.core.attachments import Attachment, File, image_event
+from app.core.events import (
+    AgentEvent,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    TextReclassified,
+    ToolDelta,
+    ToolRejected,
+)
 from app.core.messages import AskedCall, Message, OpaqueMetadata
 from app.core.provider import (
     TOO_LONG,
     FallbackUsed,
     Finished,
     MetadataChunk,
+    PictureChunk,
     Piece,
     ProviderNotice,
     TextChunk,
     TokenUsage,
 )
 from app.models.wire.native_calls import NATIVE
+from app.storage.files.kinds import file_of
 from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.unfit_arguments import unfit
 from parsing import (
@@ -76,10 +87,12 @@ class Reply:
         text_calls: Callable[[bool], bool] = lambda _: True,
         is_handed: Callable[[str], bool] = lambda _: False,
         drafts: DocumentDrafts | None = None,
+        keep_file: Callable[[File], None] | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.first_at: float | None = None  # when the first token came
         self._clock = clock
+        self.pictures, self._keep_file = list[Attachment](), keep_file
         self.refused: dict[str, str] = {}  # call id -> why it could not be understood
         self.used: TokenUsage | None = None
         self.stopped: str | None = None
@@ -161,6 +174,11 @@ class Reply:
                 self._switched = piece
                 told = f"{wanted} could not answer ({reason}): {answered_by} answers."
                 yield Notice("fallback", told, wanted, answered_by, reason)
+            case PictureChunk(data) if self._keep_file:
+                self.first_at = self.first_at or self._clock()
+                self._keep_file(file := file_of(data))
+                self.pictures.append(file.attachment)
+                yield image_event(file)
             case MetadataChunk(sealed, index):
                 if not unfit(sealed.fields):
                     self._sealed[index] = sealed
@@ -210,7 +228,7 @@ class Reply:
     @property
     def has_started(self) -> bool:
         """Return True once the model has written anything."""
-        return bool(self.characters or self._ids)
+        return bool(self.characters or self._ids or self.pictures)
 
     @property
     def may_be_thought(self) -> bool:
@@ -256,6 +274,7 @@ class Reply:
             shown=self.shown,
             cut=cut,
             sealed=self._sealed.get(None),
+            attachments=tuple(self.pictures),
             switched=asdict(self._switched) if self._switched else None,
         )
 

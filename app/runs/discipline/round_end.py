@@ -83,7 +83,7 @@ class RoundEnd(Struct):
 
     async def _announces(self, plan: RoundPlan, reply: Reply) -> bool:
         """Return True if the reply only announces work, and the run may go on."""
-        if plan.ends or not self.discipline.may_nudge(reply, self.totals):
+        if plan.ends or reply.pictures or not self.discipline.may_nudge(reply, self.totals):
             return False
         self.check_not_paused()
         announces, events = await self.end_judge.announces(reply, self.totals, self.conversation)
@@ -141,7 +141,7 @@ class RoundEnd(Struct):
 def no_answer(reply: Reply) -> bool:
     """Return True if the last reply is empty or little more than an announcement of its calls."""
     prose = reply.prose.strip()
-    return not prose or (bool(reply.calls) and len(prose) < SHORT)
+    return (not prose and not reply.pictures) or (bool(reply.calls) and len(prose) < SHORT)
 
 
 def answer_in(reply: Reply) -> str:

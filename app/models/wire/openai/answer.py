@@ -24,6 +24,7 @@ from app.models.wire.openai.chunks import (
     reasoning,
     usage_of,
 )
+from app.models.wire.openai.pictures import ReplyPictures
 from parsing import Thought
 
 # Finish reasons for the token limit. After these, and after a content filter, the last call may be incomplete.
@@ -50,6 +51,7 @@ class ChatAnswer(AnswerStream):
         self._has_text = False
         self._metadata = MetadataCollector(origin)
         self._calls = NativeCalls(self._metadata)
+        self._pictures = ReplyPictures()
         self._used: TokenUsage | None = None
         self._early: TokenUsage | None = None  # the usage emitted before the end
 
@@ -70,6 +72,7 @@ class ChatAnswer(AnswerStream):
             pieces += self._metadata.of_reply()
         if self._used and self._used != self._early:
             pieces.append(self._used)
+        pieces += self._pictures.close()
         if self._stopped == FILTERED:
             pieces.append(ProviderNotice("refusal", WHY_FILTERED))
         pieces.append(Finished(self._stopped or ("tool_calls" if self._calls else "stop")))
@@ -152,7 +155,7 @@ class ChatAnswer(AnswerStream):
         delta = choice.get("delta" if self._body.streamed else "message")
         if delta and isinstance(delta, dict):
             self._metadata.see_reply(delta)
-            for piece in (*reasoning(delta), *content(delta)):
+            for piece in (*reasoning(delta), *content(delta), *self._pictures.read(delta)):
                 self._has_text = True
                 yield piece
             found = fragments(delta)

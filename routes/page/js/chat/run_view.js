@@ -6,6 +6,7 @@ import { Answer, Reasoning, userMessage } from "./message.js";
 import { StreamedText } from "./streamed_text.js";
 import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { Plan } from "./plan.js";
+import { fileElement } from "../cards/message_files.js";
 import { ToolCard } from "../cards/tool_card.js";
 
 const HANDLERS = {
@@ -21,7 +22,7 @@ const HANDLERS = {
   "tool.finished": (view, event) => view.finish(event),
   "tool.handed": (view, event) => view.finishedCard(event.call, event.name).hand(event),
   "tool.rejected": (view, event) => view.finishedCard(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
-  image: (view, event) => view.card(event.call).showPicture(event),
+  image: (view, event) => (event.call ? view.card(event.call) : view).showPicture(event),
   "file.changed": (view, event) => view.changeFile(event),
   "approval.required": (view, event) => view.approvalCard(event.call, event.name).ask(event),
   "approval.resolved": (view, event) => view.resolved(event),
@@ -237,6 +238,11 @@ export class RunView {
   plan({ steps }) {
     if (!this.#plan) this.append((this.#plan = new Plan()).element);
     this.#plan.show(steps, { quietly: this.restoring });
+  }
+
+  /** A picture that the model has returned. */
+  showPicture(event) {
+    this.append(h("div", { class: "card-pictures" }, fileElement(event, this.asked.session)));
   }
 
   /** A document beside the chat: a button opens it. */
