@@ -149,6 +149,12 @@ async def test_what_is_no_address_of_a_page_is_left_out(url: object) -> None:
     assert await read({"title": "Odd", "url": url}, "odd", PAGE) == "1. A page\nhttps://example.org/a"
 
 
+async def test_halves_of_characters_are_replaced() -> None:
+    half = "\ud800"
+    text = await read({"title": f"T{half}", "url": f"https://example.org/{half}", "content": f"{half}a"})
+    assert text == "1. T\ufffd\nhttps://example.org/%EF%BF%BD\n\ufffda"
+
+
 async def test_the_number_of_results_is_small_whatever_is_requested_or_sent() -> None:
     many = [{"title": str(number), "url": f"https://example.org/{number}"} for number in range(50)]
     counts = [(await read(*many, **more)).count("https://") for more in ({}, {"count": 2}, {"count": 1_000})]

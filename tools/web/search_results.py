@@ -91,9 +91,19 @@ def one_line(text: str, most: int) -> str:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return _encodable(json.loads(body))
     except (ValueError, RecursionError) as error:
         raise UnfitAnswer("is not JSON") from error
+
+
+def _encodable(answer: Any) -> Any:
+    """Return the answer with lone surrogates replaced: in a URL or a request to a model they cannot be sent."""
+    written = json.dumps(answer, ensure_ascii=False)
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        return json.loads(written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    return answer
 
 
 def _result(one: Any, api: SearchApi) -> Found | None:
