@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from app.context.persona import MOST, Persona
 from app.context.project_files import MOST as MOST_PROJECT
+from app.context.server_notes import MOST as MOST_NOTES
 from app.core import data_delimiters
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
@@ -46,7 +47,7 @@ BUDGETS = {
     "skills": 16_000,
     "tools": 100_000,
     "teaching": 1_000,
-    "notes": 40_000,
+    "notes": MOST_NOTES,
     "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
     "guards": 1_000,
     "date": 100,

@@ -10,8 +10,10 @@ from tools.tool import Tool
 
 LEAST_WINDOW = 16_384  # tokens; a smaller model needs the room, and follows the tools' descriptions better alone
 LEAST = 200  # characters that are worth a place
+MOST = 40_000  # characters of all notes: a later cut would part one from its last delimiter
 CHARACTERS_PER_TOKEN = 4
 TITLE = "Notes of the MCP server {name} on its tools (untrusted)"
+BETWEEN = "\n\n"
 CUT = "\n[The rest is left out: there is no room for it.]"
 MOST_NAME = 80
 _SPACES = lazy_pattern(r"\s+")
@@ -30,16 +32,16 @@ def notes_of_servers(
     """
     names = {tool.name for tool in tools}
     offering = (server for server, those in sorted(sources.items()) if not names.isdisjoint(those))
-    room = int(share * window) * CHARACTERS_PER_TOKEN if window >= LEAST_WINDOW else 0
+    room = min(int(share * window) * CHARACTERS_PER_TOKEN, MOST) if window >= LEAST_WINDOW else 0
     notes: list[str] = []
     for server in offering:
-        text = instructions.get(server, "")
-        if len(text) > room:
-            text = text[: room - len(CUT)] + CUT if room >= LEAST else ""
-        room -= len(text)
+        text, frame = instructions.get(server, ""), len(_delimited(server, "")) + len(BETWEEN)
+        if len(text) > room - frame:
+            text = text[: room - frame - len(CUT)] + CUT if room - frame >= LEAST else ""
         if text:
+            room -= len(text) + frame
             notes.append(_delimited(server, text))
-    return "\n\n".join(notes)
+    return BETWEEN.join(notes)
 
 
 def _delimited(server: str, text: str) -> str:
