@@ -25,6 +25,8 @@ from app.storage.documents import (
     PERSON,
     REJECTED,
     DocumentRow,
+    DocumentSaved,
+    DocumentSeen,
     DocumentStore,
     SuggestionRow,
     VersionRow,
@@ -98,11 +100,10 @@ class Library:
             named = replace(row, title=title_of(title)) if title is not None else row
             stored = await self.store.document_version(row.id, row.version)
             if text is None or (stored and text_of(text) == stored.text):
-                self.journal.put(named)
+                self.journal.put(_saved(named))
             else:
                 named = await self._put_version(named, text_of(text))
-            await self.journal.flush()
-        self._note(row.session)
+            await self._store_and_note(row.session)
         return named
 
     async def decide(self, row: DocumentRow, number: int, *, accept: bool) -> Decided:
@@ -117,8 +118,7 @@ class Library:
             state = ACCEPTED if accept else REJECTED
             suggestion = replace(suggestion, state=state, decided=time.time())
             self.journal.put(suggestion)
-            await self.journal.flush()
-        self._note(row.session)
+            await self._store_and_note(row.session)
         return Decided(row, suggestion)
 
     async def version_changes(
@@ -126,9 +126,11 @@ class Library:
     ) -> tuple[DocumentRow, list[Change]]:
         """Return the document with a new version, and the changes that store it."""
         now, number = time.time(), row.version + 1
-        known = number if author != PERSON and row.seen == row.version else row.seen
-        after = replace(row, version=number, seen=known, updated=now)
-        changes: list[Change] = [after, VersionRow(row.id, number, author, run, call, now, text)]
+        after = replace(row, version=number, updated=now)
+        changes: list[Change] = [_saved(after), VersionRow(row.id, number, author, run, call, now, text)]
+        if author != PERSON and row.seen == row.version:
+            after = replace(after, seen=number)
+            changes.append(DocumentSeen(row.id, number))
         if forgotten := last_forgotten(await self.store.document_versions(row.id), len(text)):
             changes.append(VersionsForgotten(row.id, forgotten))
         return after, changes
@@ -156,7 +158,20 @@ class Library:
             return current
         raise Gone(row.id)
 
-    def _note(self, session: str) -> None:
-        self.unseen.add(session)
-        self.changes[session] += 1
-        self._changed(session)
+    def forget(self, session: str) -> None:
+        """Forget a session that is deleted. To be called while its lock is held."""
+        self.unseen.discard(session)
+        self.changes.pop(session, None)
+
+    async def _store_and_note(self, session: str) -> None:
+        try:
+            await self.journal.flush()
+        finally:  # it may be stored in any case
+            self.unseen.add(session)
+            self.changes[session] += 1
+            self._changed(session)
+
+
+def _saved(row: DocumentRow) -> DocumentSaved:
+    """Return the change of a row by a writer. `seen` is not in it: a run may set that meanwhile."""
+    return DocumentSaved(row.id, row.title, row.version, row.updated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -19,8 +20,8 @@ from tools.base.diffs import unified_diff
 
 MOST_SHOWN = 5  # documents whose changes are shown; the others are named
 EDITED = "The person has changed documents: the model is shown how ({titles})."
-DECIDED = '[I have {state} your suggestion {number} for the document "{title}".]'
-CHANGED = '[I have edited the document "{title}" ({id}): version {seen} -> {version}.]'
+DECIDED = "[I have {state} your suggestion {number} for the document {title}.]"
+CHANGED = "[I have edited the document {title} ({id}): version {seen} -> {version}.]"
 NOT_SHOWN = "Use read_document to see it."
 
 
@@ -42,6 +43,7 @@ async def news_of(library: Library | None, session: str) -> News | None:
     """Return what the model of the session does not know yet. Without reading anything where there is nothing."""
     if library is None or session not in library.unseen:
         return None
+    known = library.changes[session]
     await library.journal.flush()  # what was entered before is stored
     parts, changes, titles = list[str](), list[Change](), list[str]()
     for row in await library.store.documents(session):
@@ -55,21 +57,27 @@ async def news_of(library: Library | None, session: str) -> News | None:
             changes.append(DocumentSeen(row.id, row.version))
         titles.append(f'"{row.title}"')
     if not parts:
-        library.unseen.discard(session)
+        if library.changes[session] == known:  # nothing was changed while the documents were read
+            library.unseen.discard(session)
         return None
     notice = Notice("document_edited", EDITED.format(titles=", ".join(titles[:MOST_SHOWN])))
     return News(Message("user", "\n".join(parts)), changes, notice)
 
 
 def _decided(row: DocumentRow, one: SuggestionRow) -> str:
-    return DECIDED.format(state=one.state, number=one.number, title=row.title)
+    return DECIDED.format(state=one.state, number=one.number, title=_quoted(row.title))
 
 
 async def _edited(library: Library, row: DocumentRow, *, shown: bool) -> str:
-    head = CHANGED.format(title=row.title, id=row.id, seen=row.seen, version=row.version)
+    head = CHANGED.format(title=_quoted(row.title), id=row.id, seen=row.seen, version=row.version)
     before = await library.store.document_version(row.id, row.seen) if shown else None
     after = await library.store.document_version(row.id, row.version)
     if before is None or after is None:
         return f"{head} {NOT_SHOWN}"
     diff = await asyncio.to_thread(unified_diff, row.title, before.text, after.text)
     return f"{head}\n{as_data('Changes', diff)}"
+
+
+def _quoted(title: str) -> str:
+    """Return the title in quotation marks that it cannot end: a model has written it."""
+    return json.dumps(title, ensure_ascii=False)

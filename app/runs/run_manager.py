@@ -295,7 +295,9 @@ class RunManager:
                 await self.cancel(run)
             for row in await self._store.runs(session):
                 self._lost.forget(row.id)
-            await self._store.delete_session(session)
+            async with self.documents.writing(session):  # else a person's edit might outlive its document
+                await self._store.delete_session(session)
+                self.documents.forget(session)
             self.notifier.notify(principal.name)
             self.notifier.notify(session)
 

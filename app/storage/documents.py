@@ -25,7 +25,18 @@ class DocumentRow(Change, frozen=True):
     updated: float
 
 
+class DocumentSaved(Change, frozen=True):
+    """A document has a new version or title. Nothing if the document was deleted."""
+
+    id: str
+    title: str
+    version: int
+    updated: float
+
+
 class DocumentSeen(Change, frozen=True):
+    """The model knows a document up to the version `seen`."""
+
     id: str
     seen: int
 

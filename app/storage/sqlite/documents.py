@@ -7,6 +7,7 @@ from operator import attrgetter
 from app.storage.changes import Change
 from app.storage.documents import (
     DocumentRow,
+    DocumentSaved,
     DocumentSeen,
     SuggestionRow,
     VersionInfo,
@@ -17,7 +18,8 @@ from app.storage.sqlite.columns import Select, Write, insert, select, update, up
 from app.storage.sqlite.database import Database
 
 WRITES: dict[type[Change], Write] = {
-    DocumentRow: upsert("documents", DocumentRow, "id"),
+    DocumentRow: insert("documents", DocumentRow),
+    DocumentSaved: update("documents", DocumentSaved, "id"),
     DocumentSeen: update("documents", DocumentSeen, "id"),
     VersionRow: insert("document_versions", VersionRow),
     VersionsForgotten: Write(
