@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.policy.canary import Canary
-from app.redaction.output_chunks import OutputPart, Source
+from app.redaction.escape_sequences import ShownText
+from app.redaction.output_chunks import OutputPart, Source, redacted_output
 from app.redaction.redactor import MARK, Redactor
 from app.runs.job_output import EXACT, WIDEST, decoded, readable, size_of
 from app.runs.live_outputs import ENDED, Outputs
@@ -21,6 +23,13 @@ OVERLAPPING = "hunter2-and-something-else"
 REDACTOR = Redactor([SECRET, LONGER, OVERLAPPING])
 PIECES = st.lists(
     st.sampled_from(["x", "é", "\n", "hunter2-", "and-", "something-else", SECRET, LONGER, LONGER[:20], "word "]),
+    max_size=40,
+)
+
+PARTED = st.lists(
+    st.sampled_from(
+        ["x", "\n", *(f"hunter2-{colour}hunter2-{colour}" for colour in ("", "\x1b[0m")), "hunter2", "\x1b[31m", "\x1b"]
+    ),
     max_size=40,
 )
 
@@ -60,6 +69,38 @@ async def told(asked: Source) -> str:
 def test_pieces_hide_what_the_whole_hides(pieces: list[str], size: int) -> None:
     text = "".join(pieces)
     assert asyncio.run(told(source(lambda: text, ended=True, piece=size))) == REDACTOR.redact(text)
+
+
+@given(PARTED, st.integers(1, 50))
+def test_pieces_hide_secrets_that_sequences_part(pieces: list[str], size: int) -> None:
+    text = "".join(pieces)
+    shown = asyncio.run(told(source(lambda: text, ended=True, piece=size)))
+    assert shown == redacted_output((REDACTOR,), text)
+    assert SECRET not in ShownText(shown).text
+
+
+@pytest.mark.parametrize(
+    "between", ["\x1b[0m", "\x1b]8;;http://x/\x1b\\", "\x1b[1;38;5;9m\x1b[4m", "\x1b(B", "\x0f", "\x9b0m"]
+)
+def test_a_sequence_anywhere_in_a_secret_does_not_show_it(between: str) -> None:
+    everywhere = between.join(SECRET)
+    for text in (*(f"{SECRET[:at]}{between}{SECRET[at:]}" for at in range(1, len(SECRET))), everywhere):
+        assert redacted_output((REDACTOR,), f"\x1b[31ma{text}\x1b[0mb") == f"\x1b[31ma{MARK}\x1b[0mb"
+    # Above half of one is hidden at the end, where a sequence may be unfinished.
+    assert redacted_output((REDACTOR,), f"a{between.join(SECRET[:18])}\x1b[3") == f"a{MARK}\x1b[3"
+    assert redacted_output((REDACTOR,), f"a{between}b") == f"a{between}b"
+
+
+def test_any_number_of_sequences_is_passed_over_in_one_search() -> None:
+    for text in (
+        "\x9d" * 200_000,
+        "\x1b[" * 100_000,
+        "\x1b]x" * 70_000,
+        "\x1b" * 200_000,
+        f"{SECRET[:9]}\x1b[0m" * 20_000,
+    ):
+        assert redacted_output((REDACTOR,), text) == text
+        assert asyncio.run(told(source(lambda text=text: text, ended=True, piece=65_536))) == text  # type: ignore[misc]
 
 
 @given(PIECES, st.binary(max_size=10), st.integers(1, 50))

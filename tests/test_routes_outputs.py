@@ -165,13 +165,14 @@ async def test_a_call_that_is_stopped_keeps_what_it_had_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPEN_SECRET", SECRET)
-    chatty = f"```bash\nseq 5000; echo {SECRET}; until [ -e go ]; do sleep 0.01; done\n```\n"
+    coloured = f"printf '{SECRET[:9]}\\033[31m{SECRET[9:]}\\n'"
+    chatty = f"```bash\nseq 5000; echo {SECRET}; {coloured}; until [ -e go ]; do sleep 0.01; done\n```\n"
     model = Scripted([chatty, "I see."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         async with aclosing(served.turn(message="Count.")) as turn:
             started = await until(turn, "run.started")
             path = f"/runs/{started['run']}/calls/{(await until(turn, 'tool.started'))['call']}"
-            while (await until(turn, "tool.progress"))["lines"] < 5001:
+            while (await until(turn, "tool.progress"))["lines"] < 5002:
                 """It counts."""
             assert (await served.client.post(f"/runs/{started['run']}/cancel")).status_code == 200
             finished, ended = await until(turn, "tool.finished"), await until(turn, "run.finished")
@@ -179,6 +180,6 @@ async def test_a_call_that_is_stopped_keeps_what_it_had_printed(
         assert finished["text"].startswith(f"{STOPPED} {PRINTED}\n1\n2\n")
         assert f"\n5000\n{MARK}" in finished["text"] and "left out" in finished["text"]
         whole = text_of(await rest(served, path))
-        assert "\n2500\n" in whole and SECRET not in whole
+        assert "\n2500\n" in whole and SECRET not in whole and SECRET[9:] not in whole
         await served.chat("And?", session=started["session"])
     assert [one.text for one in model.requests[1].messages if one.role == "tool"] == [finished["text"]]

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct
 
+from app.redaction.escape_sequences import margin_of, spans_of_secrets
 from app.redaction.redactor import Redactor
 from tools.base.output_buffer import OutputSlice
 
@@ -47,7 +48,7 @@ class Source(Struct, frozen=True):
 
     async def part(self, after: int, lines: int) -> OutputPart:
         """The part that follows `after`. Raises the errors of `read`."""
-        margin = max((one.longest for one in self.redactors), default=0)
+        margin = max(map(margin_of, self.redactors), default=0)
         here = await self.read(after, self.piece + margin * self.widest)
         start, text = here.start, here.text
         before = ""
@@ -70,6 +71,11 @@ class Source(Struct, frozen=True):
         return earlier.text if earlier.start + self.size(earlier.text) == start else ""
 
 
+def redacted_output(redactors: Sequence[Redactor], text: str) -> str:
+    """Return a whole output without secrets, those included that a colour parts."""
+    return redacted_part(redactors, "", text, "", goes_on=False)[0]
+
+
 def redacted_part(
     redactors: Sequence[Redactor], before: str, text: str, ahead: str, *, goes_on: bool
 ) -> tuple[str, int]:
@@ -82,12 +88,10 @@ def redacted_part(
     begin, end = len(before), len(before) + len(text)
     marks: list[tuple[int, int, str]] = []
     for redactor in redactors:
-        found, tail = redactor.look(whole)
+        found, tail = spans_of_secrets(redactor, whole, goes_on=goes_on)
         marks += [(*span, redactor.mark) for span in found]
         if goes_on:
             end = min(end, max(begin, tail))
-        elif (cut := next((at for at in range(tail, len(whole)) if redactor.hides(whole[at:])), None)) is not None:
-            marks.append((cut, len(whole), redactor.mark))
     return "".join(_shown(whole, sorted(marks), begin, end)), end - begin
 
 

@@ -29,6 +29,7 @@ from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD, Guards
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.provenance.quotation import Provenance
+from app.redaction.output_chunks import redacted_output
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.merge_streams import merge_streams
@@ -353,7 +354,8 @@ class ToolExecutor(Struct):
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""
-        return outcome.written and self.guards.plain(conversation.redactor.redact(outcome.written))
+        redactors = conversation.redactor, *self.guards.redactors
+        return outcome.written and redacted_output(redactors, outcome.written)
 
     def _shortened(
         self, finished: ToolFinished, call: AskedCall, conversation: Conversation
