@@ -14,6 +14,7 @@ from app.core.messages import Message
 from app.core.provider import CallForm, TokenUsage
 from app.models.scripted import Line, Pause, Scripted
 from app.policy.gate import CLIENT_TOOLS
+from app.runs.relay.relay_agent import TOO_MANY
 from app.runs.run_options import ClientTool, RunOptions
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
@@ -109,6 +110,37 @@ async def test_a_relay_hands_nothing_over_without_the_right_to_client_tools(tmp_
         assert ended(events) == "answered"
         audit = (await served.client.get("/audit")).json()["audit"]
         assert [one["decision"] for one in audit] == ["refuse", "refuse"]
+
+
+async def test_a_call_is_text_for_a_client_without_tools_whatever_its_rights(tmp_path: Path) -> None:
+    bob = replace(LOCAL_USER, tools=("read_file",))
+    reply: list[Line] = ["Hm. ", call("get_weather", city="Bern")]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([reply], call_form=CallForm.NATIVE)) as served:
+        runs, history = served.services.runs, [Message("user", "Weather?", at=1.0)]
+        relay = served.services.factory.relay(bob, RunOptions())
+        row = await runs.start(relay, bob, RunRequest("", history=history, unlisted=True))
+        async with aclosing(runs.watch(row.id, 0)) as pages:
+            events = [json.loads(one.data) async for page in pages for one in page]
+        shown = "".join(one["text"] for one in of(events, "text.delta"))
+        assert shown == 'Hm. {"name": "get_weather", "arguments": {"city": "Bern"}}'
+        assert (of(events, "tool.rejected"), ended(events)) == ([], "answered")
+
+
+async def test_a_relay_hands_over_no_more_calls_than_a_run_may_make(tmp_path: Path) -> None:
+    many: list[Line] = [Call(at, "get_weather", {"city": f"Bern {at}"}, "native") for at in range(9)]
+    served_with = serving(tmp_path, Scripted([many, many], call_form=CallForm.NATIVE), max_calls="4")
+    async with asyncio.timeout(30), served_with as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
+        assert [one["arguments"]["city"] for one in of(events, "tool.handed")] == [f"Bern {at}" for at in range(4)]
+        rejected = of(events, "tool.rejected")
+        assert [one["reason"] for one in rejected] == [TOO_MANY.format(limit=4)] * 5
+        assert (ended(events), of(events, "run.finished")[0]["calls"]) == (CLIENT_TOOLS, 4)
+        assert len((await served.client.get("/audit")).json()["audit"]) == 4
+        tools = [{"type": "function", "function": WEATHER}]
+        body = {"model": "scripted", "messages": [{"role": "user", "content": "Weather?"}], "tools": tools}
+        answer = await served.client.post("/v1/chat/completions", json=body)
+        [choice] = answer.json()["choices"]
+        assert (len(choice["message"]["tool_calls"]), choice["finish_reason"]) == (4, "tool_calls")
 
 
 async def test_a_relay_needs_no_tool_seconds(tmp_path: Path) -> None:

@@ -110,6 +110,11 @@ class Toolbox:
         return bool(self.offered)
 
     @property
+    def is_empty(self) -> bool:
+        """Return True if there are no tools at all, whatever may be used."""
+        return not self._tools
+
+    @property
     def schemas(self) -> dict[str, dict[str, Any]]:
         """Name and JSON Schema of the parameters of each offered tool: as the parser needs them."""
         return self.offered.schemas

@@ -45,6 +45,7 @@ from tools.toolbox import Decision, Refuse
 ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
 REPAIRED = "The model was asked once more for calls that did not fit their schemas, and has corrected them."
 UNREPAIRED = "The model was asked once more for calls that did not fit their schemas, without success."
+TOO_MANY = "This call was not handed over: a reply may make {limit} calls, and they are made."
 UNREADABLE = "A call of {name} could not be read and was left out: {reason}"
 
 
@@ -134,18 +135,21 @@ class RelayAgent(Agent):
         await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
 
     @property
-    def _hands_over(self) -> bool:
+    def _takes_calls(self) -> bool:
         """Return False where the client has no tools, or wants no calls: what looks like one is text."""
-        return self.toolbox.offers and may_call(self.parameters)
+        return not self.toolbox.is_empty and may_call(self.parameters)
 
     async def _allowed(self, context: RunContext, calls: Sequence[RelayedCall]) -> list[RelayedCall]:
         """Return the calls that may be handed over, once usage and audit are durable. Raises StoreFailed."""
-        allowed = list[RelayedCall]()
-        for relayed in calls:
+        allowed, most = list[RelayedCall](), self.discipline.limits.calls
+        for number, relayed in enumerate(calls):
+            if not self._takes_calls:  # the model's server has made it although none was wanted
+                await context.emit(TextDelta(written(relayed.call)))
+                continue
             decision = self._decision(relayed.call.name)
             refused = decision.reason if isinstance(decision, Refuse) else None
-            if refused is None and not self._hands_over:  # the model's server has made it although none was wanted
-                await context.emit(TextDelta(written(relayed.call)))
+            if number >= most > 0:
+                await context.emit(ToolRejected(TOO_MANY.format(limit=most), relayed.call.id, relayed.call.name))
                 continue
             if not relayed.unreadable:
                 self.calls.audit(context, relayed.call, decision)
@@ -224,7 +228,9 @@ class RelayAgent(Agent):
         return True
 
     def _text_may_call(self, conversation: Conversation, natively: bool) -> bool:
-        return self._hands_over and text_may_call(self.provider, conversation.messages, natively)
+        return (
+            self.toolbox.offers and self._takes_calls and text_may_call(self.provider, conversation.messages, natively)
+        )
 
     def _is_refused_empty(self, name: str) -> bool:
         schema = self.toolbox.schemas.get(name)
