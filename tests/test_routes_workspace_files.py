@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -67,6 +68,9 @@ async def test_a_file_is_read_whole_or_in_part_and_never_run(tmp_path: Path) -> 
         assert page.headers["content-type"] == "text/plain; charset=utf-8"
         assert page.headers["x-content-type-options"] == "nosniff"
         assert page.headers["content-security-policy"].endswith("; sandbox")
+        for name in ("two\nlines", "two\nlines\n"):
+            (tmp_path / "work" / name).write_text(f"{name!r}")
+            assert (await fetched(served, f"{at}/{quote(name)}")).text == f"{name!r}"
         whole = await fetched(served, f"{at}/digits")
         etag = whole.headers["etag"]
         assert (whole.text, whole.headers["accept-ranges"]) == ("0123456789", "bytes")

@@ -6,6 +6,7 @@ foreseen it would wrap every request four times.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
@@ -26,10 +27,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Route(routing.Route):
-    """A route whose errors are AnswerMiddleware's."""
+    """A route whose errors are AnswerMiddleware's. A `path` in it may have line feeds, as names of files may."""
 
     def __init__(self, path: str, endpoint: Endpoint, *, methods: Sequence[str] = ("GET",)) -> None:
         super().__init__(path, endpoint, methods=methods)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             response = await endpoint(Request(scope, receive, send))
