@@ -6,7 +6,9 @@ import asyncio
 import errno
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,6 +21,8 @@ from tools.sandbox.owner_run_paths import owner_run_reason
 
 MOST_NAME = 200  # bytes
 MOST_TRIES = 1_000
+# Of file systems that know no files without a name (network drives, FAT), or give them none later; no /proc.
+UNNAMED_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.EPERM, errno.EXDEV, errno.ENOENT})
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -86,15 +90,42 @@ def _write(workspace: Path, name: str, data: bytes) -> bool:
     """Create the file; return False if there is something of that name."""
     with directory(workspace, ()) as parent:
         try:
-            opened = os.open(name, _CREATE, 0o666, dir_fd=parent)
+            return create_whole(parent, name, data)
+        except OSError as error:
+            if error.errno not in UNNAMED_UNSUPPORTED:
+                raise
+        return create_whole_beside(parent, name, data)
+
+
+def create_whole(parent: int, name: str, data: bytes) -> bool:
+    """Create the file with all its bytes: it has no name before. Return False if there is something of that name."""
+    opened = os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o666, dir_fd=parent)
+    with os.fdopen(opened, "wb") as file:
+        file.write(data)
+        file.flush()
+        try:
+            os.link(f"/proc/self/fd/{opened}", name, dst_dir_fd=parent, follow_symlinks=True)
         except FileExistsError:
             return False
-        try:
-            with os.fdopen(opened, "wb") as file:
-                file.write(data)
-        except BaseException:
-            os.unlink(name, dir_fd=parent)
-            raise
+    return True
+
+
+def create_whole_beside(parent: int, name: str, data: bytes) -> bool:
+    """Do the same where files need a name: an empty one holds it until a whole one is renamed to it."""
+    try:
+        os.close(os.open(name, _CREATE, 0o666, dir_fd=parent))
+    except FileExistsError:
+        return False
+    temporary = f".{secrets.token_hex(8)}.tmp"
+    try:
+        with os.fdopen(os.open(temporary, _CREATE, 0o666, dir_fd=parent), "wb") as file:
+            file.write(data)
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        for one in (temporary, name):
+            with suppress(FileNotFoundError):
+                os.unlink(one, dir_fd=parent)
+        raise
     return True
 
 
