@@ -41,7 +41,7 @@ async def test_resources_are_listed_and_read_by_one_tool() -> None:
             "note://picture",
             "With these forms, the parts in braces filled in:",
             "note://by/{name} by name",
-            "[3 more resources are left out: too many, or with odd names.]",
+            "[5 more resources are left out: too many, or with odd names.]",
         ]
         assert (await told(resources, uri="note://one")).text == "[resource note://one]\nhello from one"
         blob = await told(resources, uri="note://blob")

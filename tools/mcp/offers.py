@@ -16,6 +16,7 @@ FEATURES: tuple[Feature, ...] = ("resources", "prompts")
 MAX_LISTED = 500  # of each kind
 MAX_URI = 4_096
 MAX_FIELD = 1_000  # characters of a name or a description
+MAX_ARGUMENTS = 64  # of a prompt
 V = TypeVar("V")
 
 _READS = {"type": "object", "properties": {"uri": {"type": "string", "maxLength": MAX_URI}}}
@@ -132,7 +133,8 @@ def _template(raw: Mapping[str, Any]) -> ResourceTemplate:
 def _prompt(raw: Mapping[str, Any]) -> Prompt:
     arguments = [
         PromptArgument(one["name"], _text(one.get("description")), bool(one.get("required")))
-        for one in raw.get("arguments") or ()
+        for one in list(raw.get("arguments") or ())[:MAX_ARGUMENTS]
+        if _is_plain(one["name"])
     ]
     return Prompt(raw["name"], _text(raw.get("title")), _text(raw.get("description")), arguments)
 
@@ -156,4 +158,4 @@ def _within(kind: str, found: Iterable[V], key: str, notes: list[str]) -> Sequen
 
 def _is_plain(name: str) -> bool:
     """Return whether a name can be given back as it is read."""
-    return 0 < len(name) <= MAX_URI and name == visible(name).strip() and "\n" not in name
+    return 0 < len(name) <= MAX_URI and name == visible(name).strip() and name.splitlines() == [name]

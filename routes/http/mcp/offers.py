@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,14 @@ from app.mcp.servers import NoSuchServer
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
 from routes.services import Services, current_principal, services_of
-from tools.mcp.offers import MAX_URI, Feature
+from tools.base.escape_invisible import visible
+from tools.mcp.offers import MAX_ARGUMENTS, MAX_URI, Feature
 from tools.mcp.results import MAX_TEXT, piece_of
 from tools.tool import Context
 from tools.toolbox import Refuse
 
 if TYPE_CHECKING:
-    from mcp_types import GetPromptResult
+    from mcp_types import GetPromptResult, ReadResourceResult
 
 MAX_VALUE = 20_000  # characters of an argument
 FROM = "[From the prompt {prompt} of the MCP server {server}]"
@@ -32,7 +34,7 @@ FROM = "[From the prompt {prompt} of the MCP server {server}]"
 class PromptRequest(StrictModel):
     """The body of POST /mcp/servers/{name}/prompts/{prompt}, which may be empty."""
 
-    arguments: dict[str, str] = Field(default_factory=dict, max_length=64)
+    arguments: dict[str, str] = Field(default_factory=dict, max_length=MAX_ARGUMENTS)
 
 
 def _server(request: Request, feature: Feature) -> tuple[Services, str, Context]:
@@ -63,12 +65,17 @@ async def read_resource(request: Request) -> Response:
     if not 0 < len(uri) <= MAX_URI:
         raise Refused(422, "invalid_request", f"uri: send the URI of a resource, at most {MAX_URI:,} characters.")
     result = await services.mcp.read_resource(name, uri, context)
-    contents = [_content(one.uri, one.mime_type, one) for one in result.contents]
+    contents = await asyncio.to_thread(_contents, result)
     size = sum(len(one.get("text", "")) + len(one.get("data", "")) * 3 // 4 for one in contents)
     if size > services.settings.max_attachment_bytes:
         most = services.settings.max_attachment_bytes
         raise Refused(413, "too_long", f"The resource has {size:,} bytes, at most {most:,} can be read at once.")
-    return ASCIIResponse({"contents": services.redactor.redact_value(contents)})
+    return ASCIIResponse({"contents": await asyncio.to_thread(services.redactor.redact_value, contents)})
+
+
+def _contents(result: ReadResourceResult) -> list[dict[str, Any]]:
+    """May take some 100 ms: call it in a thread."""
+    return [_content(one.uri, one.mime_type, one) for one in result.contents]
 
 
 def _content(uri: str, mime_type: str | None, content: Any) -> dict[str, Any]:
@@ -102,13 +109,14 @@ async def get_prompt(request: Request) -> Response:
     messages = await _messages(result)
     head = FROM.format(prompt=ascii(prompt)[1:-1], server=ascii(name)[1:-1])
     text = "\n\n".join([head, *(_spoken(one, alone=len(messages) == 1) for one in messages)])
-    shown = {"description": result.description or "", "messages": messages, "text": text[:MAX_TEXT]}
+    shown = {"description": visible(result.description or ""), "messages": messages, "text": text[:MAX_TEXT]}
     return ASCIIResponse(services.redactor.redact_value(shown))
 
 
 async def _messages(result: GetPromptResult) -> list[dict[str, str]]:
+    """Return the messages without invisible characters: a person sends them as a message, and has to see all of it."""
     pieces = [(one.role, await piece_of(one.content)) for one in result.messages]
-    return [{"role": role, "text": text[:MAX_TEXT]} for role, text in pieces]
+    return [{"role": role, "text": visible(text[:MAX_TEXT])} for role, text in pieces]
 
 
 def _spoken(message: dict[str, str], *, alone: bool) -> str:
