@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 KILLED_WHILE_WRITING = """
 import asyncio, resource, signal, sys
 from pathlib import Path
-from app.workspace.placing import create_whole, create_whole_beside, placed
+from app.workspace.placing import placed
 from app.workspace.received import received_file
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
