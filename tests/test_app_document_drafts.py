@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, pairwise
+from itertools import count, pairwise, product
 
 import pytest
 from hypothesis import given
@@ -80,6 +80,24 @@ def test_any_text_is_stored_as_it_was_streamed(text: str, cuts: list[int], escap
     shown: list[Delta] = [one for event in events for one in log.add(event) if isinstance(one, Delta)]
     assert text_in(shown) == stored
     assert text_in(joined(shown)) == stored
+
+
+@pytest.mark.parametrize("form", ["native", "tags", "other call"])
+def test_a_text_that_ends_within_a_secret_is_stored_as_it_was_streamed(form: str) -> None:
+    redact = Redactor([SECRET]).redact
+    for end, cut in product(range(len(SECRET) + 1), range(12)):
+        text = f"key {SECRET[:end]}"
+        written = json.dumps({"content": text}) if form != "tags" else f"<parameter=content>\n{text}\n</parameter>\n"
+        drafts, log = DocumentDrafts(RUN), RedactedEvents(Redactor([SECRET]))
+        events = streamed(sliced(written, [-cut, 6]), drafts)
+        if form == "other call":
+            events += [ToolDelta("c2", SECRET)]
+        events += [
+            *drafts.finish(CALL, "A", "plain", redact(text), redact),
+            ToolFinished(CALL, "x", ok=True, text="", duration_s=0.1),
+        ]
+        shown = [one for event in events for one in log.add(event)]
+        assert text_in(shown) == redact(text), (end, cut)
 
 
 def test_what_is_repaired_begins_anew() -> None:

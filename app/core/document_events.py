@@ -31,7 +31,8 @@ class DocumentDelta(Struct, frozen=True):
 class DocumentFinished(Struct, frozen=True):
     """The document is stored as `version` 1, with the text that was streamed; or, without `ok`, it is discarded.
 
-    It is discarded if the call was refused, failed or cut off: there is no such document.
+    It is discarded if the call was refused, failed or cut off: there is no such document. After a crash of the server
+    in the middle of a document this event is missing: the end of the run means that the document is discarded.
     """
 
     type: ClassVar[str] = "document.finished"
