@@ -64,7 +64,8 @@ def test_there_are_enough_spellings() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", [*SPELLINGS, "", " ", "http://a b/", "http://127.0.0.1\r\nHost: x/", "http://" + "a" * 300]
+    "url",
+    [*SPELLINGS, "", " ", "http://a b/", "http://127.0.0.1\r\nHost: x/", "http://" + "a" * 300, "http://a/\ud800"],
 )
 async def test_a_spelling_is_refused_before_any_look_up(url: str) -> None:
     world = World()

@@ -240,7 +240,12 @@ async def test_an_engine_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"), [(" \u200b\n", "query is empty"), ("a" * (MAX_QUERY + 1), "401 characters: write at most 400")]
+    ("query", "told"),
+    [
+        (" \u200b\n", "query is empty"),
+        ("a" * (MAX_QUERY + 1), "401 characters: write at most 400"),
+        ("a\ud800", "The character at 1 is a lone surrogate"),
+    ],
 )
 async def test_a_query_that_cannot_be_sent(query: str, told: str) -> None:
     with pytest.raises(ToolFailed, match=told):

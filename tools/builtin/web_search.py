@@ -91,6 +91,10 @@ def mcp_backend(name: str, tools: Callable[[], Sequence[Tool]]) -> SearchBackend
 def _asked(arguments: Arguments) -> tuple[str, int]:
     """Return query and number of results. Raises ToolFailed."""
     query = " ".join(visible(arguments["query"]).split())
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error
     if not query:
         raise ToolFailed("query is empty: write the words to search for.")
     if len(query) > MAX_QUERY:

@@ -43,7 +43,7 @@ def parsed(written: str) -> httpx2.URL:
     """Parse a URL and check its form. Raises ToolFailed."""
     try:
         url = httpx2.URL(written.strip())
-    except httpx2.InvalidURL as error:
+    except (httpx2.InvalidURL, UnicodeEncodeError) as error:  # the latter: a lone surrogate in the path
         raise ToolFailed(f"{shown(written)} is not a URL ({error}): write it as https://example.com/page.") from error
     if url.scheme not in _PORTS or not url.host:
         raise ToolFailed(f"{shown(written)} is not a web address: write it in full, as https://example.com/page.")
