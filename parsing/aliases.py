@@ -7,12 +7,14 @@ given can mean the same, and no other given name can mean that one. All else is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from parsing.arguments import Schema, properties_of, required_of
 from parsing.events import Arguments
 
 MOST_KEYS = 64  # of a call with an argument to rename
+MOST_DECLARED = 1_000  # arguments of its tool: a client's schema has as many as it likes
+LONGEST = 200  # characters of a name that is compared with others
 _LOOSE = re.compile(r"[\W_]+")
 # Each row has names that mean the same, as `loose` writes them.
 MEANINGS = tuple(
@@ -44,15 +46,20 @@ def loose(name: str) -> str:
     return _LOOSE.sub("", name).casefold()
 
 
-def mean_the_same(given: str, declared: str) -> bool:
-    one, other = loose(given), loose(declared)
-    return one == other or any(one in row and other in row for row in MEANINGS)
+def meanings(name: str) -> frozenset[str | int]:
+    """Return the name without separators, and the numbers of its rows: names that share one can mean the same."""
+    if len(name) > LONGEST:
+        return frozenset()
+    one = loose(name)
+    return frozenset([one, *(number for number, row in enumerate(MEANINGS) if one in row)])
 
 
 def renamed(arguments: Arguments, schema: Schema) -> tuple[Arguments, tuple[str, ...]]:
     """Return the arguments under the declared names, and a sentence for each that had another."""
     declared = properties_of(schema)
-    if arguments.keys() <= declared.keys() or len(arguments) > MOST_KEYS or not _is_closed(schema):
+    if arguments.keys() <= declared.keys() or not _is_closed(schema):
+        return arguments, ()
+    if len(arguments) > MOST_KEYS or len(declared) > MOST_DECLARED:
         return arguments, ()
     unknown = [name for name in arguments if name not in declared]
     missing = [name for name in declared if name not in arguments]
@@ -67,11 +74,15 @@ def renamed(arguments: Arguments, schema: Schema) -> tuple[Arguments, tuple[str,
 
 def _pairs(unknown: Iterable[str], missing: Iterable[str]) -> dict[str, str]:
     """Return given name -> declared name, for those that can mean only each other."""
-    unknown, missing = [*unknown], [*missing]
-    candidates = {given: [name for name in missing if mean_the_same(given, name)] for given in unknown}
+    known = {name: meanings(name) for name in missing}
+    candidates = {given: _alike(meanings(given), known) for given in unknown}
     single = {given: names[0] for given, names in candidates.items() if len(names) == 1}
     wanted = [name for names in candidates.values() for name in names]
     return {given: name for given, name in single.items() if wanted.count(name) == 1}
+
+
+def _alike(given: frozenset[str | int], known: Mapping[str, frozenset[str | int]]) -> list[str]:
+    return [name for name, meant in known.items() if not given.isdisjoint(meant)]
 
 
 def _is_closed(schema: Schema) -> bool:

@@ -49,6 +49,8 @@ def test_the_weights_are_those_of_the_examples_and_no_test_is_among_these() -> N
         ("There are:\n1. one\n2. I will read two", FILE, True, End.ANSWER),
         ("Note:", "Say exactly: Note:", False, End.ANSWER),
         ("x" * SHORT + ":", FILE, True, End.ANSWER),
+        ('{"error": ""}', FILE, True, End.ANSWER),
+        ('["Now let me read the file:"]', FILE, True, End.ANSWER),
         ("", FILE, True, End.ANSWER),
     ],
 )

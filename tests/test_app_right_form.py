@@ -91,6 +91,14 @@ def test_a_choice_is_one_of_the_choices() -> None:
     assert example_arguments({}, {"any": 1}) == {}
 
 
+def test_no_example_is_longer_than_a_model_can_use() -> None:
+    names = [f"name_{number}" for number in range(1_000)]
+    schema = {"type": "object", "properties": dict.fromkeys(names, {"type": "string"})}
+    assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema | {"required": names}, {"odd": 1})
+    assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema, dict.fromkeys(names, "a" * 300))
+    assert right_form("c1", "hermes", CallForm.TAGGED, "x", schema, {"odd": 1})
+
+
 @pytest.mark.parametrize("name", [name for name in SCHEMAS if SCHEMAS[name].get("required")])
 def test_every_example_is_a_call_in_its_own_form(name: str) -> None:
     for form in (CallForm.TAGGED, CallForm.FENCED):

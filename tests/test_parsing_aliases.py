@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsing import Call, Parser, parse
-from parsing.aliases import MEANINGS, mean_the_same, renamed
+from parsing.aliases import LONGEST, MEANINGS, MOST_DECLARED, meanings, renamed
 from parsing.fitting import read_arguments
 from tests.parsing_forms import WRITERS
 from tools.catalogue import TOOLS
@@ -89,8 +89,10 @@ def test_one_meaning_is_the_declared_name(given_: dict[str, Any], declared: dict
         ({"file": "a"}, {}),
         ({"file": "a"}, {"type": "object"}),
         ({f"file{number}": "a" for number in range(100)}, schema("path")),
+        ({"file": "a"}, schema("path", *map(str, range(MOST_DECLARED)))),
+        ({"fi" + "_" * LONGEST + "le": "a"}, schema("path")),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:80],
 )
 def test_what_may_mean_more_stays(given_: dict[str, Any], declared: dict[str, Any]) -> None:
     assert renamed(given_, declared) == (given_, ())
@@ -107,5 +109,5 @@ def test_nothing_is_lost_and_a_second_time_changes_nothing(arguments: dict[str, 
 def test_the_names_of_the_catalogue_are_told_apart() -> None:
     for tool in TOOLS:
         names = list(tool.parameters.get("properties", {}))
-        alike = [(one, two) for one in names for two in names if one < two and mean_the_same(one, two)]
+        alike = [(one, two) for one in names for two in names if one < two and meanings(one) & meanings(two)]
         assert not alike, tool.name

@@ -19,6 +19,7 @@ from parsing.arguments import Schema, allowed_types, kind_of, properties_of, req
 from parsing.fences import fenced_call
 
 LONGEST = 400  # characters of an argument that is repeated, as JSON
+MOST = 64  # arguments of an example: schemas of clients have as many as they like
 MARK = '\n\n[The right form, in place of call "{call}":]\n'
 PLACEHOLDERS: Mapping[str, Any] = {
     "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}, "null": None,
@@ -26,7 +27,12 @@ PLACEHOLDERS: Mapping[str, Any] = {
 
 
 def right_form(call: str, dialect: str, form: CallForm, name: str, schema: Schema, given: Arguments) -> str:
-    """Return the lines that show a call of the tool `name`, in place of a `call` that was written in `dialect`."""
+    """Return the lines that show a call of the tool `name`, in place of a `call` that was written in `dialect`.
+
+    Empty where the example would be too long to learn from.
+    """
+    if len(required_of(schema)) > MOST or len(given) > MOST:
+        return ""
     arguments = example_arguments(schema, given)
     wanted = CallForm.NATIVE if dialect == NATIVE else form
     return MARK.format(call=call) + _WRITE[wanted](name, arguments, schema)

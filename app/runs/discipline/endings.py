@@ -26,6 +26,7 @@ BUCKETS = 32_768
 GROUPS = range(1, 6)  # characters in a group
 OPEN_MARKS = frozenset(":;,…‥–—―-→⇒➜👇：；，、،؛։︓")
 QUESTION_MARKS = frozenset("?？؟⁇;՞፧‽")
+JSON_MARKS = (("{", "}"), ("[", "]"))
 CLOSERS = "*_`'\"”’»›)]}）】」』 \t\n"
 NAME = "§"
 SEPARATOR = "\0"
@@ -57,6 +58,8 @@ def end_of(text: str, request: str, *, worked: bool) -> End:
         return End.ANSWER
     if reply.endswith(("```", "~~~", "|")):
         return End.ANSWER  # a block of code, or a table
+    if (reply[0], reply[-1]) in JSON_MARKS:
+        return End.ANSWER  # whose last text may end on anything
     last = reply.rstrip(CLOSERS)[-1:]
     if last in QUESTION_MARKS:
         return End.ANSWER
