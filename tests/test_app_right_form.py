@@ -93,7 +93,7 @@ def test_a_choice_is_one_of_the_choices() -> None:
 
 def test_no_example_is_longer_than_a_model_can_use() -> None:
     names = [f"name_{number}" for number in range(1_000)]
-    schema = {"type": "object", "properties": dict.fromkeys(names, {"type": "string"})}
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
     assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema | {"required": names}, {"odd": 1})
     assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema, dict.fromkeys(names, "a" * 300))
     assert right_form("c1", "hermes", CallForm.TAGGED, "x", schema, {"odd": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.context.current_plan import plan_was_accepted
-from app.core.messages import Message
+from app.core.events import ToolFinished, ToolStarted
 from app.core.rules import ApprovalMode
 from app.models.scripted import Scripted
 from app.policy.gate import PolicyContext, decide
 from app.policy.grants import Grant
+from app.runs.follow_up import ROUNDS
 from app.storage.principals import LOCAL_USER
+from app.storage.runs import RunRow
+from app.transcript.run_totals import RunTotals
 from tests.browser import browsing, expect, home, say
 from tests.guards import of_kind
-from tests.serving import serving, until
+from tests.serving import Served, serving, until
 from tests.terminals import terminal
+from tests.test_routes_approvals_survive import following, left_as_killed
 from tools.base.rights import Risk
 from tools.builtin.submit_plan import ACCEPTED, with_texts
 from tools.catalogue import SUBMIT_PLAN, TOOLS
@@ -116,12 +120,46 @@ async def test_named_tools_narrow_what_is_there_after_the_plan_too(tmp_path: Pat
         assert "Plan first" not in provider.requests[-1].whole()[0].text
 
 
-def test_only_an_accepted_plan_lets_a_run_act_after_a_restart() -> None:
-    accepted = Message("tool", f"[ann changed the arguments]\n{ACCEPTED}", call="c1", name="submit_plan")
-    assert plan_was_accepted([accepted])
-    note = f"This call was not run: ann denied it, saying: {ACCEPTED} Do not try it again; go on without."
-    assert not plan_was_accepted([Message("tool", note, call="c1", name="submit_plan")])
-    assert not plan_was_accepted([Message("tool", ACCEPTED, call="c1", name="read_file"), Message("user", ACCEPTED)])
+async def approve(served: Served, turn: AsyncGenerator[dict[str, Any], None], run: str, name: str) -> None:
+    """Approve the run's next question, which is about a call of this tool."""
+    question = await until(turn, "approval.required")
+    assert question["name"] == name
+    answer = await served.client.post(f"/runs/{run}/approvals/{question['call']}", json={"decision": "approve"})
+    assert answer.status_code == 200, answer.text
+
+
+async def test_an_accepted_plan_holds_after_a_restart_and_for_the_follow_up_of_a_job(tmp_path: Path) -> None:
+    provider = Scripted([SUBMIT, WRITE, call("bash", command="#!bg\ntrue"), "It runs.", WRITE, "Done."])
+    async with asyncio.timeout(LIMIT_S):
+        async with serving(tmp_path, provider) as served:
+            async with aclosing(served.turn(message="Write it.", mode="plan", approval="ask")) as turn:
+                started = await until(turn, "run.started")
+                await approve(served, turn, run := started["run"], "submit_plan")
+                last = await until(turn, "approval.required")
+            await left_as_killed(served.services, run)
+        async with serving(tmp_path, provider) as served:
+            async with aclosing(following(served.client, run, last["seq"] - 1)) as turn:
+                await approve(served, turn, run, "write_file")
+                assert (await until(turn, "run.finished"))["reason"] == "answered"
+            assert (tmp_path / "work" / "note.txt").exists()
+            runs: list[RunRow] = []
+            while len(runs) < 2:
+                runs = await served.services.store.runs(started["session"])
+            async with aclosing(following(served.client, runs[1].id, 0)) as turn:
+                assert "submit_plan" not in (await until(turn, "run.started"))["tools"]
+                await approve(served, turn, runs[1].id, "write_file")
+                await until(turn, "run.finished")
+            again, _ = await served.services.factory.restored_agent(runs[1])
+            assert again.discipline.limits.rounds == ROUNDS, "of a follow-up, after a restart too"
+
+
+def test_a_plan_is_accepted_by_its_call_and_by_no_words() -> None:
+    asked = ToolStarted("c1", "submit_plan", {"steps": STEPS}, "hermes")
+    for name, ok, accepted in (("submit_plan", True, True), ("submit_plan", False, False), ("read_file", True, False)):
+        totals = RunTotals()
+        totals.record(replace(asked, name=name))
+        totals.record(ToolFinished("c1", name, ok, ACCEPTED, 0.1))
+        assert totals.has_accepted_plan is accepted
 
 
 @pytest.mark.parametrize("steps", [STEPS, [{"content": "a"}], [3], "x", None, [{}]])

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from app.core.messages import AskedCall, Message
 from tools.base.outcome import ToolFailed
 from tools.builtin.plan import DONE, KEPT, NAME, STATES, plan_of, plan_text, with_plain_steps
-from tools.builtin.submit_plan import ACCEPTED
-from tools.builtin.submit_plan import NAME as SUBMIT
 
 REMINDER = "Your plan so far (update_plan changes it):\n"
 
@@ -35,12 +33,6 @@ def latest_call(messages: Sequence[Message]) -> AskedCall | None:
             if call.id in kept and call.name == NAME and _is_whole(call):
                 return call
     return None
-
-
-def plan_was_accepted(messages: Sequence[Message]) -> bool:
-    """Return whether the plan of the run with these messages was accepted, before a restart."""
-    results = (message.text for message in messages if message.role == "tool" and message.name == SUBMIT)
-    return any(text.endswith(ACCEPTED) for text in results)  # a person's note never ends a result
 
 
 def _is_whole(call: AskedCall) -> bool:

@@ -61,6 +61,8 @@ async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentO
     events = await store.events(row.id, 0, ALL)
     left = _left(pending, approval, events)
     agent.calls.totals = totals_of(events, left.calls)
+    if agent.calls.totals.has_accepted_plan:
+        agent.calls.gate.act()
     if approval.state == "pending":
         runs.approvals.reopen(approval)
     used_s = time.time() - row.created - waited_s(questions)

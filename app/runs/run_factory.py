@@ -63,9 +63,10 @@ from app.runs.tool_results import Results
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal, folder_name
-from app.storage.runs import RunRow
+from app.storage.runs import ALL, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
+from app.transcript.run_totals import totals_of
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN, TOOLS
@@ -314,9 +315,11 @@ class RunFactory(Struct):
         rounds = min(ROUNDS, self.settings.max_rounds, max(1, room.requests))
         last = (await self.store.runs(job.session))[-1:]  # its options hold on
         options = _stored_options(last[0].policy if last else "{}")
-        agent = await self._unattended_agent(
-            principal, options.model_copy(update={"max_rounds": rounds, "client_tools": None, "terminal": None})
-        )
+        if options.plans and totals_of(await self.store.events(last[0].id, 0, ALL), ()).has_accepted_plan:
+            options = options.model_copy(update={"mode": "act"})
+        # Stored so: a restart must not give them back.
+        options = options.model_copy(update={"max_rounds": rounds, "client_tools": None, "terminal": None})
+        agent = await self._unattended_agent(principal, options)
         limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
         turn = RunRequest(
             message, job.session, key=key, time_limit_s=limit_s, policy=options.policy(), asked=False, notice=notice

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
 from app.checkpoints.report import UNDONE_NOTICE, undone_message
-from app.context.current_plan import plan_was_accepted
 from app.context.overflow import ContextOverflow
 from app.core.attachments import File, dumped
 from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
@@ -212,8 +211,6 @@ class RunTask:
         if not self.begins_session or len(conversation.messages) > 1:
             tainted = any(message.untrusted for message in conversation.messages)
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
-        if self.left and plan_was_accepted(conversation.messages[conversation.begins :]):
-            self.agent.calls.gate.act()
         return conversation
 
     async def _wait(self) -> None:

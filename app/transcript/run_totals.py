@@ -27,6 +27,7 @@ from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE, THOUGHT
 from app.transcript.timings import RunTimes
+from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 
 MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
 MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
@@ -70,6 +71,11 @@ class RunTotals(Struct):
     def calls_run(self) -> int:
         """Return how many calls were run, or handed to the client."""
         return sum(action.outcome != "refused" for action in self.actions.values())
+
+    @property
+    def has_accepted_plan(self) -> bool:
+        """Return True if a person has accepted the run's plan."""
+        return any(one.name == SUBMIT_PLAN and one.outcome == "ok" for one in self.actions.values())
 
     def add(
         self,
