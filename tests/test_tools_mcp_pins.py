@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.mcp_servers import faulty, managing, ready, told, tool
 from tools.base.outcome import Result
 from tools.base.rights import Risk, Role
 from tools.mcp.manager import Manager
-from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerState, ToolsChanged
+from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerConfig, ServerState, ToolsChanged
+from tools.mcp.trust_pins import identity_of
 from tools.tool import Context
 from tools.toolbox import Allow, Toolbox
 
@@ -56,6 +58,13 @@ async def test_another_command_is_another_server() -> None:
         assert not manager.tools()
         await ready(manager)
         assert names(manager) == ["echo", "pay", "safe"]
+
+
+def test_what_runs_makes_the_server_and_not_what_it_is_given() -> None:
+    server = ServerConfig("s", command="node", args=("server.js",), cwd=Path("/srv/one"))
+    assert identity_of(replace(server, env={"KEY": "new"}, headers={"Key": "new"})) == identity_of(server)
+    others = {"command": "deno"}, {"args": ("other.js",)}, {"cwd": Path("/srv/two")}, {"cwd": None}
+    assert len({identity_of(replace(server, **other)) for other in ({}, *others)}) == 5
 
 
 @pytest.mark.parametrize("new_tools", ["allow", "hold"])

@@ -1,7 +1,8 @@
 """Trust in MCP servers: what people have declared, kept in the store, and what the file declares.
 
-A declaration of a person is for the server that they saw: it ends when the server's command or URL changes. A tool
-that changes, or that comes later, is held as any other is that would get fewer checks (tools.mcp.trust_pins).
+A declaration of a person is for the server that they saw: it ends when the server's command, its folder or its URL
+changes. A tool that changes, or that comes later, is held as any other is that would get fewer checks
+(tools.mcp.trust_pins).
 """
 
 from __future__ import annotations

@@ -116,8 +116,8 @@ class Status(Struct, frozen=True):
 class Pin(Struct, frozen=True):
     """A trusted definition of `tool`, and the hash that later ones must have.
 
-    `identity` is the hash of what runs (command and arguments, or URL); another identity is another server. One that
-    is not `listed` was offered once: it comes back only as it was, or held.
+    `identity` is the hash of what runs (command, arguments and folder, or URL); another identity is another server. One
+    that is not `listed` was offered once: it comes back only as it was, or held.
     """
 
     server: str

@@ -18,7 +18,8 @@ REQUESTS = ("resources/read", "prompts/get")  # named so, a tool would have the 
 
 def identity_of(config: ServerConfig) -> str:
     """Return the hash of what runs. A change of it makes another server."""
-    return sha256(canonical([config.transport, config.command, config.args, config.url]))
+    folder = [str(config.cwd)] if config.cwd else []  # in another one, a relative path in `args` is another file
+    return sha256(canonical([config.transport, config.command, config.args, config.url, *folder]))
 
 
 class Catalogue:
