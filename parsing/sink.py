@@ -63,7 +63,7 @@ class Sink:
     def may_offer(self, text: str) -> bool:
         """Return whether a message that begins with `text` may still begin with an offered name."""
         match = _FIRST_WORD.match(text)
-        if match is None or any(name in match.group() for name in self.tools):
+        if match is None or any(map(match.group().__contains__, self.tools)):
             return True
         if match.end() < len(text):
             return False

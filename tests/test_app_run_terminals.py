@@ -33,12 +33,12 @@ def test_a_command_gets_a_terminal_where_it_is_shown(
 def test_readers_are_gone_once_the_last_has_left() -> None:
     audience = Audience()
     seen = [audience.is_gone]
-    with audience.attended():
-        with audience.attended():
+    with audience:
+        with audience:
             seen.append(audience.is_gone)
         seen.append(audience.is_gone)
     seen.append(audience.is_gone)
-    with audience.attended():
+    with audience:
         seen.append(audience.is_gone)
     assert seen == [False, False, False, True, False]
     assert Audience(was_there=True).is_gone  # of a run that a server before this one began

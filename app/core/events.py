@@ -10,6 +10,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, ClassVar, get_args
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from app.core.document_events import (
     DocumentChanged,
@@ -369,8 +370,7 @@ _FIELDS = {kind: _fields(kind) for kind in get_args(AgentEvent)}
 def fields_of(event: AgentEvent) -> dict[str, Any]:
     """The event as the JSON object of its `data:` line; optional fields that are None are left out."""
     data = {"type": event.type}
-    for name, is_required in _FIELDS[type(event)]:
-        value = getattr(event, name)
+    for (name, is_required), value in zip(_FIELDS[type(event)], astuple(event), strict=True):
         if value is not None or is_required:
             data[name] = value
     return data

@@ -16,6 +16,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from app.core.deltas import MAX_DELTA, joined, parted
+from app.core.document_events import DocumentStarted
 from app.core.events import (
     TERMINAL,
     AgentEvent,
@@ -93,8 +94,10 @@ class RunLog:
                 self._pending.append(redacted)
             elif isinstance(redacted, Delta):
                 self._pending += parted(redacted)
-            else:
+            elif self._drafts.open or type(redacted) is DocumentStarted:
                 self._pending += [Encoded(one.type, encode(one)) for one in self._drafts.completed(redacted)]
+            else:
+                self._pending.append(Encoded(redacted.type, encode(redacted)))
         self._journal.announce(self)
 
     @property
@@ -221,11 +224,11 @@ class EventWriter:
         return RunLog(run, self, on_failure)
 
     def put(self, change: Change) -> None:
-        self._batch().changes.append(redacted_row(change, self.redactor))
+        (self._next or self._batch()).changes.append(redacted_row(change, self.redactor))
         self._announced += 1
 
     def announce(self, log: RunLog) -> None:
-        self._batch().logs[log] = None
+        (self._next or self._batch()).logs[log] = None
         self._announced += 1
 
     async def flush(self) -> None:

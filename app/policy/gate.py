@@ -153,7 +153,7 @@ class Gate(Struct):
 
     def _rules(self) -> tuple[object, ...]:
         """Return the inputs of a decision that change during a run, by events, time or writes."""
-        in_force = tuple([grant.in_force for grant in self.policy.grants])
+        in_force = tuple([grant.in_force for grant in self.policy.grants]) if self.policy.grants else ()
         return self.policy, in_force, self.policy.writes.last, self.classification.version
 
     def enter(self, disabled: Iterable[str], grants: Iterable[Grant], *, tainted: bool) -> None:

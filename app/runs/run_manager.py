@@ -229,7 +229,7 @@ class RunManager:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
         if unlisted := self._unlisted.get(run):
             return unlisted.pages(after)
-        audience = live.audience.attended() if (live := self._live.get(run)) else nullcontext()
+        audience = live.audience if (live := self._live.get(run)) else nullcontext()
         return watched(
             self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after, audience
         )

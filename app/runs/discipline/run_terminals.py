@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -27,7 +26,7 @@ class TerminalSize(StrictModel):
 
 
 class Audience(Struct):
-    """The open streams of one run's events. `is_gone`: there were some, and there are none.
+    """The open streams of one run's events: entered by each. `is_gone`: there were some, and there are none.
 
     Before the first one it is not gone: the client that has started a run may take a moment to follow it.
     """
@@ -39,14 +38,12 @@ class Audience(Struct):
     def is_gone(self) -> bool:
         return self.was_there and not self._streams
 
-    @contextmanager
-    def attended(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         self.was_there = True
         self._streams += 1
-        try:
-            yield
-        finally:
-            self._streams -= 1
+
+    def __exit__(self, *_: object) -> None:
+        self._streams -= 1
 
 
 class RunTerminals(Struct, frozen=True):

@@ -155,7 +155,9 @@ class ChatAnswer(AnswerStream):
         delta = choice.get("delta" if self._body.streamed else "message")
         if delta and isinstance(delta, dict):
             self._metadata.see_reply(delta)
-            for piece in (*reasoning(delta), *content(delta), *self._pictures.read(delta)):
+            is_text = "images" not in delta and isinstance(delta.get("content"), str)
+            pictures = () if is_text else self._pictures.read(delta)
+            for piece in (*reasoning(delta), *content(delta), *pictures):
                 self._has_text = True
                 yield piece
             found = fragments(delta)
