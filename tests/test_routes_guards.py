@@ -19,6 +19,7 @@ from app.models.http.client import model_client
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.policy.guards import DOUBTED, DOUBTED_ANSWER, REFUSED, UNSCREENED, WITHHELD
 from app.policy.judges import SCREENS, SERVES
+from parsing import Call
 from tests.guards import audited, kept, notices, of_kind
 from tests.nightly import only_at_night
 from tests.real_models import need_embedded
@@ -156,6 +157,36 @@ async def test_the_next_run_may_change_something_again(tmp_path: Path) -> None:
         [started, *_] = await served.chat("Read the page.")
         await served.chat("Write.", session=started["session"])
     assert (tmp_path / "work" / "note.txt").exists()
+
+
+HANDED = Call(0, "look_up", {}, "native")
+LOOK_UP = {"name": "look_up", "parameters": {"type": "object"}}
+SCREENED: dict[str, tuple[list[Reply], str, list[tuple[str, str]]]] = {
+    "safe": (["SAFE", WRITE], PAGE, []),
+    "unsafe": (["UNSAFE", WRITE], WITHHELD, [("look_up", "withhold")]),
+    "unsafe in its last piece": (["SAFE", "UNSAFE", WRITE], WITHHELD, [("look_up", "withhold")]),
+    "not screened": (["Hm.", WRITE], f"{UNSCREENED}\n{PAGE}", [("write_file", "refuse"), ("look_up", "mark")]),
+}
+
+
+@pytest.mark.parametrize(("replies", "read", "records"), SCREENED.values(), ids=SCREENED)
+async def test_what_the_client_sends_for_a_handed_call_is_screened_too(
+    tmp_path: Path, replies: list[Reply], read: str, records: list[tuple[str, str]]
+) -> None:
+    model = Scripted([[HANDED], *replies, "Done."])
+    text = PAGE.rjust(9_000) if len(replies) == 3 else PAGE
+    async with asyncio.timeout(LIMIT_S), screening(tmp_path, model) as served:
+        first = await served.chat("Look it up.", client_tools=[LOOK_UP])
+        call = of_kind(first, "tool.handed")[0]["call"]
+        results = [{"call": call, "text": text}, {"call": "c1", "text": PAGE}]
+        events = await served.chat("", session=first[0]["session"], client_tools=[LOOK_UP], tool_results=results)
+        assert await audited(served, "screen") == records
+        stored = await served.services.store.messages(first[0]["session"])
+    assert [one.text for one in stored if one.role == "tool" and one.call == call] == [read]
+    assert read in [one.text for one in model.requests[len(replies)].messages if one.role == "tool"]
+    assert (tmp_path / "work" / "note.txt").exists() is (read in (PAGE, WITHHELD))
+    assert events[-1]["reason"] == "answered" and len(of_kind(events, "usage")) == len(replies) + 1
+    assert [code for code, _ in notices(events)] == ["unknown_call", *(["screen"] if records else [])]
 
 
 class Courtroom(Scripted):

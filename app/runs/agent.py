@@ -68,7 +68,7 @@ class Agent(Struct):
     discipline: LimitEnforcer
     check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
-    notices: Sequence[Notice] = ()  # emitted at its start
+    notices: Sequence[AgentEvent] = ()  # emitted at its start
     end_judge: EndJudge = EndJudge()
     first_contact: FirstContact | None = None
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
@@ -101,7 +101,9 @@ class Agent(Struct):
 
     async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
         conversation = context.conversation
-        context.guards.enter(context.run, conversation.messages if left else ())
+        context.guards.enter(
+            context.run, conversation.messages if left else conversation.messages[conversation.begins :]
+        )
         self.view.run = context.run
         await self._wait_for_servers(context)
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")

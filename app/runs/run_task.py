@@ -25,6 +25,7 @@ from app.log.event_writer import LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.grants import grant_of
+from app.policy.handed_results import ResultScreen
 from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
@@ -161,8 +162,7 @@ class RunTask:
         self.begun = True
         try:
             self.conversation = await self._turn()
-            self.agent.discipline.enter(self.time_limit_s)
-            self._watch_deadline()
+            self._start_clock()
             terminal = await self._iterate(self.conversation)
         except asyncio.CancelledError:
             terminal = self._stopped(self.stopping or "cancelled")
@@ -188,6 +188,11 @@ class RunTask:
             else:
                 await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))
 
+    def _start_clock(self) -> None:
+        if self._timer is None:
+            self.agent.discipline.enter(self.time_limit_s)
+            self._watch_deadline()
+
     def _watch_deadline(self) -> None:
         """Stop the run when its time is over; the time in which it waits for a person does not count."""
         left_s = self.agent.discipline.left_s() or 0.0
@@ -205,6 +210,7 @@ class RunTask:
         state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
         conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
         if not self.left:  # else it is as it was, with calls to answer
+            await self._screen_results(conversation)
             earlier = await self._earlier_calls(state.messages)
             news = await news_of(self.agent.calls.documents, self.row.session)
             self._begin(conversation, state.orphaned, earlier, await self._undone(), news)
@@ -231,6 +237,20 @@ class RunTask:
         runs = [row.id for row in await self.store.last_runs(self.row.session, None, RUNS_LOOKED_AT)]
         started = {call for run in runs for call in await self.store.started_calls(run)}
         return EarlierCalls(started, {call for run in runs for call in await self.store.handed_calls(run)})
+
+    async def _screen_results(self, conversation: Conversation) -> None:
+        """Have the results of calls that the client ran screened. Raises Paused, BudgetSpent, StoreFailed."""
+        calls, turn = self.agent.calls, self.turn
+        if turn is None or not turn.results or not calls.guards.screens_results:
+            return
+        self._start_clock()
+        calls.guards.enter(self.row.id, ())
+        screen = ResultScreen(
+            calls.guards, calls.totals, conversation, self.agent.check_not_paused, calls.results.characters
+        )
+        results, events = await screen.pass_on(turn.results)
+        self.turn = replace(turn, results=results)
+        self.agent.notices = [*self.agent.notices, *events]
 
     async def _undone(self) -> Message | None:
         """Return the message by which the model learns that earlier runs of the session were undone."""
