@@ -22,7 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from routes.protocol.errors import SAFE_HEADERS, AnswerError, native_error
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.sse import STREAM
+from tools.base.patterns import lazy_pattern
 
+PATH = ":path}"  # Starlette's, in which a dot stands for any character but a line feed
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -31,7 +33,8 @@ class Route(routing.Route):
 
     def __init__(self, path: str, endpoint: Endpoint, *, methods: Sequence[str] = ("GET",)) -> None:
         super().__init__(path, endpoint, methods=methods)
-        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
+        if PATH in path:
+            self.path_regex = lazy_pattern(self.path_regex.pattern, re.DOTALL)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             response = await endpoint(Request(scope, receive, send))
