@@ -26,14 +26,10 @@ from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
-from app.context.prompt import PLAN_FIRST, Override, Prompt, shared_opening
-from app.context.server_notes import notes_of_servers
-from app.context.skills import skill_lines
-from app.context.view import Opening, view_of
+from app.context.prompt import PLAN_FIRST
+from app.context.view import view_of
 from app.core.attachments import File
-from app.core.clock import Clock
 from app.core.events import Notice
-from app.core.messages import Message
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
@@ -42,11 +38,11 @@ from app.models.wire.structured_output import is_structured
 from app.policy.current_rights import principal_named
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
-from app.provenance.quotation import Provenance, of_prompt, of_summaries
-from app.provenance.read_texts import Source
+from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
+from app.runs.composition.run_texts import RunTexts
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
@@ -213,7 +209,8 @@ class RunFactory(Struct):
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         override = self.redactor.redact_value(options.override)
-        prompt = self._prompt(persona, override, workspace, _lines(options, guards.line), route, project)
+        texts = RunTexts(self.settings, self.store, self.mcp, persona, override, project)
+        prompt = texts.opening(workspace, _lines(options, guards.line), route)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
             route,
@@ -223,7 +220,7 @@ class RunFactory(Struct):
                 results=Results(self.settings.result_characters, self.store.result),
                 outputs=self.outputs,
                 parallel_reads=self.settings.parallel_reads,
-                provenance=Provenance(partial(self._also_read, persona, override, project)),
+                provenance=Provenance(texts.sources),
                 waiting=discipline.waiting,
                 changes=CallChanges(workspace, self.looks),
                 call_form=lambda: route.call_form,
@@ -342,42 +339,6 @@ class RunFactory(Struct):
         workspace = workspace_of(settings.workspace, principal)
         folder = f"{settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
         return workspace, redacted(persona_in(folder)), redacted(self.project.context(workspace, settings.data_dir))
-
-    async def _also_read(
-        self, persona: Persona, override: Override | None, project: ProjectContext, session: str
-    ) -> Sequence[Source]:
-        """The texts of others that a model reads besides the messages of its session."""
-        summaries = await self.store.summaries(session)
-        instructions = "\n\n".join((project.agents, *(skill.text for skill in project.skills)))
-        texts = of_prompt(persona, override, self.mcp.tools(), instructions.strip(), self.mcp.instructions())
-        return [*texts, *of_summaries(row.text for row in summaries)]
-
-    def _prompt(
-        self,
-        persona: Persona,
-        override: Override | None,
-        workspace: Path,
-        guards: str,
-        route: ModelRoute,
-        project: ProjectContext,
-    ) -> Opening:
-        """The beginning of a run's requests; persona and `system` stay as they are now in all of its rounds."""
-        fixed = partial(
-            shared_opening,
-            workspace=workspace,
-            persona=persona,
-            override=override,
-            guards=guards,
-            project=project.agents,
-            skills=skill_lines(project.skills),
-        )
-
-        def write(tools: Sequence[Tool], **form: Any) -> Sequence[Message]:
-            window, share = route.counter.known_window, self.settings.mcp_tools_share
-            notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
-            return fixed(tools, notes=notes, **form)
-
-        return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, write)
 
 
 def _lines(options: RunOptions, guards: str) -> str:

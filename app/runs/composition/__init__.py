@@ -1,0 +1,1 @@
+"""The parts of which `app.runs.run_factory` composes a run."""

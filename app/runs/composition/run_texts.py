@@ -1,0 +1,63 @@
+"""The texts of files, of the request and of MCP servers that a run's model reads: in its prompt, and as sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from app.config.settings import Settings
+from app.context.persona import Persona
+from app.context.project_files import ProjectContext
+from app.context.prompt import Override, Prompt, shared_opening
+from app.context.server_notes import notes_of_servers
+from app.context.skills import skill_lines
+from app.context.view import Opening
+from app.core.clock import Clock
+from app.core.messages import Message
+from app.mcp.servers import McpServers
+from app.models.endpoints.failover import ModelRoute
+from app.provenance.quotation import of_prompt, of_summaries
+from app.provenance.read_texts import Source
+from app.storage.store import Store
+from tools.tool import Tool
+
+
+class RunTexts(Struct, frozen=True):
+    """Persona, override (`system` of the request) and project stay as they are now in all rounds of the run."""
+
+    settings: Settings
+    store: Store
+    mcp: McpServers
+    persona: Persona
+    override: Override | None
+    project: ProjectContext
+
+    async def sources(self, session: str) -> Sequence[Source]:
+        """The texts of others that a model reads besides the messages of its session."""
+        summaries = await self.store.summaries(session)
+        instructions = "\n\n".join((self.project.agents, *(skill.text for skill in self.project.skills)))
+        texts = of_prompt(self.persona, self.override, self.mcp.tools(), instructions.strip(), self.mcp.instructions())
+        return [*texts, *of_summaries(row.text for row in summaries)]
+
+    def opening(self, workspace: Path, guards: str, route: ModelRoute) -> Opening:
+        """The beginning of the run's requests."""
+        fixed = partial(
+            shared_opening,
+            workspace=workspace,
+            persona=self.persona,
+            override=self.override,
+            guards=guards,
+            project=self.project.agents,
+            skills=skill_lines(self.project.skills),
+        )
+
+        def write(tools: Sequence[Tool], **form: Any) -> Sequence[Message]:
+            window, share = route.counter.known_window, self.settings.mcp_tools_share
+            notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
+            return fixed(tools, notes=notes, **form)
+
+        return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, write)
