@@ -63,6 +63,7 @@ class Link:
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal
+        self.hides_input = False  # its program reads a line without showing it, such as a password
         self._client = client
         self._pauses_s = pauses_s
         self._last_id = ""
@@ -108,10 +109,11 @@ class Link:
         if isinstance(event, ToolStarted):
             self.running.append(event.call)
         elif isinstance(event, ToolProgress) and event.input:
-            self.reading = event.call
+            self.reading, self.hides_input = event.call, bool(event.hidden)
         elif isinstance(event, ToolFinished) and event.call in self.running:
             self.running.remove(event.call)
-            self.reading = None if self.reading == event.call else self.reading
+            if self.reading == event.call:
+                self.reading, self.hides_input = None, False
 
     async def cancel(self) -> str | None:
         """Stop the run under way; None when the server took it, else why not."""
@@ -161,7 +163,7 @@ class Link:
     def _forget_run(self) -> None:
         self.run, self._last_id = None, ""
         self.running.clear()
-        self.reading = None
+        self.reading, self.hides_input = None, False
 
     async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:
         async with self._client.stream(method, path, **request) as response:

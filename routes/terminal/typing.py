@@ -33,6 +33,8 @@ INPUT, STOP, SHOW_HELP = "/input", "/stop", "/help"
 ENTER, BACKSPACE, CLEAR, WORD = "\r\n", "\x7f\b", "\x15", "\x17"
 MOST = 4_000  # characters of one line
 HIDDEN_PROMPT = "input (not shown): "
+HIDDEN_HINT = "The command reads a line without showing it: /input types one."
+HELD_BACK = "Nothing was sent, because the command reads a line without showing it. /input types such a line."
 
 
 class Line:
@@ -77,7 +79,12 @@ class Typing:
     @property
     def shown(self) -> str:
         """The part of a line that has been typed, as it is shown."""
-        return HIDDEN_PROMPT if self._hides else self._line.text and f"> {self._line.text}"
+        if self._hides:
+            return HIDDEN_PROMPT
+        text = self._line.text
+        if self._link.hides_input and not text.startswith("/"):
+            return f"{HIDDEN_HINT}{' ...' if text else ''}"
+        return text and f"> {text}"
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -105,7 +112,7 @@ class Typing:
 
     def take_rest(self) -> str:
         """Take the part of a line that has not ended: the next prompt begins with it."""
-        rest, self._line.text = ("" if self._hides else self._line.text), ""
+        rest, self._line.text = ("" if self._hides or self._link.hides_input else self._line.text), ""
         return rest
 
     async def settle(self, seconds: float) -> None:
@@ -147,6 +154,8 @@ class Typing:
             self._stop_call()
         elif line.strip() == SHOW_HELP:
             self._show(Notice("help", HELP))
+        elif word and self._link.hides_input:  # a password is no message to a model
+            self._show(Notice("input", HELD_BACK))
         elif word:
             hint = " /input types into the command." if self._link.reading else ""
             self._send(self._link.steer(line), f"Sent to the agent.{hint}")
