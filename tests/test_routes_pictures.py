@@ -198,5 +198,7 @@ def test_pictures_of_a_reply_are_bounded_and_strange_fields_are_passed_by() -> N
     assert len([*pictures.read({"images": [{"image_url": url} for url in urls]})]) == MOST_PICTURES
     [notice] = pictures.close()
     assert notice.code == "picture" and notice.message.startswith("1 of the model's pictures")
+    links = [{"image_url": f"https://example.com/{number}.png"} for number in range(MOST_PICTURES)]
+    assert len([*ReplyPictures().read({"images": [*links, {"image_url": DATA_URL}]})]) == 1, "links take no place"
     for strange in ({"images": "x"}, {"images": [None, 3, {"image_url": None}]}, {"content": ["x", {}]}, {}):
         assert [*ReplyPictures().read(strange)] == []

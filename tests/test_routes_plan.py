@@ -108,7 +108,7 @@ def test_only_a_plan_that_was_kept_and_is_not_done_is_repeated() -> None:
     assert reminder(kept, ()) and not reminder(kept, kept)
     assert not reminder(history([{"step": "Look", "state": "done"}]), ())
     assert latest_call(history(STEPS, text="Step 1 is empty.")) is None
-    foreign: list[object] = ["Look", [{}], [{"step": "x", "state": "lost"}], None]
+    foreign: list[object] = ["Look", [{}], [{"step": "x", "state": "lost"}], None, ["x"] * (MAX_STEPS + 1)]
     assert not any(latest_call(history(steps)) for steps in foreign), "messages that a client brings may be anything"
     assert latest_call([*kept, *history([])]) == kept[0].calls[0]
 

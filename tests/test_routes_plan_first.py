@@ -162,7 +162,7 @@ def test_a_plan_is_accepted_by_its_call_and_by_no_words() -> None:
         assert totals.has_accepted_plan is accepted
 
 
-@pytest.mark.parametrize("steps", [STEPS, [{"content": "a"}], [3], "x", None, [{}]])
+@pytest.mark.parametrize("steps", [STEPS, [{"content": "a"}], [{"step": {"step": "a"}}], [3], "x", None, [{}]])
 def test_the_normal_form_of_a_plan_is_reached_at_once(steps: Any) -> None:
     once = with_texts({"steps": steps})
     assert with_texts(once) == once

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from app.core.messages import AskedCall, Message
 from tools.base.outcome import ToolFailed
-from tools.builtin.plan import DONE, KEPT, NAME, STATES, plan_of, plan_text, with_plain_steps
+from tools.builtin.plan import DONE, KEPT, MAX_STEPS, NAME, STATES, plan_of, plan_text, with_plain_steps
 
 REMINDER = "Your plan so far (update_plan changes it):\n"
 
@@ -37,9 +37,10 @@ def latest_call(messages: Sequence[Message]) -> AskedCall | None:
 
 def _is_whole(call: AskedCall) -> bool:
     """Return whether the arguments are those of a plan: those of imported messages are a client's."""
-    steps = with_plain_steps(call.arguments).get("steps")
-    if not isinstance(steps, list):
+    given = call.arguments.get("steps")
+    if not isinstance(given, list) or len(given) > MAX_STEPS:
         return False
+    steps = with_plain_steps(call.arguments)["steps"]
     if not all(isinstance(step, dict) and step.get("step") and step.get("state") in STATES for step in steps):
         return False
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from parsing import Arguments
 from tools.base.outcome import ToolFailed
 from tools.builtin.plan import plan_of, with_plain_steps
@@ -26,6 +28,9 @@ def with_texts(arguments: Arguments) -> Arguments:
     steps = with_plain_steps(arguments).get("steps")
     if not isinstance(steps, list):
         return arguments
-    return arguments | {
-        "steps": [step["step"] if isinstance(step, dict) and "step" in step else step for step in steps]
-    }
+    return arguments | {"steps": list(map(_text_of, steps))}
+
+
+def _text_of(step: Any) -> Any:
+    text = step.get("step") if isinstance(step, dict) else None
+    return text if isinstance(text, str) else step

@@ -24,7 +24,7 @@ class ReplyPictures:
 
     def __init__(self) -> None:
         self._known = set[bytes]()
-        self._left_out = 0
+        self._kept, self._left_out = 0, 0
 
     def read(self, delta: dict[str, Any]) -> Iterator[PictureChunk]:
         images, content = delta.get("images"), delta.get("content")
@@ -42,9 +42,10 @@ class ReplyPictures:
         key = sha256(url.encode("utf-8", "replace")).digest()
         if key in self._known:
             return
-        data = _decoded(url) if len(self._known) < MOST_PICTURES else b""
+        data = _decoded(url) if self._kept < MOST_PICTURES else b""
         self._known.add(key)
         if data:
+            self._kept += 1
             yield PictureChunk(data)
         else:
             self._left_out += 1
