@@ -2,7 +2,8 @@
 
 Size and times are compared, and the inode, which is another one where a file took the place of another. The time of the
 last change of its entry (`st_ctime_ns`) cannot be set by programs, so a write that restores the other times is noticed.
-A write within one tick of the file system's clock leaves all of them as they are: see `is_settled`.
+A write within one tick of the file system's clock leaves all of them as they are: see `is_settled`. So does a write to
+a page of a mapped file that was written to before and is not on the disk yet: who must not miss it reads the file.
 """
 
 from __future__ import annotations
