@@ -20,7 +20,7 @@ FILE = "What is in notes.txt?"
 def test_few_announcements_are_missed_and_few_answers_nudged() -> None:
     replies = held_out()
     languages = Counter(one.lang for one in replies)
-    assert len(replies) >= 120 and len(languages) == 10 and min(languages.values()) >= 12
+    assert len(replies) >= 900 and len(languages) == 15 and min(languages.values()) >= 26
     found = of_replies(replies)
     print(f"missed {found.missed_share:.1%}, nudged falsely {found.nudged_share:.1%}")
     assert found.missed_share <= MOST_MISSED and found.nudged_share <= MOST_NUDGED, str(found)
@@ -45,6 +45,7 @@ def test_the_weights_are_those_of_the_examples_and_no_test_is_among_these() -> N
         ("Shall I read it?", FILE, True, End.ANSWER),
         ("Soll ich sie lesen? (ja/nein)", FILE, True, End.ANSWER),
         ("Run this:\n```bash\nls\n```", FILE, True, End.ANSWER),
+        ("To build it, run this:\n\n`docker build .`", FILE, True, End.ANSWER),
         ("There are:\n- one\n- two:", FILE, True, End.ANNOUNCEMENT),
         ("There are:\n1. one\n2. I will read two", FILE, True, End.ANSWER),
         ("Note:", "Say exactly: Note:", False, End.ANSWER),

@@ -1,41 +1,36 @@
 """`python -m tests.train_endings`: learn from the examples of `fixtures/endings` which last sentences announce work.
 
-Logistic regression on words and groups of characters, the same each time. It writes the module
-`app/runs/discipline/ending_weights.py`.
+Logistic regression on words and groups of characters, the same each time. It writes
+`app/runs/discipline/ending_weights.bin` and the module beside it.
 """
 
 from __future__ import annotations
 
 import tomllib
-from base64 import b85encode
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import product
 from math import exp, sqrt
 from pathlib import Path
 from random import Random
-from textwrap import wrap
 from typing import NamedTuple
 from zlib import compress
 
-from app.runs.discipline.endings import BUCKETS, groups, last_sentence
+from app.runs.discipline.endings import PLACES, WEIGHTS, groups, last_sentence
 
 ROOT = Path(__file__).parent.parent
 FRAMES = ROOT / "fixtures/endings/frames.toml"
 EXAMPLES = ROOT / "fixtures/endings/examples.txt"
 MODULE = ROOT / "app/runs/discipline/ending_weights.py"
-PASSES, RATE, DECAY = 20, 0.6, 2e-4
+PASSES, RATE, DECAY = 15, 0.6, 1e-3
 LEVELS = 31  # of a weight, on each side of nothing
-HEAD = '''"""Weights of groups of characters: see `endings`. Written by `python -m tests.train_endings`."""
+HEAD = '''"""The scale of `ending_weights.bin`: see `endings`. `python -m tests.train_endings` writes it."""
 
 from __future__ import annotations
 
 DIGEST = "{digest}"  # of the examples
 BIAS = {bias!r}
 SCALE = {scale!r}
-WEIGHTS = (
-{lines}
-)
 '''
 
 
@@ -84,7 +79,7 @@ def framed() -> Iterator[Example]:
 
 def learn(found: Sequence[Example]) -> Learnt:
     """Gradient descent, an example at a time, in an order that is the same each time."""
-    chance, weights, bias = Random(1), [0.0] * BUCKETS, 0.0
+    chance, weights, bias = Random(1), [0.0] * PLACES, 0.0
     order = list(found)
     for turn in range(PASSES):
         chance.shuffle(order)
@@ -100,12 +95,12 @@ def learn(found: Sequence[Example]) -> Learnt:
     return Learnt(bias, weights)
 
 
-def module(learnt: Learnt) -> str:
+def write(learnt: Learnt) -> None:
+    """Write the weights as signed bytes, zlib around them, and the module with their scale."""
     scale = max(map(abs, learnt.weights)) / LEVELS
-    packed = compress(bytes(round(one / scale) % 256 for one in learnt.weights), 9)
-    lines = "\n".join(f'    "{line}"' for line in wrap(b85encode(packed).decode(), 110))
-    return HEAD.format(digest=digest(), bias=round(learnt.bias, 4), scale=round(scale, 6), lines=lines)
+    WEIGHTS.write_bytes(compress(bytes(round(one / scale) % 256 for one in learnt.weights), 9))
+    MODULE.write_text(HEAD.format(digest=digest(), bias=round(learnt.bias, 4), scale=round(scale, 6)))
 
 
 if __name__ == "__main__":
-    MODULE.write_text(module(learn(examples())))
+    write(learn(examples()))
