@@ -4,6 +4,7 @@ import { request } from "../feed/api.js";
 import { announce, fill, h } from "../dom/elements.js";
 import { actionButton, field, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
+import { path } from "./document_text.js";
 
 /** `document` as `GET /documents/{id}` has it; `done(saved)` ends the editing: true if something was stored. */
 export class DocumentEdit {
@@ -69,5 +70,3 @@ export class DocumentEdit {
     fill(this.conflict, diff, h("button", { type: "button", onclick: take }, `Take version ${now.version} instead`));
   }
 }
-
-export const path = (id) => `/documents/${encodeURIComponent(id)}`;

@@ -4,10 +4,8 @@ import { get } from "../feed/api.js";
 import { copyButton } from "../dom/copy.js";
 import { saveText } from "../dom/download.js";
 import { fill, h, icon } from "../dom/elements.js";
-import { DocumentEdit, path } from "./document_edit.js";
-import { DocumentText, endingOf } from "./document_text.js";
-import { showSuggestions } from "./suggestions.js";
-import { versionList } from "./versions.js";
+import { loadOnce } from "../dom/forms.js";
+import { DocumentText, endingOf, path } from "./document_text.js";
 
 const AUTHORS = { model: "by the model", person: "by you" };
 
@@ -27,7 +25,11 @@ export class DocumentPane {
     this.state = h("p", { class: "document-state faint", role: "status" });
     this.suggestions = h("div", { class: "document-suggestions", hidden: true });
     this.content = h("div", { class: "document-content", tabindex: 0, role: "group", "aria-label": "Text" });
-    this.editButton = h("button", { type: "button", onclick: () => this.edit() }, icon("pencil"), "Edit");
+    const edit = loadOnce(
+      () => import("./document_edit.js"),
+      ({ DocumentEdit }) => this.#openEdit(DocumentEdit),
+    );
+    this.editButton = h("button", { type: "button", onclick: edit }, icon("pencil"), "Edit");
     const save = () => saveText(this.text, this.title, endingOf(this.kind));
     this.tools = h(
       "div",
@@ -80,14 +82,15 @@ export class DocumentPane {
   async load() {
     const loading = ++this.#loading;
     try {
-      const now = await get(path(this.id));
-      if (loading === this.#loading) this.#show(now);
+      const parts = [import("./suggestions.js"), import("./versions.js")];
+      const [now, ...shown] = await Promise.all([get(path(this.id)), ...parts]);
+      if (loading === this.#loading) this.#show(now, Object.assign({}, ...shown));
     } catch (error) {
       if (loading === this.#loading) this.state.textContent = error.message;
     }
   }
 
-  #show(now) {
+  #show(now, { showSuggestions, versionList }) {
     const isNew = now.text !== this.now?.text || now.kind !== this.now?.kind;
     if (now.version !== this.now?.version) fill(this.versions, versionList(this.id)); // else an open list stays open
     Object.assign(this, { now, title: now.title, kind: now.kind, text: now.text });
@@ -103,7 +106,7 @@ export class DocumentPane {
     }
   }
 
-  edit() {
+  #openEdit(DocumentEdit) {
     if (!this.now || this.isEditing) return;
     this.#edit = new DocumentEdit(this.now, async (saved) => {
       this.#edit.element.remove();

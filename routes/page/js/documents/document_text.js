@@ -7,6 +7,9 @@ import { escapeProse } from "../text/escape_invisible.js";
 
 const ENDINGS = { markdown: "md", plain: "txt", python: "py", javascript: "js", typescript: "ts", rust: "rs" };
 
+/** The address of a document on the server. */
+export const path = (id) => `/documents/${encodeURIComponent(id)}`;
+
 /** The ending of a file with a document of this kind. */
 export const endingOf = (kind) => ENDINGS[kind] ?? (/^[a-z0-9]{1,10}$/.test(kind) ? kind : "txt");
 

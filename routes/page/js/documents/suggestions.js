@@ -5,7 +5,7 @@ import { announce, fill, h } from "../dom/elements.js";
 import { actionButton, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { escapeProse } from "../text/escape_invisible.js";
-import { path } from "./document_edit.js";
+import { path } from "./document_text.js";
 
 /** Shows the open suggestions in `element`; `decided()` is called after each decision. */
 export function showSuggestions(element, { id, suggestions }, decided) {

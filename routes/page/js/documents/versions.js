@@ -4,7 +4,7 @@ import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { collapsible } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
-import { path } from "./document_edit.js";
+import { path } from "./document_text.js";
 
 const AUTHORS = { model: "the model", person: "you" };
 
