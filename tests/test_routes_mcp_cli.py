@@ -161,7 +161,7 @@ async def test_trust_is_declared_shown_and_withdrawn(tmp_path: Path, shell: Shel
         assert (await shell.aside("distrust helper --tool echo"))[1].splitlines() == [f"echo: {of_server}"]
         assert (await shell.aside("distrust helper"))[0] == 0
         code, _, err = await shell.aside("distrust helper")
-        assert (code, "Nobody has declared helper" in err) == (1, True)
+        assert (code, "No declaration of trust exists for helper" in err) == (1, True)
         code, _, err = await shell.aside("trust helper --tool nothing")
         assert (code, "lists no tool 'nothing'" in err) == (1, True)
 

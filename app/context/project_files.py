@@ -191,7 +191,7 @@ def _key(workspace: Path, path: str) -> str:
 
 
 def _dispensable(decisions: Iterable[str]) -> str:
-    """Return the oldest of the workspace that has the most: nobody's decisions are forgotten for those of another."""
+    """Return the oldest of the workspace that has the most: no workspace loses decisions to another."""
     skills = "/".join(("", *WORKSPACE_FOLDER, ""))
     folders = {key: key.removesuffix(f"/{AGENTS}").partition(skills)[0] for key in decisions}
     [(most, _)] = Counter(folders.values()).most_common(1)

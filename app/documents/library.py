@@ -1,6 +1,6 @@
 """All documents of the server: one writer for each session, the person's edits, and which of them a model has to learn.
 
-The model and the person may write at the same time. Whoever writes holds the session's lock and has all earlier changes
+The model and the person may write at the same time. A writer holds the session's lock and has all earlier changes
 stored, so that a new version follows the one that was read.
 """
 

@@ -80,7 +80,7 @@ class DeclaredTrust:
         """Return the change that withdraws a declaration. Raises NotDeclared."""
         if (server, tool) not in self._rows:
             of = f"the tool {tool[:80]!a} of {server}" if tool else server
-            raise NotDeclared(f"Nobody has declared {of} as trusted here. GET /mcp/servers shows what is declared.")
+            raise NotDeclared(f"No declaration of trust exists for {of}. GET /mcp/servers shows what is declared.")
         return McpTrustRemoved(server, tool)
 
 

@@ -1,4 +1,4 @@
-"""Results of calls that the client ran: the words of strangers, screened before they enter the history."""
+"""Results of calls that the client ran: untrusted, screened before they enter the history."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ class ResultScreen(Struct, frozen=True):
             events += news
             if screened.text == WITHHELD:
                 return WITHHELD
-            if screened.text != part.text:  # one piece that nobody has screened is enough
+            if screened.text != part.text:  # one unscreened piece is enough
                 return f"{UNSCREENED}\n{text}"
         return text

@@ -8,7 +8,7 @@ from typing import Any
 
 from parsing import Arguments
 
-NESTED_MOST = 64  # levels; deeper arguments overflow the stack of whoever writes them down
+NESTED_MOST = 64  # levels; deeper arguments overflow the stack of the JSON writer
 
 
 def unfit(arguments: Arguments) -> str | None:

@@ -1,7 +1,7 @@
 """One search with an HTTP API: the request, and an error that says what to do for each way in which it can fail.
 
 The operator has configured the address, which may be private. A redirect is never followed: it would carry the key and
-the query to where nobody has configured it.
+the query to an address that is not configured.
 """
 
 from __future__ import annotations

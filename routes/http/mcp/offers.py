@@ -1,4 +1,4 @@
-"""Resources and prompts of MCP servers, for whoever may use the server's tools."""
+"""Resources and prompts of MCP servers, for principals that may use the server's tools."""
 
 from __future__ import annotations
 

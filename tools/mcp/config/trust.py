@@ -12,7 +12,7 @@ from tools.mcp.config.variables import BadEntry
 E = TypeVar("E", bound=StrEnum)
 FIELDS = ("role", "risk", "untrusted")
 # Lists of tools that other programs run without a question. A person watches each step there; here such a tool would
-# be free of questions in runs that nobody watches, after untrusted text too. That has to be declared as what it is.
+# be free of questions in unattended runs, after untrusted text too. That has to be declared as what it is.
 OF_OTHERS = ("alwaysAllow", "autoApprove")
 
 
