@@ -72,7 +72,7 @@ async def test_a_message_is_refused_once_a_limit_leaves_no_round_for_it(tmp_path
             assert (await until(turn, "run.finished"))["text"] == "Hello."
 
 
-DOUBTFUL = "Ich ergänze sie und übersetze noch einmal."
+DOUBTFUL = "Il file è molto grande, quindi filtrerò solo le righe con livello ERROR."
 VERDICTS: dict[str, tuple[Reply, bool]] = {
     "work": ("WORK", True),
     "an end": ("END", False),
