@@ -12,6 +12,7 @@ import pytest
 
 from app.models.scripted import Pause, Scripted
 from tests.browser import Page, browsing, expect, home, say, shot
+from tests.nightly import only_at_night
 from tests.pictures import CAT, LAW
 from tests.serving import serving
 from tests.test_routes_attachments import Blind
@@ -167,6 +168,7 @@ async def test_the_mode_that_asks_for_nothing_says_what_it_does_and_what_still_a
         await expect(meaning).to_be_hidden()
 
 
+@only_at_night
 async def test_a_large_picture_is_made_smaller_before_it_is_sent(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["I see."])) as served, browsing() as browser:
         page = await browser.page()

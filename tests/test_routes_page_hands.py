@@ -73,6 +73,7 @@ async def focused(page: Page, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {name}")
 
 
+@only_at_night
 async def test_a_button_that_goes_takes_no_focus_with_it(tmp_path: Path) -> None:
     replies: list[Reply] = [shell(held()), "It is over.", shell("echo done > done.txt"), "It is done."]
     replies += [shell(held("never"))]

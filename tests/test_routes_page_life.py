@@ -122,6 +122,7 @@ async def test_a_line_that_is_cut_and_chops_everything_loses_and_doubles_nothing
             assert (words.count("Один"), words.count("two"), words.count("end.")) == (1, 1, 1)
 
 
+@only_at_night
 async def test_a_slow_line_shows_the_page_and_then_the_answer(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["At last."])) as served, browsing() as browser:
         # Not the browser's own throttling, which now and then delivers nothing at all.

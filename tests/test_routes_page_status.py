@@ -9,6 +9,7 @@ import pytest
 
 from app.models.scripted import DEMO, Scripted
 from tests.browser import PHONE, Page, browsing, expect, home, say, shot
+from tests.nightly import only_at_night
 from tests.pages import too_wide
 from tests.serving import serving
 
@@ -61,6 +62,7 @@ async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_pa
         await shot(page, "status-no-sandbox-phone")
 
 
+@only_at_night
 async def test_a_long_name_of_a_model_leaves_the_bar_in_one_line(tmp_path: Path) -> None:
     script = Scripted(DEMO, model="a-model-with-a-name-of-many-words-480b-a35b-instruct")
     async with serving(tmp_path, script) as served, browsing() as browser:

@@ -10,6 +10,7 @@ from playwright.async_api import Route
 
 from app.models.scripted import Scripted
 from tests.browser import Page, browsing, expect, home, say
+from tests.nightly import only_at_night
 from tests.pages import held, let_go, pauses, shell, turns
 from tests.serving import serving
 
@@ -48,6 +49,7 @@ async def go_to(page: Page, session: str) -> None:
     await page.evaluate("(session) => { location.hash = session; }", session)
 
 
+@only_at_night
 async def test_two_people_say_the_same_and_each_gets_their_answer(tmp_path: Path) -> None:
     first, second = pauses(2)
     script = ["Before.", (first, "To the other."), (second, "To me.")]

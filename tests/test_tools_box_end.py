@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from contextlib import aclosing
+from itertools import cycle, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.jobs import ANN, LEVELS, opened, started, until
+from tests.nightly import at_night
 from tests.processes import all_gone, endless
 from tests.test_tools_escape import NOBODY, launched, python_of_nobody
 from tools.base.outcome import Progress
@@ -86,6 +88,8 @@ END
 CLEARING = "python3 -c 'import ctypes; ctypes.CDLL(None).prctl(1, 0)'; "
 STAYING = "(trap '' TERM HUP; setsid env -i {0} > /dev/null 2>&1 &) ; setsid {0} > /dev/null 2>&1 & echo attacked"
 USERS = ("own", "nobody")
+WAYS = ("ends", "cancelled", "job", "job-cancelled")
+ATTACKS = at_night(tuple(product(WAYS, USERS)), tuple(zip(WAYS, cycle(USERS), strict=False)))
 
 
 def served(user: str, *words: str) -> str:
@@ -103,8 +107,9 @@ def served(user: str, *words: str) -> str:
     return run.stdout
 
 
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("way", ["ends", "cancelled", "job", "job-cancelled"])
+@pytest.mark.parametrize(
+    ("way", "user"), at_night(tuple(product(WAYS, USERS)), tuple(zip(WAYS, cycle(USERS), strict=False)))
+)
 def test_a_command_that_unties_its_box_leaves_nothing(way: str, user: str) -> None:
     if os.uname().machine != "x86_64":
         pytest.skip("the attack is written for x86-64")
@@ -123,8 +128,11 @@ def test_no_process_of_the_box_can_be_traced(user: str) -> None:
 TIDYING = "trap 'sleep 1; echo > tidied; exit 7' TERM; echo begun; while :; do sleep 1000 & wait; done"
 
 
+SCRIPTS = (TIDYING, f"({TIDYING}) & wait", f'setsid bash -c "{TIDYING}" & wait')
+
+
 @pytest.mark.parametrize("box", LEVELS, ids=lambda box: box.level)
-@pytest.mark.parametrize("script", [TIDYING, f"({TIDYING}) & wait", f'setsid bash -c "{TIDYING}" & wait'])
+@pytest.mark.parametrize("script", at_night(SCRIPTS, SCRIPTS[-1:]))
 @pytest.mark.parametrize("job", [False, True], ids=["call", "job"])
 def test_a_handler_of_one_second_finishes_its_work(tmp_path: Path, box: Sandbox, script: str, job: bool) -> None:
     async def call() -> None:

@@ -230,7 +230,8 @@ async def test_a_server_that_dies_while_all_is_paused_is_not_asked_in_the_older_
             raise Paused
 
     config = ServerConfig("s", command="sh", args=words, eager=True, timeouts=QUICK)
-    async with managing(config, check_paused=check_paused) as manager:
-        status = await manager.settled("s", 20)
-        assert (status.state, "paused" in status.error) == (ServerState.STOPPED, True)
+    async with managing(config, check_paused=check_paused) as manager, asyncio.timeout(20):
+        while "paused" not in manager.status()[0].error:
+            await manager.changed()
+        assert manager.status()[0].state is ServerState.STOPPED
     assert starts.read_text() == "started\n"
