@@ -50,7 +50,9 @@ async def test_people_list_and_read_resources_and_use_prompts(tmp_path: Path) ->
             answer = await served.client.get(f"{NOTES}/resources/read", params=params)
             assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
-        prompts = (await got(served, "/prompts"))["prompts"]
+        offered = await got(served, "/prompts")
+        prompts = offered["prompts"]
+        assert offered["notes"] == [], "what is left out of resources is of no concern here"
         assert [one["name"] for one in prompts] == ["greet", "talk"]
         assert prompts[0]["arguments"] == [{"name": "who", "description": "", "required": True}]
         greet = await served.client.post(f"{NOTES}/prompts/greet", json={"arguments": {"who": "Ada"}})

@@ -66,12 +66,13 @@ class Prompt(Struct, frozen=True):
 
 
 class Offers(Struct, frozen=True):
-    """The resources and prompts of a server now. `notes`: what was left out."""
+    """The resources and prompts of a server now. The notes name how many of them are left out."""
 
     resources: Sequence[Resource] = ()
     templates: Sequence[ResourceTemplate] = ()
     prompts: Sequence[Prompt] = ()
     notes: Sequence[str] = ()
+    prompt_notes: Sequence[str] = ()
 
     @property
     def features(self) -> list[Feature]:
@@ -83,12 +84,13 @@ def offers_of(
     resources: Sequence[Mapping[str, Any]], templates: Sequence[Mapping[str, Any]], prompts: Sequence[Mapping[str, Any]]
 ) -> Offers:
     """Return what a server has listed, each once and within limits."""
-    notes: list[str] = []
+    notes, prompt_notes = list[str](), list[str]()
     return Offers(
         _within("resource", (_resource(one) for one in resources), "uri", notes),
         _within("resource template", (_template(one) for one in templates), "uri_template", notes),
-        _within("prompt", (_prompt(one) for one in prompts), "name", notes),
+        _within("prompt", (_prompt(one) for one in prompts), "name", prompt_notes),
         notes,
+        prompt_notes,
     )
 
 

@@ -94,7 +94,7 @@ async def list_prompts(request: Request) -> Response:
     services, name, context = _server(request, "prompts")
     offers = await services.mcp.offers(name, context)
     return ASCIIResponse(
-        services.redactor.redact_value(to_builtins({"prompts": offers.prompts, "notes": offers.notes}))
+        services.redactor.redact_value(to_builtins({"prompts": offers.prompts, "notes": offers.prompt_notes}))
     )
 
 
