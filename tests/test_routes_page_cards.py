@@ -270,6 +270,7 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         refused, cut = cards(page, 5), cards(page, 6)
         await expect(refused.locator(".card-state")).to_have_text("refused")
         await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
+        await expect(cut.locator(".card-state")).to_have_text("done")  # which folds it
         await cut.locator(".card-fold").click()
         await expect(cut.locator(".tail-count")).to_contain_text("truncated for the model")
         await cut.get_by_role("button", name="Show all").click()
