@@ -1,4 +1,4 @@
-"""The classification of tools: who may use one, its risk, and if its results are untrusted.
+"""The classification of tools: the role that may use one, its risk, and if its results are untrusted.
 
 `Classification.rights` is the one place that decides it; the gate asks for it when tools are offered and before each
 call, so that a change counts for the next call of a run that is under way. Each value is that of the first source that
