@@ -12,7 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.document import DocumentAccess
+from tools.base.access.document import DocumentAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window

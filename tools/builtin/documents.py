@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from parsing import Arguments
+from tools.base.access.document import MARKDOWN, DocumentAccess
 from tools.base.diffs import unified_diff
-from tools.base.document import MARKDOWN, DocumentAccess
 from tools.base.outcome import ToolFailed
 from tools.tool import Context
 
