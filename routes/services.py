@@ -31,6 +31,7 @@ from app.policy.approvals import Approvals
 from app.policy.current_rights import principal_named
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
+from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
 from app.runs.follow_up import FollowUps, kept_for_next_run
 from app.runs.housekeeping import Housekeeping
@@ -38,6 +39,7 @@ from app.runs.job_time import JobTime
 from app.runs.recovery import recover
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
+from app.storage.changes import Change
 from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints, open_store
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
@@ -75,6 +77,10 @@ class Services(Struct):
     @property
     def checkpoints(self) -> Checkpoints | None:
         return kept_by(self.factory.looks)
+
+    @property
+    def unattended(self) -> UnattendedRuns:
+        return UnattendedRuns(self.factory)
 
 
 OpenStore = Callable[[Path], Awaitable[Store]]
@@ -116,13 +122,9 @@ async def open_services(
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, files)
         built_in = (*TOOLS, *search_tools(settings, mcp.tools))
         factory = RunFactory(*collaborators, built_in, project=project, looks=looks)
-        await recover(store, journal, runs, factory.restored_agent)
-        follow_ups = FollowUps(jobs, runs, factory.start_follow_up, partial(kept_for_next_run, store), switch.unpaused)
-        job_time = JobTime(jobs, runs.ledger, journal.put, lambda name: principal_named(store, name))
-        await jobs.open(
-            follow_ups.on_end if settings.job_follow_up else None,
-            lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),
-        )
+        unattended = UnattendedRuns(factory)
+        await recover(store, journal, runs, unattended.restored_agent)
+        await follow_jobs(unattended, journal.put)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
         yield Services(
             *(settings, store, runs, switch, opened.models, opened.about, sandbox, jobs, presence, redactor, mcp),
@@ -152,6 +154,19 @@ async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> 
     finally:
         await ended(tidying)
         kept.close()
+
+
+async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None]) -> None:
+    """Open the jobs: their time counts, and their ends are reported to their sessions."""
+    factory = unattended.factory
+    jobs, runs, store = factory.jobs, factory.runs, factory.store
+    keep = partial(kept_for_next_run, store)
+    follow_ups = FollowUps(jobs, runs, unattended.start_follow_up, keep, factory.switch.unpaused)
+    job_time = JobTime(jobs, runs.ledger, put, lambda name: principal_named(store, name))
+    await jobs.open(
+        follow_ups.on_end if factory.settings.job_follow_up else None,
+        lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),
+    )
 
 
 def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:

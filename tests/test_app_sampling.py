@@ -104,7 +104,9 @@ async def test_every_round_has_the_options_and_a_run_that_goes_on_keeps_them(tmp
         events = await served.chat("Go.", **LOW)
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == LOW
-        again, _ = await served.services.factory.restored_agent(row)  # after a restart; a follow-up has the same policy
+        again, _ = await served.services.unattended.restored_agent(
+            row
+        )  # after a restart; a follow-up has the same policy
     sent = {"temperature": 0.2, "max_tokens": 90, "reasoning_effort": "low", "seed": 7}
     assert isinstance(again.view, View)
     assert [one.parameters for one in model.requests] == [sent, sent] and again.view.parameters == sent

@@ -207,12 +207,12 @@ async def test_the_mode_of_a_run_holds_for_what_follows_of_its_job(tmp_path: Pat
         events = await served.chat("Hello", approval="deny", tools=["read_file"])
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == {"approval": "deny", "tools": ["read_file"]}
-        agent, _ = await served.services.factory.restored_agent(row)
+        agent, _ = await served.services.unattended.restored_agent(row)
         assert [tool.name for tool in agent.toolbox.offered] == ["read_file"]
         assert agent.calls.gate.policy.mode == "deny" and not agent.calls.gate.policy.planning
         planned = await served.services.store.run((await served.chat("Plan.", mode="plan"))[0]["run"])
         assert planned
-        agent, _ = await served.services.factory.restored_agent(planned)
+        agent, _ = await served.services.unattended.restored_agent(planned)
         assert agent.calls.gate.policy.planning, "it only reads until a person has accepted a plan of its own"
 
 

@@ -52,7 +52,7 @@ async def test_the_agent_passes_on_what_is_about_each_answer(tmp_path: Path) -> 
     async with serving_plain(tmp_path, model) as served:
         answer = await whole(served, user("Hello"), model="dragoman/agent", parameters=given)
         [row] = await served.services.store.runs(answer["session"])
-        again, _ = await served.services.factory.restored_agent(row)
+        again, _ = await served.services.unattended.restored_agent(row)
     assert model.requests[0].parameters == {"max_tokens": 5, "temperature": 0.5}
     assert isinstance(again.view, View) and again.view.parameters == model.requests[0].parameters
 

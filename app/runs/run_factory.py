@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, field
-from pydantic import ValidationError
 
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
@@ -29,13 +28,11 @@ from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST
 from app.context.view import view_of
 from app.core.attachments import File
-from app.core.events import Notice
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.wire.structured_output import is_structured
-from app.policy.current_rights import principal_named
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
 from app.provenance.quotation import Provenance
@@ -48,7 +45,6 @@ from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.first_contact import FirstContact, is_expected
-from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.live_outputs import Outputs
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.relay.relay_agent import RelayAgent, RelayView
@@ -59,15 +55,11 @@ from app.runs.tool_results import Results
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal, folder_name
-from app.storage.runs import ALL, RunRow
 from app.storage.store import Store
-from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
-from app.transcript.run_totals import totals_of
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN, TOOLS
 from tools.jobs.manager import Jobs
-from tools.jobs.records import Job
 from tools.mcp.tool_choice import ToolChoices
 from tools.mcp.tool_search import toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
@@ -296,40 +288,6 @@ class RunFactory(Struct):
             options.time_limit_s or self.settings.run_time_limit_s,
         )
 
-    async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
-        """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
-        principal = await principal_named(self.store, row.principal)
-        options = _stored_options(row.policy)
-        return await self._unattended_agent(principal, options), self.limits(options).seconds
-
-    async def start_follow_up(self, job: Job, message: str) -> None:
-        """Start the run that reports a job's end to its session, once. Raises NoRoom and as `RunManager.start`."""
-        principal = await principal_named(self.store, job.principal)
-        key = IdempotencyKey(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
-        room = await room_in(job.session, self.store, self.settings.max_follow_ups)
-        if not room and await self.store.key(principal.name, key.value) is None:
-            raise NoRoom
-        rounds = min(ROUNDS, self.settings.max_rounds, max(1, room.requests))
-        last = (await self.store.runs(job.session))[-1:]  # its options hold on
-        options = _stored_options(last[0].policy if last else "{}")
-        if options.plans and totals_of(await self.store.events(last[0].id, 0, ALL), ()).has_accepted_plan:
-            options = options.model_copy(update={"mode": "act"})
-        # Stored so: a restart must not give them back.
-        options = options.model_copy(update={"max_rounds": rounds, "client_tools": None, "terminal": None})
-        agent = await self._unattended_agent(principal, options)
-        limit_s, notice = self.limits(options).seconds, Notice("follow_ups", LAST) if room.last else None
-        turn = RunRequest(
-            message, job.session, key=key, time_limit_s=limit_s, policy=options.policy(), asked=False, notice=notice
-        )
-        await self.runs.start(agent, principal, turn)
-
-    async def _unattended_agent(self, principal: Principal, options: RunOptions) -> Agent:
-        """An agent that no request waits for. Raises NotFound if it cannot be made any more, FolderUnusable."""
-        try:
-            return await self.agent(principal, options)
-        except UNFIT as unfit:
-            raise NotFound(str(unfit)) from unfit
-
     def _read_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext]:
         """Return the principal's workspace, and the texts that a prompt includes of files. Blocks.
 
@@ -344,15 +302,3 @@ class RunFactory(Struct):
 def _lines(options: RunOptions, guards: str) -> str:
     """The lines of the prompt that are of this run alone."""
     return f"{guards}\n\n{PLAN_FIRST}".strip() if options.plans else guards
-
-
-def _stored_options(policy: str) -> RunOptions:
-    """The options of an earlier run. Raises NotFound.
-
-    What was valid then may not be now: a limit may have been lowered, and a redacted secret is longer than a short one.
-    """
-    try:
-        return RunOptions.of_policy(policy)
-    except ValidationError as invalid:
-        where = ", ".join(str(error["loc"][0]) for error in invalid.errors())
-        raise NotFound(f"The run's options are not valid any more: {where}") from invalid

@@ -1,0 +1,82 @@
+"""Runs that the server starts by itself: continued after a restart, for the end of a job, or at a scheduled time.
+
+Each has the current rights of its principal, and its policy says that no person has requested it: so the limits of
+follow-ups hold for what follows from it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from app.core.events import Notice
+from app.policy.current_rights import principal_named
+from app.runs.agent import Agent
+from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
+from app.runs.run_factory import UNFIT, RunFactory
+from app.runs.run_options import RunOptions
+from app.storage.principals import Principal
+from app.storage.runs import ALL, RunRow
+from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
+from app.transcript.run_totals import totals_of
+from tools.jobs.records import Job
+
+
+class UnattendedRuns(Struct, frozen=True):
+    """Starts and continues runs for which no request waits."""
+
+    factory: RunFactory
+
+    async def start(self, principal: Principal, options: RunOptions, turn: RunRequest) -> RunRow:
+        """Start a run with these options, in the session of `turn` or in a new one.
+
+        Raises NotFound if its agent cannot be made, FolderUnusable, and as `RunManager.start`.
+        """
+        agent = await self._agent(principal, options)
+        seconds = self.factory.limits(options).seconds
+        turn = replace(turn, time_limit_s=seconds, policy=options.policy(), asked=False)
+        return await self.factory.runs.start(agent, principal, turn)
+
+    async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
+        """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
+        principal = await principal_named(self.factory.store, row.principal)
+        options = _stored_options(row.policy)
+        return await self._agent(principal, options), self.factory.limits(options).seconds
+
+    async def start_follow_up(self, job: Job, message: str) -> None:
+        """Start the run that reports a job's end to its session, once. Raises NoRoom and as `RunManager.start`."""
+        store, settings = self.factory.store, self.factory.settings
+        principal = await principal_named(store, job.principal)
+        key = IdempotencyKey(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
+        room = await room_in(job.session, store, settings.max_follow_ups)
+        if not room and await store.key(principal.name, key.value) is None:
+            raise NoRoom
+        rounds = min(ROUNDS, settings.max_rounds, max(1, room.requests))
+        last = (await store.runs(job.session))[-1:]  # its options hold on
+        options = _stored_options(last[0].policy if last else "{}")
+        if options.plans and totals_of(await store.events(last[0].id, 0, ALL), ()).has_accepted_plan:
+            options = options.model_copy(update={"mode": "act"})
+        # Stored so: a restart must not give them back.
+        options = options.model_copy(update={"max_rounds": rounds, "client_tools": None, "terminal": None})
+        notice = Notice("follow_ups", LAST) if room.last else None
+        await self.start(principal, options, RunRequest(message, job.session, key=key, notice=notice))
+
+    async def _agent(self, principal: Principal, options: RunOptions) -> Agent:
+        """An agent that no request waits for. Raises NotFound if it cannot be made any more, FolderUnusable."""
+        try:
+            return await self.factory.agent(principal, options)
+        except UNFIT as unfit:
+            raise NotFound(str(unfit)) from unfit
+
+
+def _stored_options(policy: str) -> RunOptions:
+    """The options of an earlier run. Raises NotFound.
+
+    What was valid then may not be now: a limit may have been lowered, and a redacted secret is longer than a short one.
+    """
+    try:
+        return RunOptions.of_policy(policy)
+    except ValidationError as invalid:
+        where = ", ".join(str(error["loc"][0]) for error in invalid.errors())
+        raise NotFound(f"The run's options are not valid any more: {where}") from invalid
