@@ -31,26 +31,23 @@ from routes.access.token_auth import PROOF
 from routes.http import (
     approvals,
     attachments,
-    audit,
     chat,
     checkpoints,
     documents,
-    endpoints,
     feed,
     grants,
     health,
     jobs,
     outputs,
-    pause,
     project,
     proofs,
     runs,
     session_log,
     sessions,
-    tokens,
     usage,
     workspace_files,
 )
+from routes.http.administration import audit, endpoints, pause, settings, tokens
 from routes.http.dashboard_state import Seen
 from routes.http.mcp import offers, servers
 from routes.lanes.anthropic_messages.counting import count_tokens
@@ -62,6 +59,7 @@ from routes.lanes.model_list import list_models, show_model
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream.handlers import resume_chat
+from routes.management.tools import management_tools
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
@@ -136,6 +134,8 @@ ROUTES = (
     Route("/endpoints", endpoints.list_endpoints),
     Route("/endpoints", endpoints.add_endpoint, methods=["POST"]),
     Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),
+    Route("/settings", settings.list_settings),
+    Route("/settings", settings.change_settings, methods=["PATCH"]),
     Route("/tools", health.list_tools),
     Route("/project", project.list_files),
     Route("/project", project.decide, methods=["POST"]),
@@ -175,6 +175,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     layers = [redacted, Middleware(AnswerMiddleware, answer=answer), access]
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
+    if settings.management_tools:
+        services.factory.built_in = (*services.factory.built_in, *management_tools(server, services))
     server.state.seen = Seen()
     server.state.attendance = Attendance()
     return server

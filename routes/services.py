@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,6 +19,7 @@ from app.checkpoints.looks import Looks
 from app.checkpoints.retention import tidy_forever
 from app.checkpoints.undo import recover as recover_checkpoints
 from app.config.folders import PEOPLE, lock_data_dir, make_folder
+from app.config.runtime_changes import RuntimeSettings
 from app.config.search_backend import search_tools
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
@@ -54,6 +56,8 @@ from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 
 JOBS = "jobs"
 
+_log = logging.getLogger(__name__)
+
 
 class Services(Struct):
     """One server's collaborators. `about_model` is a sentence: which model answers, and why that one."""
@@ -63,15 +67,16 @@ class Services(Struct):
     runs: RunManager
     switch: KillSwitch
     models: Models
-    about_model: str
     sandbox: Sandbox | NoSandbox
     jobs: Jobs
-    presence: Presence
     redactor: Redactor
     mcp: McpServers
-    endpoints: EndpointRegistry
     files: Files
+    about_model: str
+    presence: Presence
+    endpoints: EndpointRegistry
     factory: RunFactory
+    runtime_settings: RuntimeSettings
     local: LocalAdmin = field(default_factory=LocalAdmin)
 
     @property
@@ -116,23 +121,30 @@ async def open_services(
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
-        files = Files(store)
-        project = ProjectFiles(store)
-        await project.load()
-        collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, files)
+        collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, Files(store))
         built_in = (*TOOLS, *search_tools(settings, mcp.tools))
-        factory = RunFactory(*collaborators, built_in, project=project, looks=looks)
+        factory = RunFactory(*collaborators, built_in, project=await loaded_project_files(store), looks=looks)
+        runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)
         await follow_jobs(unattended, journal.put)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
-        yield Services(
-            *(settings, store, runs, switch, opened.models, opened.about, sandbox, jobs, presence, redactor, mcp),
-            opened.registry,
-            files,
-            factory,
-            opened_local_admin(settings.data_dir),
-        )
+        local = opened_local_admin(settings.data_dir)
+        yield Services(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, local)
+
+
+async def loaded_project_files(store: Store) -> ProjectFiles:
+    project = ProjectFiles(store)
+    await project.load()
+    return project
+
+
+async def opened_runtime_settings(settings: Settings, store: Store, factory: RunFactory) -> RuntimeSettings:
+    """The stored changes of settings, which the factory's next runs follow. Raises StoreFailed."""
+    runtime_settings = RuntimeSettings(settings, store, partial(setattr, factory, "settings"))
+    for problem in await runtime_settings.load():
+        _log.warning(problem)
+    return runtime_settings
 
 
 @asynccontextmanager

@@ -158,6 +158,11 @@ class Settings(RunSettings, ModelSettings, SearchSettings, ConnectionSettings):
     mcp_commands_from_api: bool = setting(
         False, "let admins add MCP servers that are commands over HTTP", "true or false"
     )
+    management_tools: bool = setting(
+        False,
+        "offer admins tools that manage this server: sessions, jobs, endpoints, tokens ...; each call asks",
+        "true or false",
+    )
     mcp_wait_s: float = setting(
         5.0,
         "seconds that turns wait for an MCP server whose tools were never listed",

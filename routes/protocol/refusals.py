@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from app.budget.budgets import SOON_S, BudgetSpent
 from app.config.folders import FolderUnsafe
+from app.config.runtime_changes import NotChangeable
 from app.mcp.declared_trust import NotDeclared, ServerUnseen
 from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.models.endpoints.model_registry import UnknownModel
@@ -84,6 +85,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnknownEndpoint: lambda error: Refused(404, "not_found", str(error)),
     ReadOnlyEndpoint: lambda error: Refused(409, "endpoint_of_settings", str(error)),
     InvalidEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
+    NotChangeable: lambda error: Refused(422, "unfit_setting", str(error)),
     UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),
     UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
     ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),

@@ -1,0 +1,1 @@
+"""Administration of the server: endpoints, tokens, settings, the audit log and the kill switch."""

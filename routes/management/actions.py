@@ -1,0 +1,92 @@
+"""The table of what an admin's agent may do to the server: an action is a route, an area a tool with its actions.
+
+Left out on purpose: approvals, grants and the trust in MCP servers (a model must not decide on its own calls), creating
+tokens (the secret would pass through the model), keys of endpoints, and whatever streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+
+TEXT, FLAG, FROM_0 = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 0}
+TEXTS, FIELDS = {"type": "array", "items": TEXT}, {"type": "object"}
+NONE: Mapping[str, Any] = MappingProxyType({})
+ACT = "/mcp/servers/{name:path}/{action}"
+
+
+class Action(Struct, frozen=True):
+    """One route as an action.
+
+    `query` and `body` are JSON Schemas of their fields by name. The parameters of the path are texts, but for those
+    that `fixed` has.
+    """
+
+    name: str
+    method: str
+    path: str
+    body: Mapping[str, Any] = NONE
+    query: Mapping[str, Any] = NONE
+    fixed: Mapping[str, str] = NONE
+
+
+class Area(Struct, frozen=True):
+    """The actions of one tool, which is called `manage_` and the area's name."""
+
+    name: str
+    actions: Sequence[Action]
+
+
+AREAS = (
+    Area(
+        "sessions",
+        (
+            Action("list", "GET", "/sessions", query={"q": TEXT, "before": TEXT}),
+            Action("show", "GET", "/sessions/{session}"),
+            Action("change", "PATCH", "/sessions/{session}", {"title": TEXT, "disabled_tools": TEXTS}),
+            Action("delete", "DELETE", "/sessions/{session}"),
+            Action("usage", "GET", "/usage"),
+        ),
+    ),
+    Area(
+        "jobs",
+        (
+            Action("list", "GET", "/jobs"),
+            Action("show", "GET", "/jobs/{job}"),
+            Action("cancel", "POST", "/jobs/{job}/cancel"),
+        ),
+    ),
+    Area(
+        "mcp",
+        (
+            Action("list", "GET", "/mcp/servers"),
+            Action("show", "GET", "/mcp/servers/{name:path}"),
+            Action("add", "POST", "/mcp/servers", {"name": TEXT, "url": TEXT, "headers": FIELDS}),
+            Action("remove", "DELETE", "/mcp/servers/{name:path}"),
+            *(Action(name, "POST", ACT, fixed={"action": name}) for name in ("enable", "disable", "reconnect")),
+        ),
+    ),
+    Area(
+        "endpoints",
+        (
+            Action("list", "GET", "/endpoints"),
+            Action("add", "POST", "/endpoints", {"name": TEXT, "url": TEXT, "format": TEXT, "test": FLAG}),
+            Action("remove", "DELETE", "/endpoints/{endpoint}"),
+        ),
+    ),
+    Area("tokens", (Action("list", "GET", "/tokens"), Action("revoke", "DELETE", "/tokens/{name}"))),
+    Area(
+        "server",
+        (
+            Action("state", "GET", "/readyz"),
+            Action("settings", "GET", "/settings"),
+            Action("change_settings", "PATCH", "/settings", {"changes": FIELDS}),
+            Action("audit", "GET", "/audit", query={"before": FROM_0}),
+            Action("pause", "POST", "/pause", {"cancel": FLAG}),
+            Action("resume", "POST", "/resume"),
+        ),
+    ),
+)

@@ -1,0 +1,157 @@
+"""Tools of the table of actions: each call is a request to the route's own handler, as the admin whose run it is.
+
+The handler checks the rights and the fields, as it does for a request from outside; the gate has asked before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.convertors import Convertor
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message
+
+from app.policy.current_rights import principal_named
+from app.storage.principals import Principal
+from parsing import Arguments
+from routes.management.actions import AREAS, TEXT, Action, Area
+from routes.protocol.application import Endpoint, Route
+from routes.protocol.refusals import FORESEEN, refuse
+from routes.services import Services
+from tools.base.outcome import Progress, Result
+from tools.base.rights import Risk, Role
+from tools.tool import Context, Tool
+
+ACTION = "action"
+LEAST_WINDOW = 16_384  # tokens: a small model repeats its calls when more tools are described
+
+
+class Handler(Struct, frozen=True):
+    """An action with its route's handler, and the names of the path's parameters that a call has to give."""
+
+    action: Action
+    endpoint: Endpoint
+    convertors: Mapping[str, Convertor[Any]]
+
+    @property
+    def needed(self) -> list[str]:
+        return [name for name in self.convertors if name not in self.action.fixed]
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """JSON Schemas of all that a call may give, by name."""
+        return {**dict.fromkeys(self.needed, TEXT), **self.action.query, **self.action.body}
+
+
+def management_tools(server: Starlette, services: Services, areas: Sequence[Area] = AREAS) -> list[Tool]:
+    """A tool for each area. Raises KeyError for an action whose route the server does not have."""
+    routes = {
+        (route.path, method): route
+        for route in server.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+    }
+    return [_tool(area, [_handler(action, routes) for action in area.actions], server, services) for area in areas]
+
+
+def _handler(action: Action, routes: Mapping[tuple[str, str], Route]) -> Handler:
+    route = routes[action.path, action.method]
+    return Handler(action, route.endpoint, route.param_convertors)
+
+
+def _tool(area: Area, handlers: Sequence[Handler], server: Starlette, services: Services) -> Tool:
+    by_name = {handler.action.name: handler for handler in handlers}
+    fields = {name: schema for handler in handlers for name, schema in handler.fields.items()}
+    actions = {"type": "string", "enum": [*by_name]}
+    return Tool(
+        f"manage_{area.name}",
+        f"Manage this server. {'; '.join(map(_described, handlers))}.",
+        {"type": "object", "properties": {ACTION: actions} | fields, "required": [ACTION]},
+        Risk.WRITE,
+        _run(by_name, server, services),
+        Role.ADMIN,
+        approval="always",
+        confined=True,
+        untrusted=True,
+        least_window=LEAST_WINDOW,
+        in_turn=True,
+    )
+
+
+def _described(handler: Handler) -> str:
+    """The action's name with its fields, those that may be left out with a question mark."""
+    fields = [name if name in handler.needed else f"{name}?" for name in handler.fields]
+    return f"{handler.action.name}({', '.join(fields)})"
+
+
+Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
+
+
+def _run(handlers: Mapping[str, Handler], server: Starlette, services: Services) -> Run:
+    async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
+        handler = handlers[arguments[ACTION]]  # an action of the schema, which was checked
+        given = {name: value for name, value in arguments.items() if name != ACTION}
+        if wrong := _unfit(handler, given):
+            yield Result(ok=False, text=wrong)
+            return
+        principal = await principal_named(services.store, context.principal)
+        response = await _answer(handler, given, principal, server)
+        text = bytes(response.body).decode()
+        yield Result(ok=response.status_code < 400, text=text or "Done.")
+
+    return run
+
+
+def _unfit(handler: Handler, given: Arguments) -> str:
+    """Return what is wrong with the fields of a call; the handler checks their values."""
+    if missing := [name for name in handler.needed if not given.get(name)]:
+        return f"{handler.action.name} needs {', '.join(missing)}."
+    if unknown := [name for name in given if name not in handler.fields]:
+        return f"{handler.action.name} has no {', '.join(map(ascii, unknown[:5]))}; it is {_described(handler)}."
+    return ""
+
+
+async def _answer(handler: Handler, given: Arguments, principal: Principal, server: Starlette) -> Response:
+    action = handler.action
+    path = {name: convertor.convert(given[name]) for name, convertor in handler.convertors.items() if name in given}
+    body = {name: given[name] for name in action.body if name in given}
+    query = {name: given[name] for name in action.query if name in given}
+    request = _request(action, path | dict(action.fixed), query, body, principal, server)
+    try:
+        return await handler.endpoint(request)
+    except FORESEEN as error:
+        refused = refuse(error)
+        return Response(json.dumps({"code": refused.code, "message": refused.message} | refused.more), refused.status)
+
+
+def _request(
+    action: Action,
+    path: Mapping[str, Any],
+    query: Mapping[str, Any],
+    body: Mapping[str, Any],
+    principal: Principal,
+    server: Starlette,
+) -> Request:
+    """A request as the server's router would hand it to the handler, after authentication."""
+    data = json.dumps(body).encode() if body else b""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": data, "more_body": False}
+
+    scope = {
+        "type": "http",
+        "method": action.method,
+        "path": action.path,
+        "path_params": dict(path),
+        "query_string": urlencode(query).encode(),
+        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())],
+        "app": server,
+        "state": {"principal": principal},
+    }
+    return Request(scope, receive)
