@@ -50,6 +50,7 @@ from routes.http import (
 from routes.http.administration import audit, endpoints, pause, settings, tokens
 from routes.http.dashboard_state import Seen
 from routes.http.mcp import offers, servers
+from routes.http.notifications import push, webhooks
 from routes.lanes.anthropic_messages.counting import count_tokens
 from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
@@ -136,6 +137,20 @@ ROUTES = (
     Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),
     Route("/settings", settings.list_settings),
     Route("/settings", settings.change_settings, methods=["PATCH"]),
+    Route("/webhooks", webhooks.list_webhooks),
+    Route("/webhooks", webhooks.add_webhook, methods=["POST"]),
+    Route("/webhooks/{webhook}", webhooks.show_webhook),
+    Route("/webhooks/{webhook}", webhooks.change_webhook, methods=["PATCH"]),
+    Route("/webhooks/{webhook}", webhooks.delete_webhook, methods=["DELETE"]),
+    Route("/webhooks/{webhook}/secret", webhooks.new_secret, methods=["POST"]),
+    Route("/webhooks/{webhook}/test", webhooks.test_webhook, methods=["POST"]),
+    Route("/webhooks/{webhook}/deliveries", webhooks.list_deliveries),
+    Route("/webhooks/{webhook}/deliveries/{delivery}/retry", webhooks.retry_delivery, methods=["POST"]),
+    Route("/push", push.list_subscriptions),
+    Route("/push", push.subscribe, methods=["POST"]),
+    Route("/push/{subscription}", push.change_subscription, methods=["PATCH"]),
+    Route("/push/{subscription}", push.unsubscribe, methods=["DELETE"]),
+    Route("/push/{subscription}/test", push.test_subscription, methods=["POST"]),
     Route("/tools", health.list_tools),
     Route("/project", project.list_files),
     Route("/project", project.decide, methods=["POST"]),

@@ -29,6 +29,7 @@ from app.mcp.servers import opened as opened_mcp
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider, open_models
+from app.notifications.service import Notifications, opened_notifications
 from app.policy.approvals import Approvals
 from app.policy.current_rights import principal_named
 from app.redaction.logs import redacted_logs
@@ -51,6 +52,7 @@ from app.workspace.scanner import ScanLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from tools.catalogue import TOOLS
 from tools.jobs.manager import Jobs
+from tools.jobs.records import Job
 from tools.sandbox.command import GitAuthor
 from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 
@@ -77,6 +79,7 @@ class Services(Struct):
     endpoints: EndpointRegistry
     factory: RunFactory
     runtime_settings: RuntimeSettings
+    notifications: Notifications
     local: LocalAdmin = field(default_factory=LocalAdmin)
 
     @property
@@ -108,6 +111,7 @@ async def open_services(
         mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = RunManager(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
+        notifications = await stack.enter_async_context(opened_notifications(settings, store, journal, runs))
         switch.on_change = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.run_forever(), name="housekeeping"))
@@ -127,10 +131,12 @@ async def open_services(
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)
-        await follow_jobs(unattended, journal.put)
+        await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
         local = opened_local_admin(settings.data_dir)
-        yield Services(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, local)
+        yield Services(
+            *collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications, local
+        )
 
 
 async def loaded_project_files(store: Store) -> ProjectFiles:
@@ -168,7 +174,7 @@ async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> 
         kept.close()
 
 
-async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None]) -> None:
+async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None], report: Callable[[Job], None]) -> None:
     """Open the jobs: their time counts, and their ends are reported to their sessions."""
     factory = unattended.factory
     jobs, runs, store = factory.jobs, factory.runs, factory.store
@@ -178,6 +184,7 @@ async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None])
     await jobs.open(
         follow_ups.on_end if factory.settings.job_follow_up else None,
         lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),
+        report,
     )
 
 

@@ -118,6 +118,14 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"document": "doc_1", "number": 1, "version": 2, "old": "The", "new": "A", "state": "open", "reported": 0}
         | {"reason": "Shorter."}
     ],
+    "notification_targets": [
+        {"id": "whk_1", "kind": "webhook", "name": "chat", "url": "https://example.org/in", "events": '["run.ended"]'}
+        | {"everyone": 1, "version": 2, "keys": "{}", "state": "disabled", "reason": "It failed.", "failing": 1.5}
+    ],
+    "deliveries": [
+        {"id": "msg_1", "target": "whk_1", "kind": "run.ended", "subject": RUN, "detail": "answered", "state": "dead"}
+        | {"attempts": 3, "due": 2.5, "status": 500, "error": "500", "finished": 3.5}
+    ],
     "spent": [
         {
             "month": "2023-11",

@@ -17,8 +17,10 @@ import pytest
 
 from app.core.endpoint_spec import EndpointSpec
 from app.models.scripted import Scripted
+from app.notifications import push_encryption
 from app.storage.approvals import GrantRow
 from app.storage.documents import DocumentRow, VersionRow
+from app.storage.notifications import DeliveryRow, TargetRow
 from routes.lanes.catalogue import LANES
 from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
@@ -151,6 +153,20 @@ ROWS: dict[str, Row] = {
     "DELETE /endpoints/{endpoint}": Admins(ok=204),
     "GET /settings": Admins(),
     "PATCH /settings": Admins({"changes": {"max_rounds": 20}}),
+    "GET /webhooks": Own(shows="webhook"),
+    "POST /webhooks": NoGuests(),
+    "GET /webhooks/{webhook}": Thing(),
+    "PATCH /webhooks/{webhook}": Thing({"name": "x"}),
+    "POST /webhooks/{webhook}/secret": Thing(),
+    "POST /webhooks/{webhook}/test": Thing(),
+    "GET /webhooks/{webhook}/deliveries": Thing(),
+    "POST /webhooks/{webhook}/deliveries/{delivery}/retry": Thing(ok=202),
+    "DELETE /webhooks/{webhook}": Thing(ok=204),
+    "GET /push": Own(shows="subscription"),
+    "POST /push": Own(400),
+    "PATCH /push/{subscription}": Thing({"events": ["run.ended"]}),
+    "POST /push/{subscription}/test": Thing(),
+    "DELETE /push/{subscription}": Thing(ok=204),
     "GET /audit": Admins(),
     "POST /pause": Admins(),
     "POST /resume": Admins(),
@@ -177,6 +193,9 @@ LOST = {
     "grant": "grt_" + "0" * 20,
     "document": "doc_" + "0" * 20,
     "number": "8" * 12,
+    "webhook": "whk_" + "0" * 20,
+    "delivery": "msg_" + "0" * 32,
+    "subscription": "psh_" + "0" * 20,
     "name": "nobody",
     "action": "reconnect",
     "endpoint": "nowhere",
@@ -249,7 +268,20 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     named = {"document": document.id, "number": "7" * 12}
     named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
+    named |= await targets_of_ann(served, started["run"])
     return {"job": job, "grant": grant.id, **ids, **named}
+
+
+async def targets_of_ann(served: Served, run: str) -> dict[str, str]:
+    """A webhook with a delivery, and a browser; nothing is sent to either, since they are on this machine."""
+    keys = json.dumps({"p256dh": push_encryption.public_key(push_encryption.new_scalar()), "auth": "A" * 22})
+    events, url = json.dumps(["run.ended"]), "https://127.0.0.1:9/"
+    webhook = TargetRow("whk_" + "1" * 20, "ann", "webhook", "hook", url, events, False, 1, "{}", 1.0)
+    browser = TargetRow("psh_" + "1" * 20, "ann", "push", "browser", url, events, False, 1, keys, 1.0)
+    delivery = DeliveryRow("msg_" + "1" * 32, webhook.id, "ann", "run.ended", "", run, "answered", 1.0, "dead")
+    await served.services.notifications.targets.put(webhook, delivery)
+    await served.services.notifications.targets.put(browser)
+    return {"webhook": webhook.id, "delivery": delivery.id, "subscription": browser.id}
 
 
 async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:

@@ -27,6 +27,8 @@ GRAIN = 1024  # amounts are multiples of 1/GRAIN: sums of these have no rounding
 SOON_S = 5.0  # Retry-After when the principal's own runs hold the budget
 UNLIMITED = Budget()
 Record = Callable[[Change], None]
+Watch = Callable[[str, str, str, float, float], None]
+"""Sees each use of a limited budget: principal, budget, period, used, limit."""
 
 
 class BudgetSpent(Exception):
@@ -110,8 +112,9 @@ class Tally(Struct):
 class Reservation:
     """`amount` of a budget, held until it is settled. Methods never await, so that check and reservation are atomic."""
 
-    def __init__(self, tally: Tally, limit: int | None, record: Record) -> None:
+    def __init__(self, tally: Tally, limit: int | None, record: Record, watch: Watch | None = None) -> None:
         self.amount = 0.0
+        self._watch = watch
         self._tally = tally
         self._limit = limit
         self._record = record
@@ -161,6 +164,9 @@ class Reservation:
         self._tally.reserved -= self.amount
         self._tally.used += used
         self._write(used - self.amount if self.stored else used)
+        if self._watch and self._limit is not None:
+            tally = self._tally
+            self._watch(tally.principal, tally.kind.budget, tally.period, tally.used, self._limit)
 
     def spent(self, least: float) -> BudgetSpent:
         return self._tally.spent(self._limit, least)
@@ -179,6 +185,7 @@ class Ledger:
         self._default = default
         self._clock = clock
         self._tallies: dict[tuple[str, str], Tally] = {}  # of the current period
+        self.watch: Watch | None = None
         self._busy: dict[str, Counter[str]] = {}  # principal -> session -> its runs
 
     def limits(self, principal: Principal) -> Budget:
@@ -191,7 +198,7 @@ class Ledger:
     ) -> Reservation:
         """Reserve up to `most` of a budget; `record` stores the changes. Raises BudgetSpent, StoreFailed."""
         tally = await self._tally(principal.name, kind)
-        held = Reservation(tally, kind.limit(self.limits(principal)), record)
+        held = Reservation(tally, kind.limit(self.limits(principal)), record, self.watch)
         if most:  # a use without cost needs no budget
             held.take(kind.least if least is None else least, most)
         return held

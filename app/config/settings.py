@@ -17,6 +17,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
+from app.config.notification_settings import NotificationSettings
 from app.config.protected_files import in_workspace, own_files
 from app.config.run_settings import RunSettings
 from app.config.search_settings import SearchSettings, search_problems
@@ -55,7 +56,7 @@ SUPERVISED = tuple(
 )  # the modes of principals other than admins
 
 
-class Settings(RunSettings, ModelSettings, SearchSettings, ConnectionSettings):
+class Settings(RunSettings, ModelSettings, SearchSettings, NotificationSettings, ConnectionSettings):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -68,7 +68,7 @@ class RunLog:
 
     If the store refuses, `failure` is the terminal event that the watchers get, and nothing more is taken: what is
     stored stays a beginning of what happened, without gaps. `on_failure` is called once, `on_news` with each event of
-    NEWS that is durable.
+    NEWS that is durable. `outbox` returns changes that are written with events.
     """
 
     def __init__(self, run: str, journal: LogWriter, on_failure: Callable[[], None]) -> None:
@@ -79,6 +79,7 @@ class RunLog:
         self._journal = journal
         self._on_failure = on_failure
         self.on_news: Callable[[], None] = _ignore
+        self.outbox: Callable[[list[EventRow]], Sequence[Change]] | None = None
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: list[EventRow] = []
@@ -271,6 +272,8 @@ class EventWriter:
         for log in batch.logs:
             batch.changes += log.take_changes()
             rows += (events := log.take_events())
+            if log.outbox:
+                batch.changes += log.outbox(events)
             taken.append((log, events))
         try:
             await self._store.write(batch.changes + rows)

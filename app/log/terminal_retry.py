@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 from app.policy.approvals import Approvals
-from app.storage.changes import ChangeWriter, StoreFailed
+from app.storage.changes import Change, ChangeWriter, StoreFailed
 from app.storage.runs import EventRow, RunEnded
 
 logger = logging.getLogger(__name__)
@@ -17,12 +18,12 @@ class TerminalRetry:
     def __init__(self, store: ChangeWriter, approvals: Approvals) -> None:
         self._store = store
         self._approvals = approvals
-        self._ends: dict[str, tuple[EventRow, RunEnded]] = {}
+        self._ends: dict[str, tuple[EventRow, RunEnded, *tuple[Change, ...]]] = {}
         self._keeping = asyncio.Lock()
 
-    def add(self, run: str, failure: EventRow) -> None:
-        """`failure` is the terminal event that the run's watchers were told."""
-        self._ends[run] = failure, RunEnded(run, "storage_failed", time.time())
+    def add(self, run: str, failure: EventRow, others: Sequence[Change] = ()) -> None:
+        """`failure` is the terminal event that the run's watchers were told; `others` are written with it."""
+        self._ends[run] = failure, RunEnded(run, "storage_failed", time.time()), *others
 
     def forget(self, run: str) -> None:
         self._ends.pop(run, None)

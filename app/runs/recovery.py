@@ -39,7 +39,7 @@ async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of
         if row.session not in waiting and await _goes_on(store, runs, row, agent_of):
             waiting.add(row.session)
         else:
-            await _end(store, journal, row, history=row.session not in waiting)
+            await _end(store, journal, row, runs, history=row.session not in waiting)
 
 
 async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentOf) -> bool:
@@ -97,7 +97,7 @@ def _approval_of(questions: Sequence[ApprovalRow], call: AskedCall) -> ApprovalR
     return None if approval is not None and approval.state == "pending" and is_over(approval) else approval
 
 
-async def _end(store: Store, journal: EventWriter, row: RunRow, *, history: bool) -> None:
+async def _end(store: Store, journal: EventWriter, row: RunRow, runs: RunManager, *, history: bool) -> None:
     """Open calls get an answer, messages a place, the log its terminal event.
 
     Without `history` the session's messages are another run's to add to; those of this one wait for the next turn.
@@ -117,7 +117,9 @@ async def _end(store: Store, journal: EventWriter, row: RunRow, *, history: bool
             journal.put(ApprovalDecided(row.id, approval.call, state, time.time(), by))
             events.append(ApprovalResolved(approval.call, state, by))
     events.append(RunFailed("interrupted", INTERRUPTION, retryable=True))
-    for seq, event in enumerate(events, start=await store.last_seq(row.id) + 1):
-        journal.put(EventRow(row.id, seq, event.type, encode(event)))
+    first = await store.last_seq(row.id) + 1
+    rows = [EventRow(row.id, seq, event.type, encode(event)) for seq, event in enumerate(events, start=first)]
+    for change in (*rows, *runs.changes_with(row, rows)):
+        journal.put(change)
     journal.put(RunEnded(row.id, "interrupted", time.time()))
     await journal.flush()

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from secrets import token_hex
@@ -30,7 +30,7 @@ from app.runs.run_task import SUSPENDED, Interrupted, RunTask
 from app.runs.session_queue import SessionQueue
 from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
-from app.storage.changes import StoreFailed
+from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, KeyRow, RunRow
@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 KEY_LIFE_S = 24 * 3600
 ONE_ROUND = "Run {run} relays one answer of a model, so it takes no message. Send the message with the next request."
+MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
 UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end
 
 
@@ -73,6 +74,7 @@ class RunManager:
         self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
         self._lost = TerminalRetry(store, approvals)
+        self.outbox: MakeOutbox | None = None
         self._newest = 0.0  # when a run was created last
         self._stopping = False
 
@@ -147,6 +149,8 @@ class RunManager:
         journal = UnlistedWriter(self._journal) if unlisted else self._journal
         live = RunTask(row, agent, self._store, journal, self._line, self.approvals, time_limit_s, left=left)
         live.log.on_news = partial(self.notifier.notify, row.principal)
+        if self.outbox and not unlisted:
+            live.log.outbox = partial(self.outbox, row)
         return live
 
     def _begin(self, live: RunTask) -> None:
@@ -172,7 +176,7 @@ class RunManager:
                 live.stop("server_stopped")
             await live.drive()
             if live.log.failure:
-                self._lost.add(run, live.log.failure)
+                self._lost.add(run, live.log.failure, self.changes_with(live.row, [live.log.failure]))
                 await self._lost.keep(run)
         except StoreFailed as failure:
             logger.error("run %s not stored: %s", run, failure)
@@ -183,6 +187,10 @@ class RunManager:
             self._line.leave(live.row.session, run)
             self._ring(live.row)
             self.ledger.leave(live.row.principal, live.row.session)
+
+    def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
+        """Return what is to be written with events of a run."""
+        return self.outbox(row, events) if self.outbox else ()
 
     def _now(self) -> float:
         """Later than any run before, whatever the clock says: who follows a session goes by that."""

@@ -13,6 +13,7 @@ from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
 from app.storage.mcp import McpStore
+from app.storage.notifications import NotificationStore
 from app.storage.runs import RunStore
 from app.storage.sessions import SessionStore
 from app.storage.state import StateStore
@@ -32,6 +33,7 @@ class Store(
     StateStore,
     AuditStore,
     DocumentStore,
+    NotificationStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed."""

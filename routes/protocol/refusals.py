@@ -15,6 +15,8 @@ from app.mcp.declared_trust import NotDeclared, ServerUnseen
 from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.models.endpoints.model_registry import UnknownModel
 from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
+from app.notifications.sender import UnfitKeys, UnfitUrl
+from app.notifications.service import TargetForbidden, TooManyTargets
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
@@ -89,6 +91,10 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),
     UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
     ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    TargetForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    TooManyTargets: lambda error: Refused(409, "too_many_targets", str(error)),
+    UnfitUrl: lambda error: Refused(422, "unfit_url", str(error)),
+    UnfitKeys: lambda error: Refused(422, "invalid_request", str(error)),
     FolderUnsafe: lambda error: Refused(503, "folder_unsafe", str(error)),
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,

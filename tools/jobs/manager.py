@@ -87,10 +87,16 @@ class Jobs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_end: OnEnd | None = None
         self._count: Count | None = None
+        self._report: Callable[[Job], None] | None = None
 
-    async def open(self, on_end: OnEnd | None = None, count: Count | None = None) -> None:
-        """Adopt running jobs, and conclude those whose supervisor has ended: nothing of them runs afterwards."""
-        self._on_end, self._count = on_end, count
+    async def open(
+        self, on_end: OnEnd | None = None, count: Count | None = None, report: Callable[[Job], None] | None = None
+    ) -> None:
+        """Adopt running jobs, and conclude those whose supervisor has ended: nothing of them runs afterwards.
+
+        `report` is called with each job that has ended, after a restart once more.
+        """
+        self._on_end, self._count, self._report = on_end, count, report
         for folder, job, handle in await asyncio.to_thread(find_all, self._folder):
             known = self._known[job.id] = TrackedJob(job, folder)
             known.launched.set()
@@ -282,6 +288,8 @@ class Jobs:
             known.job = replace(await self._last_state(known), follow_up=known.job.follow_up)
         await self._prune()
         known.end(known.job)
+        if self._report:
+            self._report(known.job)
         if self._on_end and self.awaits_follow_up(known.job.id):
             self._keep(self._on_end(known.job)).add_done_callback(_report)
 

@@ -12,4 +12,5 @@ TABLES = (
     *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "mcp_trust", "endpoints"),
     *("summaries", "results", "files", "session_files", "spent", "event_batches"),
     *("documents", "document_versions", "document_suggestions"),
+    *("notification_targets", "deliveries"),
 )

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sqlite import approvals, configuration, documents, principals, runs, sessions
+from app.storage.sqlite import approvals, configuration, documents, notifications, principals, runs, sessions
 from app.storage.sqlite.approvals import SQLiteApprovals
 from app.storage.sqlite.columns import Write
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.documents import SQLiteDocuments
+from app.storage.sqlite.notifications import SQLiteNotifications
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
 from app.storage.sqlite.retention import SQLiteRetention
@@ -31,6 +32,7 @@ WRITES: dict[type[Change], Write] = {
     **principals.WRITES,
     **configuration.WRITES,
     **documents.WRITES,
+    **notifications.WRITES,
 }
 
 
@@ -42,7 +44,13 @@ logger = logging.getLogger(__name__)
 
 
 class SQLiteStore(
-    SQLiteRetention, SQLiteSessions, SQLiteApprovals, SQLitePrincipals, SQLiteConfiguration, SQLiteDocuments
+    SQLiteRetention,
+    SQLiteSessions,
+    SQLiteApprovals,
+    SQLitePrincipals,
+    SQLiteConfiguration,
+    SQLiteDocuments,
+    SQLiteNotifications,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

@@ -1,0 +1,42 @@
+"""Settings of notifications, and of titles that a model writes."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, field_validator
+
+from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address, whole
+
+
+class NotificationSettings(BaseModel, defer_build=True):
+    """Webhooks, Web Push, generated titles."""
+
+    max_notification_targets: int = whole(
+        16, 0, 1000, "webhooks, and browsers with notifications, that one principal may have; 0 for none"
+    )
+    budget_notice_percent: int = whole(
+        80, 0, 100, "percent of a budget from which on it is notified as nearly spent; 0 for never"
+    )
+    public_url: str | None = setting(
+        None,
+        "address at which people reach this server, for links in notifications (default: links without a host)",
+        "an http or https URL without a password in it, such as https://agent.example.org",
+    )
+    push_contact: str = setting(
+        "mailto:admin@dragoman.invalid",
+        "contact of the operator, which push services see; some of them refuse one that does not exist",
+        "mailto: with an address, or an https URL",
+    )
+
+    @field_validator("public_url")
+    @classmethod
+    def _public(cls, value: str | None) -> str | None:
+        if value in BUILT_IN_MODELS:
+            raise ValueError("is a model")
+        return None if value is None else web_address(value)
+
+    @field_validator("push_contact")
+    @classmethod
+    def _contact(cls, value: str) -> str:
+        if not value.startswith(("mailto:", "https://")) or " " in value:
+            raise ValueError("is neither mailto: nor https:")
+        return value

@@ -1,0 +1,1 @@
+"""Notifications: events of runs, jobs and budgets, sent to webhooks and to browsers that subscribed to Web Push."""

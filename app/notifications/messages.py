@@ -1,0 +1,66 @@
+"""The messages to targets: little content, and no secrets. They name what happened and where to look.
+
+Events of other principals, for a webhook of an admin, have neither title nor link: admins cannot open these sessions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from app.notifications.kinds import APPROVAL, BUDGET, CANARY, JOB, KINDS, RUN, TARGET, TEST
+from app.notifications.sender import iso_time
+from app.redaction.redactor import Redactor
+from app.storage.notifications import DeliveryRow, TargetRow
+from app.storage.sessions import SessionStore
+from app.transcript.titles import one_line
+
+LONGEST_TITLE = 120
+SUBJECTS = {RUN: "run", APPROVAL: "run", CANARY: "run", JOB: "job", BUDGET: "budget", TARGET: "webhook"}
+DETAILS = {RUN: "reason", JOB: "state", BUDGET: "used", TARGET: "name"}
+TEST_TITLE = "This is a test."
+
+
+class Messages:
+    """`public_url` is where people reach this server, without a `/` at the end; links are relative without it."""
+
+    def __init__(self, store: SessionStore, redactor: Redactor, public_url: str = "") -> None:
+        self._store = store
+        self._redactor = redactor
+        self._public_url = public_url
+
+    async def webhook(self, row: DeliveryRow, target: TargetRow) -> bytes:
+        """Return the body for a webhook: `type`, `timestamp` and `data`. Raises StoreFailed."""
+        body = {"type": row.kind, "timestamp": iso_time(row.created), "data": await self._data(row, target)}
+        return json.dumps(self._redactor.redact_value(body)).encode()
+
+    async def push(self, row: DeliveryRow, target: TargetRow) -> bytes:
+        """Return what a browser shows. Raises StoreFailed."""
+        data = await self._data(row, target)
+        words = KINDS.get(row.kind, TEST_TITLE)
+        detail = f" ({row.detail})" if row.detail and row.kind in DETAILS else ""
+        shown = {
+            "title": f"{words}{detail}",
+            "body": data.get("title", ""),
+            "session": row.session,
+            "tag": f"{row.kind}/{row.subject}",
+        }
+        return json.dumps(self._redactor.redact_value(shown)).encode()
+
+    async def _data(self, row: DeliveryRow, target: TargetRow) -> Mapping[str, Any]:
+        data: dict[str, Any] = {"principal": row.principal} if target.everyone else {}
+        if row.kind == TEST:
+            return data | {"title": TEST_TITLE}
+        data[SUBJECTS[row.kind]] = row.subject
+        if row.kind in DETAILS:
+            data[DETAILS[row.kind]] = row.detail
+        if row.session:
+            data["session"] = row.session
+        if row.session and row.principal == target.principal:
+            data |= {"title": await self._title(row.session), "link": f"{self._public_url}/#{row.session}"}
+        return data
+
+    async def _title(self, session: str) -> str:
+        row = await self._store.session(session)
+        return one_line(row.title)[:LONGEST_TITLE] if row else ""

@@ -1,0 +1,258 @@
+"""Notifications as a whole: targets, outbox and courier, and what principals may do with their targets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from app.config.settings import Settings
+from app.log.event_writer import EventWriter
+from app.notifications.courier import Courier, Timing
+from app.notifications.key_files import VAPID, KeyFiles, secret_text
+from app.notifications.kinds import KINDS, TEST
+from app.notifications.messages import Messages
+from app.notifications.outbox import Outbox, delivery_id
+from app.notifications.sender import Attempt, Sender
+from app.notifications.signing import signed_headers
+from app.notifications.targets import Targets
+from app.policy.current_rights import principal_named
+from app.runs.run_manager import RunManager
+from app.storage.audit import AuditRow
+from app.storage.notifications import (
+    ACTIVE,
+    PENDING,
+    PUSH,
+    WEBHOOK,
+    DeliveryRow,
+    DeliveryTried,
+    TargetRow,
+)
+from app.storage.principals import Principal
+from app.storage.store import Store
+from app.transcript.run_request import NotFound
+from tools.base.rights import Role
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+PUSH_LIFE_S = 24 * 3600  # that a push service keeps a message for a browser that is away
+LISTED = 50  # deliveries
+AGENT = {"User-Agent": "dragoman (notifications)"}
+
+
+class TooManyTargets(Exception):
+    """The principal has as many targets of this kind as it may have."""
+
+
+class TargetForbidden(Exception):
+    """The principal's role does not allow it."""
+
+
+def check_role(principal: Principal) -> None:
+    """Raises TargetForbidden."""
+    if principal.role is Role.GUEST:
+        raise TargetForbidden("Guests have no webhooks. Ask an admin for a token of the role user.")
+
+
+class Notifications:
+    """Every method that stores something raises StoreFailed; a target of another principal is not there: NotFound."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        journal: EventWriter,
+        sender: Sender | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._journal = journal
+        self._timing = timing or Timing()
+        self._keys = KeyFiles(settings.data_dir)
+        self.sender = sender or Sender(settings.private_hosts, (settings.port,))
+        self.targets = Targets(store)
+        self._messages = Messages(store, journal.redactor, settings.public_url or "")
+        self.courier = Courier(store, self.targets, self._send, journal.flush, self._disabled, self._timing)
+        self.outbox = Outbox(
+            self.targets, settings.budget_notice_percent, journal.put, self.courier.wake, self._timing.now
+        )
+
+    @cached_property
+    def _encryption(self) -> ModuleType:
+        from app.notifications import push_encryption  # 50 ms, for those who use it
+
+        return push_encryption
+
+    def push_key(self) -> str:
+        """Return the public key that browsers subscribe with. Raises OSError."""
+        key: str = self._encryption.public_key(self._keys.read(VAPID, self._encryption.new_scalar))
+        return key
+
+    def secret(self, row: TargetRow) -> str:
+        """Return the secret of a webhook, to be shown once. Raises OSError."""
+        return secret_text(self._keys.webhook_secret(row.id, row.version))
+
+    def own(self, target: str, kind: str, principal: Principal) -> TargetRow:
+        """Raises NotFound."""
+        row = self.targets.get(target)
+        if row is None or row.principal != principal.name or row.kind != kind:
+            listing = "GET /webhooks" if kind == WEBHOOK else "GET /push"
+            raise NotFound(f"There is no {kind} {target[:40]!a}. {listing} lists yours.")
+        return row
+
+    async def add_webhook(
+        self, principal: Principal, url: str, name: str, events: Sequence[str], *, everyone: bool
+    ) -> TargetRow:
+        """Raises UnfitUrl, TooManyTargets, TargetForbidden."""
+        check_role(principal)
+        if everyone and principal.role is not Role.ADMIN:
+            raise TargetForbidden("A webhook for the events of all principals is for admins: leave out everyone.")
+        self._check_room(principal, WEBHOOK)
+        checked, _ = await self.sender.check(url)
+        self._check_room(principal, WEBHOOK)  # others may have been added meanwhile
+        row = self._new("whk", WEBHOOK, principal, name or checked.host, url.strip(), events, everyone=everyone)
+        await self.targets.put(row, self._audit(row, "added", principal, checked.host))
+        return row
+
+    async def subscribe(
+        self, principal: Principal, endpoint: str, p256dh: str, auth: str, name: str, events: Sequence[str]
+    ) -> TargetRow:
+        """Add a browser, or change what is known of it; a browser belongs to the principal that came with it last.
+
+        Raises UnfitUrl, UnfitKeys, TooManyTargets.
+        """
+        self._encryption.check_keys(p256dh, auth)
+        checked, _ = await self.sender.check(endpoint)
+        keys = json.dumps({"p256dh": p256dh, "auth": auth})
+        known = next((row for row in self.targets if row.kind == PUSH and row.url == endpoint), None)
+        if known and known.principal == principal.name:
+            row = replace(known, keys=keys, events=json.dumps(events), name=name or known.name, state=ACTIVE, reason="")
+            await self.targets.put(replace(row, failing=None))
+            return row
+        self._check_room(principal, PUSH)
+        if known:
+            await self.targets.remove(known.id, self._audit(known, "removed", principal, "another principal's now"))
+        row = self._new("psh", PUSH, principal, name or checked.host, endpoint, events, keys=keys)
+        await self.targets.put(row, self._audit(row, "added", principal, checked.host))
+        return row
+
+    async def change(self, row: TargetRow, principal: Principal, changed: TargetRow) -> TargetRow:
+        """Store changed fields of a target. Raises UnfitUrl."""
+        if changed.url != row.url:
+            await self.sender.check(changed.url)
+        if changed.state == ACTIVE:
+            changed = replace(changed, reason="", failing=row.failing if row.state == ACTIVE else None)
+            await self.targets.put(changed, self._audit(changed, "changed", principal, changed.name))
+        else:
+            await self.targets.disable(changed, self._timing.now(), self._audit(changed, "disabled", principal, ""))
+        return changed
+
+    async def new_secret(self, row: TargetRow, principal: Principal) -> TargetRow:
+        """Replace the secret of a webhook; the old one signs nothing more."""
+        row = replace(row, version=row.version + 1)
+        await self.targets.put(row, self._audit(row, "new secret", principal, row.name))
+        return row
+
+    async def remove(self, row: TargetRow, principal: Principal) -> None:
+        await self.targets.remove(row.id, self._audit(row, "removed", principal, row.name))
+
+    async def test(self, row: TargetRow) -> Attempt:
+        """Send a test at once, and return what came of it. Raises NotFound."""
+        now = self._timing.now()
+        number = delivery_id(row.id, f"{TEST}:{token_hex(8)}")
+        return await self._send(DeliveryRow(number, row.id, row.principal, TEST, "", row.id, "", now), row)
+
+    async def deliveries(self, row: TargetRow) -> list[DeliveryRow]:
+        await self._journal.flush()
+        return await self._store.deliveries(row.id, LISTED)
+
+    async def retry(self, row: TargetRow, delivery: str) -> DeliveryRow:
+        """Try a delivery again, now, with all its attempts. Raises NotFound."""
+        known = await self._store.delivery(delivery)
+        if known is None or known.target != row.id:
+            raise NotFound(f"There is no delivery {delivery[:40]!a} to this target; its deliveries are listed.")
+        now = self._timing.now()
+        await self._store.write([DeliveryTried(known.id, PENDING, 0, now, None, "", None)])
+        self.courier.wake(row.id)
+        return replace(known, state=PENDING, attempts=0, due=now, status=None, error="", finished=None)
+
+    def _new(
+        self,
+        prefix: str,
+        kind: str,
+        principal: Principal,
+        name: str,
+        url: str,
+        events: Sequence[str],
+        *,
+        everyone: bool = False,
+        keys: str = "{}",
+    ) -> TargetRow:
+        now, chosen = self._timing.now(), json.dumps(list(dict.fromkeys(events)) or list(KINDS))
+        number = f"{prefix}_{token_hex(10)}"
+        return TargetRow(number, principal.name, kind, name, url, chosen, everyone, 1, keys, now)
+
+    def _check_room(self, principal: Principal, kind: str) -> None:
+        most = self._settings.max_notification_targets
+        if len(self.targets.of(principal.name, kind)) >= most:
+            what = "webhooks" if kind == WEBHOOK else "browsers with notifications"
+            advice = "Remove one first" if most else "The setting max_notification_targets switches them off"
+            raise TooManyTargets(f"You may have {most} {what}. {advice}.")
+
+    def _audit(self, row: TargetRow, decision: str, by: Principal, why: str) -> AuditRow:
+        return AuditRow(self._timing.now(), row.principal, row.kind, decision, why, by.name)
+
+    def _disabled(self, row: TargetRow) -> None:
+        self.outbox.target_disabled(row.id, row.principal, row.name)
+
+    async def _send(self, row: DeliveryRow, target: TargetRow) -> Attempt:
+        """Make one attempt. Raises StoreFailed, OSError, NotFound."""
+        owner = await principal_named(self._store, target.principal)
+        if target.everyone and owner.role is not Role.ADMIN:
+            raise NotFound(f"{owner.name} is not an admin any more.")
+        now = self._timing.now()
+        if target.kind == PUSH:
+            return await self._push(row, target, now)
+        body = await self._messages.webhook(row, target)
+        headers = signed_headers(row.id, now, body, self._keys.webhook_secret(target.id, target.version))
+        return await self.sender.post(target.url, AGENT | {"Content-Type": "application/json"} | dict(headers), body)
+
+    async def _push(self, row: DeliveryRow, target: TargetRow, now: float) -> Attempt:
+        keys = json.loads(target.keys)
+        text = await self._messages.push(row, target)
+        scheme, _, rest = target.url.partition("://")
+        origin, contact = f"{scheme}://{rest.partition('/')[0]}", self._settings.push_contact
+        scalar = self._keys.read(VAPID, self._encryption.new_scalar)
+        headers = {
+            "Authorization": self._encryption.identity(scalar, origin, contact, time.time()),
+            "Content-Encoding": "aes128gcm",
+            "Content-Type": "application/octet-stream",
+            "TTL": str(PUSH_LIFE_S),
+            "Urgency": "high" if row.kind in ("approval.required", "canary.fired") else "normal",
+        }
+        body = await asyncio.to_thread(self._encryption.encrypted, text, keys["p256dh"], keys["auth"])
+        return await self.sender.post(target.url, AGENT | headers, body)
+
+
+@asynccontextmanager
+async def opened_notifications(
+    settings: Settings, store: Store, journal: EventWriter, runs: RunManager
+) -> AsyncGenerator[Notifications, None]:
+    """Notifications of a server. Nothing runs as long as nothing is pending."""
+    notifications = Notifications(settings, store, journal)
+    await notifications.targets.load()
+    runs.outbox, runs.ledger.watch = notifications.outbox.of_run, notifications.outbox.budget_used
+    notifications.courier.start()
+    try:
+        yield notifications
+    finally:
+        await notifications.courier.close()

@@ -1,0 +1,62 @@
+"""Targets of notifications and deliveries in SQLite."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from app.storage.changes import Change
+from app.storage.notifications import (
+    DeliveriesGivenUp,
+    DeliveriesRemoved,
+    DeliveryRow,
+    DeliveryTried,
+    TargetRemoved,
+    TargetRow,
+)
+from app.storage.sqlite.columns import Write, delete, insert_once, select, update, upsert
+from app.storage.sqlite.database import Database
+
+WRITES: dict[type[Change], Write] = {
+    TargetRow: upsert("notification_targets", TargetRow, "id"),
+    TargetRemoved: delete("notification_targets", TargetRemoved),
+    DeliveriesRemoved: delete("deliveries", DeliveriesRemoved),
+    DeliveryRow: insert_once("deliveries", DeliveryRow, "id"),
+    DeliveryTried: update("deliveries", DeliveryTried, "id"),
+    DeliveriesGivenUp: Write(
+        "UPDATE deliveries SET state = 'dead', error = ?, finished = ? WHERE target = ? AND state = 'pending'",
+        lambda change: (change.error, change.finished, change.target),
+    ),
+}
+TARGETS = select(TargetRow, "notification_targets", "ORDER BY created, id")
+LAST = select(DeliveryRow, "deliveries", "WHERE target = ? ORDER BY created DESC, id LIMIT ?")
+ONE = select(DeliveryRow, "deliveries", "WHERE id = ?")
+NEXT = select(DeliveryRow, "deliveries", "WHERE target = ? AND state = 'pending' ORDER BY due, created, id LIMIT 1")
+COUNTS = "SELECT target, COUNT(*) FROM deliveries WHERE state = 'pending' GROUP BY target"
+FORGET = """
+    DELETE FROM deliveries WHERE target = ? AND state <> 'pending' AND (
+        finished < ? OR (subject LIKE 'run_%' AND (finished < ? OR id NOT IN (
+            SELECT id FROM deliveries WHERE target = ? ORDER BY created DESC LIMIT ?
+        )))
+    )
+"""
+
+
+class SQLiteNotifications(Database):
+    async def notification_targets(self) -> list[TargetRow]:
+        return [replace(row, everyone=bool(row.everyone)) for row in await self._rows(TARGETS)]
+
+    async def deliveries(self, target: str, limit: int) -> list[DeliveryRow]:
+        return await self._rows(LAST, target, limit)
+
+    async def delivery(self, delivery: str) -> DeliveryRow | None:
+        return await self._row(ONE, delivery)
+
+    async def next_delivery(self, target: str) -> DeliveryRow | None:
+        return await self._row(NEXT, target)
+
+    async def pending_deliveries(self) -> dict[str, int]:
+        return dict(await self._all(COUNTS))
+
+    async def forget_deliveries(self, target: str, keep: int, before: float, long_before: float) -> None:
+        async with self._transaction():
+            await self._writer.execute(FORGET, (target, long_before, before, target, keep))

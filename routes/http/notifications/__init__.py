@@ -1,0 +1,1 @@
+"""Routes of notifications: webhooks and Web Push."""

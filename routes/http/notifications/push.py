@@ -1,0 +1,92 @@
+"""/push: the browsers of a principal that get notifications through their push service."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.strict_model import StrictModel
+from app.notifications.kinds import KINDS
+from app.storage.notifications import PUSH, TargetRow
+from routes.http.notifications.webhooks import Kinds, Name, Url, attempt_fields, target_fields
+from routes.protocol.errors import ASCIIResponse
+from routes.protocol.requests import read_fields
+from routes.services import current_principal, services_of
+
+Key = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9_=-]+$")]
+
+
+class PushKeys(StrictModel):
+    """The public keys of a browser."""
+
+    p256dh: Key
+    auth: Key
+
+
+class SubscriptionRequest(StrictModel):
+    """The body of POST /push: what `PushSubscription.toJSON()` returns, with a name and the events."""
+
+    endpoint: Url
+    keys: PushKeys
+    name: Name = ""
+    events: Kinds = Field(default_factory=list)
+
+
+class SubscriptionChange(StrictModel):
+    """The body of PATCH /push/{id}."""
+
+    events: Annotated[Kinds, Field(min_length=1)]
+
+
+def subscription_fields(row: TargetRow) -> dict[str, object]:
+    """A subscription without the path of its address: whoever knows that may send to the browser's push service."""
+    return target_fields(row) | {"url": urlsplit(row.url)._replace(path="", query="", fragment="").geturl()}
+
+
+async def list_subscriptions(request: Request) -> Response:
+    """The principal's browsers, the key that a browser subscribes with, and the events that there are."""
+    notifications = services_of(request).notifications
+    rows = [subscription_fields(row) for row in notifications.targets.of(current_principal(request).name, PUSH)]
+    return ASCIIResponse({"key": notifications.push_key(), "subscriptions": rows, "events": KINDS})
+
+
+async def subscribe(request: Request) -> Response:
+    """Add a browser, or renew what is known of it."""
+    body = await read_fields(request, SubscriptionRequest, plain=True)
+    keys = body.keys.p256dh, body.keys.auth
+    row = await services_of(request).notifications.subscribe(
+        current_principal(request), body.endpoint, *keys, body.name, body.events
+    )
+    return ASCIIResponse(subscription_fields(row), 201)
+
+
+async def change_subscription(request: Request) -> Response:
+    row = _own(request)
+    body = await read_fields(request, SubscriptionChange)
+    changed = replace(row, events=json.dumps(body.events))
+    await services_of(request).notifications.change(row, current_principal(request), changed)
+    return ASCIIResponse(subscription_fields(changed))
+
+
+async def unsubscribe(request: Request) -> Response:
+    await services_of(request).notifications.remove(_own(request), current_principal(request))
+    return Response(status_code=204)
+
+
+async def test_subscription(request: Request) -> Response:
+    """Send a test now, once, and answer with what the push service says."""
+    began = time.monotonic()
+    attempt = await services_of(request).notifications.test(_own(request))
+    return ASCIIResponse(attempt_fields(attempt, began))
+
+
+def _own(request: Request) -> TargetRow:
+    notifications = services_of(request).notifications
+    return notifications.own(request.path_params["subscription"], PUSH, current_principal(request))

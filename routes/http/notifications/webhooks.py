@@ -1,0 +1,163 @@
+"""/webhooks: those of a principal, what was delivered to them, and tests."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any
+
+from msgspec.structs import replace
+from pydantic import AfterValidator, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.strict_model import StrictModel
+from app.models.http.failures import redact_url
+from app.notifications.kinds import KINDS
+from app.notifications.sender import LONGEST_URL, Attempt
+from app.notifications.service import check_role
+from app.storage.notifications import ACTIVE, DISABLED, WEBHOOK, DeliveryRow, TargetRow
+from app.transcript.titles import one_line
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.redaction_middleware import SHOWN_ONCE
+from routes.protocol.requests import read_fields
+from routes.services import current_principal, services_of
+
+
+def _known(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"is not an event that notifies; there are {', '.join(KINDS)}")
+    return kind
+
+
+Kinds = Annotated[list[Annotated[str, AfterValidator(_known)]], Field(max_length=len(KINDS))]
+Name = Annotated[str, Field(max_length=64), AfterValidator(one_line)]
+Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
+
+
+class WebhookRequest(StrictModel):
+    """The body of POST /webhooks. No `events` are all of them; `everyone`: the events of all principals."""
+
+    url: Url
+    name: Name = ""
+    events: Kinds = Field(default_factory=list)
+    everyone: bool = False
+
+
+class WebhookChange(StrictModel):
+    """The body of PATCH /webhooks/{id}."""
+
+    url: Url | None = None
+    name: Name | None = None
+    events: Annotated[Kinds, Field(min_length=1)] | None = None
+    enabled: bool | None = None
+
+
+def target_fields(row: TargetRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "url": redact_url(row.url),
+        "events": json.loads(row.events),
+        "state": row.state,
+        "reason": row.reason or None,
+        "failing_since": row.failing,
+        "created": row.created,
+    }
+
+
+def webhook_fields(request: Request, row: TargetRow) -> dict[str, Any]:
+    targets = services_of(request).notifications.targets
+    counts = {"pending": targets.pending.get(row.id, 0), "dropped": targets.dropped.get(row.id, 0)}
+    return target_fields(row) | {"everyone": row.everyone} | counts
+
+
+def attempt_fields(attempt: Attempt, began: float) -> dict[str, Any]:
+    took = {"duration_s": round(time.monotonic() - began, 3)}
+    return {"delivered": attempt.ok, "status": attempt.status, "error": attempt.error or None} | took
+
+
+def delivery_fields(row: DeliveryRow) -> dict[str, Any]:
+    """A delivery as its listing shows it; `due` is the time of the next attempt."""
+    fields: dict[str, Any] = {"id": row.id, "type": row.kind, "subject": row.subject, "session": row.session or None}
+    about = {"created": row.created, "state": row.state, "attempts": row.attempts, "status": row.status}
+    times = {"due": None if row.finished else row.due, "finished": row.finished}
+    return fields | {"detail": row.detail or None} | about | {"error": row.error or None} | times
+
+
+async def list_webhooks(request: Request) -> Response:
+    """Those of the principal, oldest first, and the events that there are."""
+    targets = services_of(request).notifications.targets
+    rows = [webhook_fields(request, row) for row in targets.of(current_principal(request).name, WEBHOOK)]
+    return ASCIIResponse({"webhooks": rows, "events": KINDS})
+
+
+async def add_webhook(request: Request) -> Response:
+    """Answer with the secret, which no other answer has."""
+    notifications, principal = services_of(request).notifications, current_principal(request)
+    check_role(principal)
+    body = await read_fields(request, WebhookRequest, plain=True)
+    row = await notifications.add_webhook(principal, body.url, body.name, body.events, everyone=body.everyone)
+    return _with_secret(request, row, 201)
+
+
+async def show_webhook(request: Request) -> Response:
+    return ASCIIResponse(webhook_fields(request, _own(request)))
+
+
+async def change_webhook(request: Request) -> Response:
+    """One of the fields or several. `enabled` switches it on again after it was disabled."""
+    row, principal = _own(request), current_principal(request)
+    body = await read_fields(request, WebhookChange, plain=True)
+    given = {name: getattr(body, name) for name in ("url", "name") if getattr(body, name) is not None}
+    if body.events is not None:
+        given["events"] = json.dumps(body.events)
+    if body.enabled is not None:
+        given["state"] = ACTIVE if body.enabled else DISABLED
+        given["reason"] = "" if body.enabled else f"Switched off by {principal.name}."
+    if not given:
+        raise Refused(422, "invalid_request", "send url, name, events, enabled or several of them")
+    changed = await services_of(request).notifications.change(row, principal, replace(row, **given))
+    return ASCIIResponse(webhook_fields(request, changed))
+
+
+async def delete_webhook(request: Request) -> Response:
+    """Delete it with its deliveries, also those that wait."""
+    await services_of(request).notifications.remove(_own(request), current_principal(request))
+    return Response(status_code=204)
+
+
+async def new_secret(request: Request) -> Response:
+    """Replace the secret, and answer with the new one."""
+    row = await services_of(request).notifications.new_secret(_own(request), current_principal(request))
+    return _with_secret(request, row, 200)
+
+
+async def test_webhook(request: Request) -> Response:
+    """Send a test now, once, and answer with what came of it."""
+    began = time.monotonic()
+    attempt = await services_of(request).notifications.test(_own(request))
+    return ASCIIResponse(attempt_fields(attempt, began))
+
+
+async def list_deliveries(request: Request) -> Response:
+    """The last ones, newest first."""
+    rows = await services_of(request).notifications.deliveries(_own(request))
+    return ASCIIResponse({"deliveries": [delivery_fields(row) for row in rows]})
+
+
+async def retry_delivery(request: Request) -> Response:
+    """Begin its attempts anew, with the same id."""
+    row = await services_of(request).notifications.retry(_own(request), request.path_params["delivery"])
+    return ASCIIResponse(delivery_fields(row), 202)
+
+
+def _own(request: Request) -> TargetRow:
+    notifications = services_of(request).notifications
+    return notifications.own(request.path_params["webhook"], WEBHOOK, current_principal(request))
+
+
+def _with_secret(request: Request, row: TargetRow, status: int) -> Response:
+    setattr(request.state, SHOWN_ONCE, True)
+    secret = {"secret": services_of(request).notifications.secret(row)}
+    return ASCIIResponse(secret | webhook_fields(request, row), status)
