@@ -26,6 +26,8 @@ from app.context.project_files import ProjectFiles
 from app.log.event_writer import EventWriter
 from app.mcp.servers import McpServers
 from app.mcp.servers import opened as opened_mcp
+from app.memory.memories import Memories
+from app.memory.startup import memory_tools, opened_memory
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider, open_models
@@ -87,6 +89,11 @@ class Services(Struct):
         return kept_by(self.factory.looks)
 
     @property
+    def memories(self) -> Memories:
+        assert self.factory.memories
+        return self.factory.memories
+
+    @property
     def unattended(self) -> UnattendedRuns:
         return UnattendedRuns(self.factory)
 
@@ -119,6 +126,7 @@ async def open_services(
             open_models(settings, store, redactor, os.environ, choose, switch=switch)
         )
         looks = await stack.enter_async_context(opened_looks(settings, store, redactor))
+        memories = await stack.enter_async_context(opened_memory(settings, store, redactor))
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = jobs_of(settings, switch)
@@ -126,8 +134,9 @@ async def open_services(
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, Files(store))
-        built_in = (*TOOLS, *search_tools(settings, mcp.tools))
-        factory = RunFactory(*collaborators, built_in, project=await loaded_project_files(store), looks=looks)
+        built_in = (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings))
+        project = await loaded_project_files(store)
+        factory = RunFactory(*collaborators, built_in, project=project, looks=looks, memories=memories)
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)
@@ -218,7 +227,7 @@ def jobs_of(settings: Settings, switch: KillSwitch) -> Jobs:
 
 def secrets_of(settings: Settings) -> list[str]:
     """Secrets that no answer, log or database may hold; access tokens are known by their shape."""
-    keys = (settings.model_key, settings.search_key)
+    keys = (settings.model_key, settings.search_key, settings.memory_embeddings_key)
     return [*secrets_in(os.environ), *(key.get_secret_value() for key in keys if key)]
 
 

@@ -17,7 +17,7 @@ from app.storage.sqlite.schema import SCHEMA
 from app.storage.sqlite.store import SQLiteStore
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "databases"
-DERIVED = "message_"  # what triggers fill, and the tables inside of a full text index
+DERIVED = ("message_", "memory_words")  # what triggers fill, and the tables inside of a full text index
 SESSION, RUN, CALL, SHA = "ses_1", "run_1", "call_1", "f" * 64
 _PRINCIPAL = {"principal": "ann", "session": SESSION, "run": RUN, "call": CALL}
 _TIMES = {"created": 1_700_000_000.5, "at": 1_700_000_001.5}
@@ -126,6 +126,22 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"id": "msg_1", "target": "whk_1", "kind": "run.ended", "subject": RUN, "detail": "answered", "state": "dead"}
         | {"attempts": 3, "due": 2.5, "status": 500, "error": "500", "finished": 3.5}
     ],
+    "memories": [
+        {
+            "number": 1,
+            "id": "mem_1",
+            "owner": "ann",
+            "digest": SHA,
+            "kind": "fact",
+            "text": "Grüße, 你好",
+            "untrusted": 1,
+        }
+        | {"words": "Grüße, 你 好", "author": "model", "message": 0, "updated": 1_700_000_009.0}
+    ],
+    "memory_vectors": [
+        {"memory": "mem_1", "owner": "ann", "digest": SHA, "embedder": "e5", "vector": b"\x00\x00\x80?"}
+    ],
+    "memory_jobs": [{"owner": "ann", "begins": 0, "ends": 2, "tries": 1}],
     "spent": [
         {
             "month": "2023-11",
@@ -169,7 +185,7 @@ def made(version: int) -> sqlite3.Connection:
 def tables(database: sqlite3.Connection) -> dict[str, list[str]]:
     """Every table that keeps what was put into it, with its columns."""
     names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
-    kept = [name for (name,) in names if not name.startswith((DERIVED, "sqlite_"))]
+    kept = [name for (name,) in names if not name.startswith((*DERIVED, "sqlite_"))]
     return {name: [column[1] for column in database.execute(f"PRAGMA table_info({name})")] for name in kept}
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.base.access.memory import KINDS
 from tools.base.rights import Risk, Role
 from tools.builtin.ask_user import ask_user
 from tools.builtin.documents import create_document, read_document, suggest_edits, update_document
 from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_file, write_file
 from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.builtin.list_files import list_files
+from tools.builtin.memory import forget, recall_memory, remember
 from tools.builtin.outbound_effects import file_left, hosts_reached, nothing_lost, nothing_to_reach, request_sent
 from tools.builtin.plan import STATES, update_plan, with_plain_steps
 from tools.builtin.read_result import read_result
@@ -233,4 +235,38 @@ WEB_SEARCH = Tool(
     answering(not_configured),
     Role.USER,
     untrusted=True,
+)
+# Where there is a memory over conversations.
+MEMORY = (
+    _confined(
+        "remember",
+        "Keep for later conversations what the person says of themselves, their work and wishes: one sentence.",
+        _object({"text": _TEXT}, {"kind": {"type": "string", "enum": [*KINDS]}}),
+        Risk.READ,
+        answering(remember),
+        Role.GUEST,
+        least_window=_LARGE,
+        in_turn=True,
+    ),
+    _confined(
+        "recall_memory",
+        "Find what earlier conversations with the person have left in memory.",
+        _object({"query": _TEXT}, {"limit": _FROM_1}),
+        Risk.READ,
+        recall_memory,
+        Role.GUEST,
+        least_window=_LARGE,
+        in_turn=True,
+    ),
+    _confined(
+        "forget",
+        "Delete a memory.",
+        _object({"id": _TEXT}),
+        Risk.READ,
+        answering(forget),
+        Role.GUEST,
+        approval="always",
+        least_window=_LARGE,
+        in_turn=True,
+    ),
 )

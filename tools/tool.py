@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.access.document import DocumentAccess
+from tools.base.access.memory import MemoryAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -81,6 +82,7 @@ class Context(Struct, frozen=True):
     skills: Mapping[str, str] = MappingProxyType({})  # their texts by name
     accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
     documents: DocumentAccess | None = None  # None where no conversation is kept
+    memory: MemoryAccess | None = None  # None where there is no memory over conversations
     result_characters: int = 20_000  # of a result that the model gets, at most
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:  # imported by app.config.settings anyway
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
 
-SECRET = frozenset({"model_key", "search_key", "endpoints"})  # not repeated in errors: it may contain a key
+SECRET = frozenset(
+    {"model_key", "search_key", "memory_embeddings_key", "endpoints"}
+)  # not repeated in errors: it may contain a key
 MAX_SHOWN = 80
 PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+")
 

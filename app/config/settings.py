@@ -16,6 +16,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
+from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.notification_settings import NotificationSettings
 from app.config.protected_files import in_workspace, own_files
@@ -56,7 +57,7 @@ SUPERVISED = tuple(
 )  # the modes of principals other than admins
 
 
-class Settings(RunSettings, ModelSettings, SearchSettings, NotificationSettings, ConnectionSettings):
+class Settings(RunSettings, ModelSettings, SearchSettings, NotificationSettings, MemorySettings, ConnectionSettings):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.
@@ -224,7 +225,7 @@ class Settings(RunSettings, ModelSettings, SearchSettings, NotificationSettings,
     def _web_address(cls, value: str | None) -> str | None:
         return None if value is None else web_address(value)
 
-    @field_validator("model_key", "search_key")
+    @field_validator("model_key", "search_key", "memory_embeddings_key")
     @classmethod
     def _header_safe(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
@@ -269,6 +270,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     settings = settings.model_copy(update={"endpoints": rooted(settings.endpoints, given.get("endpoints"), home)})
     problems += model_problems(settings, settings.model_url)
     problems += search_problems(settings)
+    problems += memory_problems(settings)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
     problems += in_workspace(own_files(settings.data_dir, named, environ, file, folder), settings.workspace)

@@ -50,7 +50,8 @@ class Message(Struct, frozen=True):
     `cut` marks an incomplete answer, `untrusted` a result from an untrusted source. `at` is when the
     person sent it (Unix time), `code` what a result's frame is made with, see `data_delimiters`. `switched` says that
     another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`. `by` is the model that has
-    made native calls in it, as `endpoint/model`.
+    made native calls in it, as `endpoint/model`. `recalled` is what the memory has put beside a
+    person's words, as models get it.
     """
 
     role: Role
@@ -68,6 +69,7 @@ class Message(Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     switched: dict[str, str] | None = None
     by: str = ""
+    recalled: str = ""
 
 
 FIELDS = Message.__struct_fields__
@@ -128,6 +130,8 @@ def in_words(message: Message) -> str:
 
 def for_models(message: Message) -> Message:
     """The message as models get it: files that they cannot see are described, and where the others lie is stated."""
+    if message.recalled:
+        message = replace(message, text=f"{message.text}\n\n{message.recalled}", recalled="")
     if not any(one.path or not one.ability for one in message.attachments):
         return message
     lines = (described(one) for one in message.attachments if one.path or not one.ability)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from app.context.persona import Persona
 from app.context.prompt import Override
-from app.core.messages import AskedCall, Message, in_words
+from app.core.messages import AskedCall, Message, for_models, in_words
 from app.models.wire.native_calls import NATIVE
 from app.provenance.quoted_text import Wanted, Work, Written
 from app.provenance.read_texts import Library, Source
@@ -99,7 +99,7 @@ def source_of(message: Message) -> Source | None:
         case "tool":
             return Source(f"the result of {(message.name or 'a tool')[:MOST_NAME]}", _without_our_note(message))
         case "user":
-            return Source("a message of this conversation", in_words(message))
+            return Source("a message of this conversation", in_words(for_models(message)))
     return Source("the prompt", message.text)
 
 

@@ -30,6 +30,8 @@ from app.context.view import view_of
 from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.mcp.servers import McpServers
+from app.memory.memories import Memories
+from app.memory.startup import memory_of_run
 from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.wire.structured_output import is_structured
@@ -102,6 +104,7 @@ class RunFactory(Struct):
     choices: ToolChoices = field(default_factory=ToolChoices)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
     looks: Looks | None = None
+    memories: Memories | None = None
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
     @property
@@ -219,6 +222,7 @@ class RunFactory(Struct):
                 checkpoints=kept_by(self.looks),
                 terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
                 documents=self.runs.documents,
+                memory=memory_of_run(self.settings, self.memories, principal.name),
             ),
             view_of(
                 *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),

@@ -23,6 +23,7 @@ from app.core.provider import ProviderFailed
 from app.documents.news import News, news_of
 from app.log.event_writer import LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
+from app.memory.beside import Beside, recalled_beside
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.grants import grant_of
 from app.policy.handed_results import ResultScreen
@@ -213,8 +214,9 @@ class RunTask:
             await self._screen_results(conversation)
             earlier = await self._earlier_calls(state.messages)
             news = await news_of(self.agent.calls.documents, self.row.session)
-            self._begin(conversation, state.orphaned, earlier, await self._undone(), news)
-        if not self.begins_session or len(conversation.messages) > 1:
+            beside = await self._recalled()
+            self._begin(conversation, state.orphaned, earlier, await self._undone(), news, beside)
+        if not self.begins_session or len(conversation.messages) > 1 or conversation.messages[-1].untrusted:
             tainted = any(message.untrusted for message in conversation.messages)
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
         return conversation
@@ -260,6 +262,13 @@ class RunTask:
             return None
         return Message("user", await asyncio.to_thread(undone_message, checkpoints.store, rows))
 
+    async def _recalled(self) -> Beside | None:
+        """Return what the memory puts beside the message of a person; of an unlisted run nothing is kept."""
+        turn, memory = self.turn, self.agent.calls.memory
+        if turn is None or memory is None or not turn.asked or self.is_unlisted:
+            return None
+        return await recalled_beside(memory, turn.message)
+
     def _begin(
         self,
         conversation: Conversation,
@@ -267,6 +276,7 @@ class RunTask:
         earlier: EarlierCalls,
         undone: Message | None,
         news: News | None,
+        beside: Beside | None,
     ) -> None:
         turn, self.turn = self.turn, None
         unknown = conversation.take_results(turn.results) if turn else []
@@ -284,9 +294,12 @@ class RunTask:
             self.log.put(InboxTaken(row.run))
         if turn:
             self._begin_turn(conversation, turn)
+        if beside:
+            self.log.add(beside.notice)
         for number, message in enumerate(self.inbox.take()):
             if number == 0 and (turn is None or turn.has_message):
-                conversation.append(replace(message, at=self.row.created))  # its turn may have come much later
+                message = replace(message, at=self.row.created)  # its turn may have come much later
+                conversation.append(beside.put(message) if beside else message)
             else:
                 conversation.append(message)
                 self.log.add(added(message))

@@ -20,6 +20,7 @@ from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress,
 from app.core.messages import AskedCall
 from app.documents.desk import Desk
 from app.documents.library import Library
+from app.memory.desk import MemoryDesk, OwnMemory
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.questions import Questions
@@ -109,6 +110,7 @@ class ToolCall(Struct, frozen=True):
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
     terminals: RunTerminals = RunTerminals()
     documents: Library | None = None
+    memory: OwnMemory | None = None
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -200,6 +202,7 @@ class ToolCall(Struct, frozen=True):
             show_plan=self._show_plan,
             accept_plan=self.gate.act,
             documents=Desk(self.documents, self.conversation, call) if self.documents else None,
+            memory=MemoryDesk(self.memory, self.conversation) if self.memory else None,
             result_characters=self.results.characters,
         )
 

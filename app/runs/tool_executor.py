@@ -22,6 +22,7 @@ from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHand
 from app.core.messages import AskedCall, unanswered
 from app.core.provider import CallForm
 from app.documents.library import Library
+from app.memory.desk import OwnMemory
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.decisions import audit_of, denial_of
 from app.policy.gate import Gate, of_quotation, of_quoted
@@ -85,6 +86,7 @@ class ToolExecutor(Struct):
     checkpoints: Checkpoints | None = None
     terminals: RunTerminals = RunTerminals()
     documents: Library | None = None
+    memory: OwnMemory | None = None
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -329,6 +331,7 @@ class ToolExecutor(Struct):
             self.waiting,
             self.terminals,
             self.documents,
+            self.memory,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:

@@ -13,6 +13,7 @@ from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
 from app.storage.mcp import McpStore
+from app.storage.memories import MemoryStore
 from app.storage.notifications import NotificationStore
 from app.storage.runs import RunStore
 from app.storage.sessions import SessionStore
@@ -34,6 +35,7 @@ class Store(
     AuditStore,
     DocumentStore,
     NotificationStore,
+    MemoryStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed."""

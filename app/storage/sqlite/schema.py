@@ -13,4 +13,5 @@ TABLES = (
     *("summaries", "results", "files", "session_files", "spent", "event_batches"),
     *("documents", "document_versions", "document_suggestions"),
     *("notification_targets", "deliveries"),
+    *("memories", "memory_vectors", "memory_jobs"),
 )

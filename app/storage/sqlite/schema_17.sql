@@ -1,4 +1,62 @@
 -- Memory: rows that are recalled in later conversations.
+-- `words` is the text as the index has it: with spaces between the characters of scripts that write none.
+CREATE TABLE memories (
+    number    INTEGER PRIMARY KEY,
+    id        TEXT NOT NULL UNIQUE,
+    owner     TEXT NOT NULL,
+    digest    TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    text      TEXT NOT NULL,
+    words     TEXT NOT NULL,
+    untrusted INTEGER NOT NULL,
+    author    TEXT NOT NULL,
+    session   TEXT NOT NULL,
+    run       TEXT NOT NULL,
+    message   INTEGER NOT NULL,
+    created   REAL NOT NULL,
+    updated   REAL NOT NULL,
+    UNIQUE (owner, digest)
+);
+CREATE INDEX memories_by_time ON memories (owner, updated, id);
+
+CREATE TABLE memory_vectors (
+    memory   TEXT PRIMARY KEY,
+    owner    TEXT NOT NULL,
+    digest   TEXT NOT NULL,
+    embedder TEXT NOT NULL,
+    vector   BLOB NOT NULL
+);
+CREATE INDEX memory_vectors_of_owner ON memory_vectors (owner, embedder);
+
+CREATE VIRTUAL TABLE memory_words USING fts5(
+    owner, words, content = 'memories', content_rowid = 'number', tokenize = 'unicode61 remove_diacritics 2'
+);
+
+CREATE TRIGGER memory_kept AFTER INSERT ON memories BEGIN
+    INSERT INTO memory_words (rowid, owner, words) VALUES (new.number, new.owner, new.words);
+END;
+
+CREATE TRIGGER memory_edited AFTER UPDATE OF words ON memories WHEN new.words <> old.words BEGIN
+    INSERT INTO memory_words (memory_words, rowid, owner, words) VALUES ('delete', old.number, old.owner, old.words);
+    INSERT INTO memory_words (rowid, owner, words) VALUES (new.number, new.owner, new.words);
+    DELETE FROM memory_vectors WHERE memory = old.id;
+END;
+
+CREATE TRIGGER memory_forgotten AFTER DELETE ON memories BEGIN
+    INSERT INTO memory_words (memory_words, rowid, owner, words) VALUES ('delete', old.number, old.owner, old.words);
+    DELETE FROM memory_vectors WHERE memory = old.id;
+END;
+
+-- Runs whose turn is still to be read for memories; `ends` is the position behind its last message.
+CREATE TABLE memory_jobs (
+    run     TEXT PRIMARY KEY,
+    owner   TEXT NOT NULL,
+    session TEXT NOT NULL,
+    begins  INTEGER NOT NULL,
+    ends    INTEGER NOT NULL,
+    tries   INTEGER NOT NULL,
+    created REAL NOT NULL
+);
 
 -- Schedules and triggers: what begins runs without a request.
 

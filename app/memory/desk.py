@@ -1,0 +1,68 @@
+"""The memories of one principal for one run: for the calls of its tools, and for the message that begins it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from app.memory.limits import MOST_OF_RUN, UnfitMemory
+from app.memory.memories import Memories, Source
+from app.storage.memories import MODEL, MemoryRow
+from app.transcript.conversation import Conversation
+from tools.base.access.memory import Memory
+from tools.base.outcome import ToolFailed
+
+UNKNOWN = "There is no memory {id!r}. recall_memory shows the ids."
+ENOUGH = f"This run has stored {MOST_OF_RUN} memories, which is enough."
+
+
+class OwnMemory(Struct):
+    """`lines` are recalled beside a message at most; `extracts`: turns are read for memories after their end."""
+
+    memories: Memories
+    owner: str
+    lines: int = 0
+    extracts: bool = False
+    stored: int = 0  # by this run
+
+
+class MemoryDesk(Struct, frozen=True):
+    """Implements `tools.base.access.memory.MemoryAccess`."""
+
+    memory: OwnMemory
+    conversation: Conversation
+
+    async def remember(self, text: str, kind: str) -> tuple[Memory, bool]:
+        if self.memory.stored >= MOST_OF_RUN:
+            raise ToolFailed(ENOUGH)
+        conversation = self.conversation
+        source = Source(MODEL, conversation.session, conversation.run, conversation.begins, is_tainted(conversation))
+        try:
+            row, is_new = await self.memory.memories.remember(self.memory.owner, text, kind, source)
+        except UnfitMemory as unfit:
+            raise ToolFailed(str(unfit)) from unfit
+        self.memory.stored += is_new
+        return memory_of(row), is_new
+
+    async def recall(self, query: str, limit: int) -> Sequence[Memory]:
+        found = await self.memory.memories.search(self.memory.owner, query, limit)
+        return [memory_of(one.row) for one in found]
+
+    async def forget(self, memory: str) -> Memory:
+        row = await self.memory.memories.store.memory(memory)
+        if row is None or row.owner != self.memory.owner:
+            raise ToolFailed(UNKNOWN.format(id=memory[:40]))
+        await self.memory.memories.delete(row)
+        return memory_of(row)
+
+
+def is_tainted(conversation: Conversation) -> bool:
+    """Return True if the conversation holds untrusted text, whatever the gate makes of that."""
+    return any(message.untrusted for message in conversation.messages)
+
+
+def memory_of(row: MemoryRow) -> Memory:
+    day = time.strftime("%Y-%m-%d", time.gmtime(row.updated))
+    return Memory(row.id, row.kind, row.text, day, row.untrusted)

@@ -1,0 +1,1 @@
+"""Embedders: what makes vectors of texts, in this process or by an endpoint."""

@@ -1,0 +1,235 @@
+"""The memories of all owners: stored, changed, deleted and searched. The caller chooses the owner, never the model.
+
+A vector is made of a new or changed text by a task beside the caller; until then words find it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from secrets import token_hex
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.memory.embedders.embedder import BATCH, Embedder, EmbeddingFailed
+from app.memory.limits import MOST_PAGE, MemoryFull, UnfitMemory, kind_of, text_of
+from app.memory.search import CANDIDATES, Found, fused
+from app.memory.vectors import Near, VectorCache, VectorIndex
+from app.memory.words import as_indexed, digest_of, search_words
+from app.redaction.redactor import Redactor
+from app.storage.changes import Change, StoreFailed
+from app.storage.memories import (
+    PERSON,
+    MemoriesDeleted,
+    MemoriesOfSessionDeleted,
+    MemoryDeleted,
+    MemoryFilter,
+    MemoryRow,
+    MemoryStore,
+    VectorRow,
+)
+
+FULL = "There are {most:,} memories, which is the most (memory_rows). Delete some first."
+SAME = "text: there is a memory with this text already, {id}."
+PAUSE_S = 60.0  # without vectors after the embedder has failed, so that not every turn waits for it
+_log = logging.getLogger(__name__)
+
+
+class Source(Struct, frozen=True):
+    """The source of a memory. `untrusted`: its conversation held untrusted text."""
+
+    author: str = PERSON
+    session: str = ""
+    run: str = ""
+    message: int = 0
+    untrusted: bool = False
+
+
+class Memories:
+    """`embedder` makes the vectors; without one, words alone are searched. Methods raise StoreFailed."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        redactor: Redactor,
+        most_rows: int,
+        embedder: Embedder | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = store
+        self.embedder = embedder
+        self._redactor = redactor
+        self._most_rows = most_rows
+        self._clock = clock
+        self._vectors = VectorCache()
+        self._changes = 0  # of vectors
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._embedding: dict[str, asyncio.Task[None]] = {}
+        self._resumes = 0.0  # when the embedder is used again after a failure
+
+    async def remember(self, owner: str, text: str, kind: str, source: Source) -> tuple[MemoryRow, bool]:
+        """Store a memory; return it, and False if its owner has this text. Raises UnfitMemory.
+
+        A text that untrusted words brought becomes the owner's once it comes from a conversation without any.
+        """
+        text, kind = text_of(self._redactor.redact(text)), kind_of(kind)
+        async with self._turn(owner):
+            known = await self.store.same_memory(owner, digest_of(text))
+            if known is None and await self.store.memory_count(owner) >= self._most_rows:
+                raise MemoryFull(FULL.format(most=self._most_rows))
+            if known and (source.untrusted or not known.untrusted):
+                return known, False
+            row = self._row(owner, text, kind, source)
+            row = replace(row, id=known.id, created=known.created) if known else row
+            await self.store.write([row])
+        self.embed_soon(owner)
+        return row, known is None
+
+    def _row(self, owner: str, text: str, kind: str, source: Source) -> MemoryRow:
+        now = self._clock()
+        return MemoryRow(
+            f"mem_{token_hex(10)}",
+            *(owner, digest_of(text), kind, text, as_indexed(text), source.untrusted),
+            *(source.author, source.session, source.run, source.message, now, now),
+        )
+
+    def rows_of(self, owner: str, drafts: Sequence[tuple[str, str]], source: Source) -> list[MemoryRow]:
+        """Rows of texts and their kinds, to be stored by the caller; those that do not fit are left out."""
+        rows = dict[str, MemoryRow]()
+        for text, kind in drafts:
+            with suppress(UnfitMemory):
+                row = self._row(owner, text_of(self._redactor.redact(text)), kind_of(kind), source)
+                rows.setdefault(row.digest, row)
+        return list(rows.values())
+
+    async def add_with(self, owner: str, rows: Sequence[MemoryRow], change: Change) -> list[MemoryRow]:
+        """Store those of the rows that are new and have room, and the change, in one transaction; return them."""
+        async with self._turn(owner):
+            room = self._most_rows - await self.store.memory_count(owner)
+            new = [row for row in rows if await self.store.same_memory(owner, row.digest) is None][: max(0, room)]
+            await self.store.write([*new, change])
+        if new:
+            self.embed_soon(owner)
+        return new
+
+    async def edit(
+        self, row: MemoryRow, *, text: str | None = None, kind: str | None = None, untrusted: bool | None = None
+    ) -> MemoryRow:
+        """Raises UnfitMemory, KeyError if it is gone."""
+        text = row.text if text is None else text_of(self._redactor.redact(text))
+        kind = row.kind if kind is None else kind_of(kind)
+        async with self._turn(row.owner):
+            current = await self.store.memory(row.id)
+            if current is None:
+                raise KeyError(row.id)
+            other = await self.store.same_memory(row.owner, digest_of(text))
+            if other and other.id != row.id:
+                raise UnfitMemory(SAME.format(id=other.id))
+            marked = current.untrusted if untrusted is None else untrusted
+            row = replace(
+                current,
+                **{"text": text, "kind": kind, "untrusted": marked, "updated": self._clock()},
+                **{"digest": digest_of(text), "words": as_indexed(text)},
+            )
+            await self.store.write([row])
+            self._forget_vectors(row.owner)
+        self.embed_soon(row.owner)
+        return row
+
+    async def delete(self, row: MemoryRow) -> None:
+        await self._delete(row.owner, MemoryDeleted(row.id, row.owner))
+
+    async def delete_many(self, owner: str, session: str | None = None) -> int:
+        """Delete all memories of an owner, or those of one conversation; return how many."""
+        count = await self.store.memory_count(owner, MemoryFilter(session))
+        await self._delete(owner, MemoriesOfSessionDeleted(owner, session) if session else MemoriesDeleted(owner))
+        return count
+
+    async def _delete(self, owner: str, change: Change) -> None:
+        async with self._turn(owner):
+            await self.store.write([change])
+            self._forget_vectors(owner)
+
+    async def search(self, owner: str, query: str, limit: int) -> list[Found]:
+        """Return the best matches, best first. A query without words finds what is near to it, or nothing."""
+        by_words = await self.store.memory_matches(owner, search_words(query), CANDIDATES)
+        near = await self._near(owner, query)
+        floor = self.embedder.floor if self.embedder else 0.0
+        best = fused(by_words, near, floor)[: min(limit, MOST_PAGE)]
+        rows = {row.id: row for row in await self.store.memories_named(owner, [one.id for one in best])} if best else {}
+        return [Found(rows[one.id], one.similarity) for one in best if one.id in rows]
+
+    async def _near(self, owner: str, query: str) -> list[Near]:
+        if self.embedder is None or self._clock() < self._resumes or not query.strip():
+            return []
+        index = await self._index(owner, self.embedder)
+        if not index.ids:
+            return []
+        try:
+            vector = await self.embedder.embed_query(query)
+        except EmbeddingFailed as failure:
+            self._failed(failure)
+            return []
+        return await asyncio.to_thread(index.nearest, vector, CANDIDATES)
+
+    async def _index(self, owner: str, embedder: Embedder) -> VectorIndex:
+        index = self._vectors.of(owner)
+        if index is None:
+            changes = self._changes
+            rows = await self.store.memory_vectors(owner, embedder.name)
+            index = await asyncio.to_thread(VectorIndex, rows)
+            if changes == self._changes:  # else it may lack what was stored meanwhile
+                self._vectors.keep(owner, index)
+            self.embed_soon(owner)
+        return index
+
+    def embed_soon(self, owner: str) -> None:
+        """Make the vectors that an owner's memories lack, in a task of its own."""
+        if self.embedder and owner not in self._embedding and self._clock() >= self._resumes:
+            task = asyncio.create_task(self._embed_missing(owner, self.embedder), name="embeddings")
+            self._embedding[owner] = task
+
+    async def embedded(self, owner: str) -> None:
+        """Wait until nothing is being embedded for an owner."""
+        while task := self._embedding.get(owner):
+            await asyncio.wait([task])
+
+    async def _embed_missing(self, owner: str, embedder: Embedder) -> None:
+        try:
+            while missing := await self.store.unembedded_memories(owner, embedder.name, BATCH):
+                vectors = await embedder.embed_passages([one.text for one in missing])
+                made = zip(missing, vectors, strict=True)
+                await self.store.write([VectorRow(one.id, owner, one.digest, embedder.name, v) for one, v in made])
+                self._forget_vectors(owner)
+        except EmbeddingFailed as failure:
+            self._failed(failure)
+        except StoreFailed as failure:
+            _log.warning("memories of %s not embedded, retrying later: %s", owner, failure)
+        finally:
+            del self._embedding[owner]
+
+    def _forget_vectors(self, owner: str) -> None:
+        self._changes += 1
+        self._vectors.drop(owner)
+
+    def _failed(self, failure: EmbeddingFailed) -> None:
+        self._resumes = self._clock() + PAUSE_S
+        self._changes += 1
+        self._vectors = VectorCache()  # read anew after the pause, when what has no vectors yet is found
+        name = self.embedder.name if self.embedder else ""
+        _log.warning("memory is searched by words alone for %g s: the embedder %s %s", PAUSE_S, name, failure)
+
+    def _turn(self, owner: str) -> asyncio.Lock:
+        return self._turns.setdefault(owner, asyncio.Lock())
+
+    async def close(self) -> None:
+        for task in list(self._embedding.values()):
+            task.cancel()
+            await asyncio.wait([task])
+        if self.embedder:
+            await self.embedder.close()
