@@ -34,6 +34,7 @@ from app.models.endpoints.startup import ChooseProvider, open_models
 from app.notifications.service import Notifications, opened_notifications
 from app.policy.approvals import Approvals
 from app.policy.current_rights import principal_named
+from app.profiles.library import Profiles, open_profiles
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
 from app.runs.composition.unattended import UnattendedRuns
@@ -83,6 +84,10 @@ class Services(Struct):
     runtime_settings: RuntimeSettings
     notifications: Notifications
     local: LocalAdmin = field(default_factory=LocalAdmin)
+
+    @property
+    def profiles(self) -> Profiles:
+        return self.factory.profiles
 
     @property
     def checkpoints(self) -> Checkpoints | None:
@@ -136,7 +141,8 @@ async def open_services(
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, Files(store))
         built_in = (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings))
         project = await loaded_project_files(store)
-        factory = RunFactory(*collaborators, built_in, project=project, looks=looks, memories=memories)
+        profiles = await open_profiles(settings.profiles, store)
+        factory = RunFactory(*collaborators, profiles, built_in, project=project, looks=looks, memories=memories)
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)

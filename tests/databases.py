@@ -28,6 +28,7 @@ _MESSAGE = {"role": "user", "text": "Grüße, 你好", "calls": [], "attachments
 ROWS: dict[str, list[dict[str, Any]]] = {
     "sessions": [
         {"id": SESSION, "title": "Title 'quoted'\nand more", "disabled": '["bash"]', "updated": 1_700_000_100.0}
+        | {"options": '{"profile":"careful"}'}
     ],
     "runs": [
         {
@@ -142,6 +143,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"memory": "mem_1", "owner": "ann", "digest": SHA, "embedder": "e5", "vector": b"\x00\x00\x80?"}
     ],
     "memory_jobs": [{"owner": "ann", "begins": 0, "ends": 2, "tries": 1}],
+    "profiles": [
+        {"owner": "", "name": "careful", "spec": '{"approval":"ask"}', "by": "root"},
+        {"owner": "ann", "name": "short", "spec": '{"max_rounds":3}', "by": "ann"},
+    ],
     "spent": [
         {
             "month": "2023-11",

@@ -19,6 +19,7 @@ from app.config.display import wrong_values
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.notification_settings import NotificationSettings
+from app.config.profile_settings import ProfileSettings
 from app.config.protected_files import in_workspace, own_files
 from app.config.run_settings import RunSettings
 from app.config.search_settings import SearchSettings, search_problems
@@ -57,7 +58,15 @@ SUPERVISED = tuple(
 )  # the modes of principals other than admins
 
 
-class Settings(RunSettings, ModelSettings, SearchSettings, NotificationSettings, MemorySettings, ConnectionSettings):
+class Settings(
+    RunSettings,
+    ModelSettings,
+    SearchSettings,
+    NotificationSettings,
+    MemorySettings,
+    ProfileSettings,
+    ConnectionSettings,
+):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""
 
     # Secrets and unread values must not leak into the text of a ValidationError.

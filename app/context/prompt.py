@@ -21,6 +21,7 @@ from app.context.server_notes import MOST as MOST_NOTES
 from app.core import data_delimiters
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
+from app.core.profile_spec import MOST_PROMPT
 from app.core.provider import CallForm
 from parsing import Arguments
 from parsing.dialects import FENCED
@@ -43,6 +44,7 @@ BUDGETS = {
     "override": MOST_OVERRIDE,
     "identity": MOST,
     "user": len(ABOUT) + MOST,
+    "profile": 2 * MOST_PROMPT + 2,  # that of a token, and one that is chosen
     "project": len(PROJECT) + MOST_PROJECT,
     "skills": 16_000,
     "tools": 100_000,
@@ -133,6 +135,7 @@ def opening(
     persona: Persona = NO_PERSONA,
     override: Override | None = None,
     guards: str = "",
+    profile: str = "",
     project: str = "",
     skills: str = "",
     notes: str = "",
@@ -141,8 +144,8 @@ def opening(
 
     The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
     `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
-    in. `guards` is a line of this run alone. `project` are the accepted instructions of the workspace,
-    `skills` the lines of the skills, `notes` those of MCP servers on their tools.
+    in. `guards` is a line of this run alone. `profile` are the instructions of its profiles, `project` the accepted
+    ones of the workspace, `skills` the lines of the skills, `notes` those of MCP servers on their tools.
     """
     teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
@@ -151,6 +154,7 @@ def opening(
         "override": override.text if override else "",
         "identity": "" if replaced else identity,
         "user": f"{ABOUT}{persona.user}" if persona.user and not replaced else "",
+        "profile": profile,
         "project": f"{PROJECT}{project}" if project else "",
         "skills": skills if any(tool.name == READ_SKILL for tool in tools) else "",
         "tools": tool_list(tools) if teaching else "",

@@ -7,10 +7,8 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from app.context.prompt import MOST_OVERRIDE, Override
-from app.core.strict_model import StrictModel
-from tools.base.patterns import lazy_pattern
+from app.core.strict_model import StrictModel, storable
 
-UNSTORABLE = lazy_pattern("[\0\ud800-\udfff]")  # NUL, and halves of characters
 SYSTEM_FORM = 'send a text, or {"text": ..., "mode": "prepend" or "replace"}'
 
 
@@ -41,10 +39,3 @@ def as_fields(system: Any) -> Any:
         case dict() | SystemText() | None:
             return system
     raise ValueError(SYSTEM_FORM)
-
-
-def storable(text: str) -> str:
-    """Return the text if it can be stored and sent. Raises ValueError."""
-    if odd := UNSTORABLE.search(text):
-        raise ValueError(f"contains {odd[0]!a} at character {odd.start()}; send Unicode text without it")
-    return text

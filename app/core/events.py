@@ -26,7 +26,8 @@ class RunStarted(Struct, frozen=True):
 
     `limits` holds `max_rounds`, `max_calls`, `max_tokens`, `time_limit_s`, `tool_time_limit_s`, `approval`, `sandbox`,
     `when_absent` where it is `deny`, and `terminal`, the columns and rows of its commands' terminals (`120x40`); limits
-    that do not apply are left out.
+    that do not apply are left out. `profiles` are those in force, each with `name`, `version` and the `source` that
+    named it (`token`, `session` or `request`).
     """
 
     type: ClassVar[str] = "run.started"
@@ -35,6 +36,7 @@ class RunStarted(Struct, frozen=True):
     model: str
     tools: list[str]
     limits: dict[str, float | str]
+    profiles: list[dict[str, str]] | None = None
 
 
 class RoundStarted(Struct, frozen=True):

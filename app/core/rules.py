@@ -15,6 +15,8 @@ from tools.base.rights import Approval, Risk, Role
 if TYPE_CHECKING:  # it imports asyncio, which the settings do without
     from tools.tool import Tool
 
+MAX_PATTERN = 200
+
 
 class ApprovalMode(StrEnum):
     """The calls of a run that need approval."""
@@ -56,3 +58,10 @@ class ToolRule(BaseModel, defer_build=True):
 def classified(tool: Tool, rules: Sequence[ToolRule]) -> Tool:
     """The tool, classified by the first rule that matches its name."""
     return next((rule.applied(tool) for rule in rules if fnmatchcase(tool.name, rule.match)), tool)
+
+
+def checked_pattern(pattern: str) -> str:
+    """A pattern of tool names. Raises ValueError."""
+    if not pattern.strip() or not pattern.isprintable() or len(pattern) > MAX_PATTERN:
+        raise ValueError(f"a pattern of tools has 1 to {MAX_PATTERN} printable characters, such as mcp__files__*")
+    return pattern

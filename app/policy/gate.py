@@ -17,6 +17,7 @@ from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.classification import NO_RULES, Classification
 from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hosts
 from app.policy.patterns import names_address
+from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import OutboundEffect, Risk, Role
@@ -55,7 +56,7 @@ class PolicyContext:
     reason to ask, unless untrusted text may have requested it.
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
-    person has accepted the plan.
+    person has accepted the plan. `narrowing` is that of the run's profiles.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -69,6 +70,7 @@ class PolicyContext:
     grants: tuple[Grant, ...] = ()
     when_absent: WhenAbsent = WhenAbsent.WAIT
     planning: bool = False
+    narrowing: ToolNarrowing = ALL_TOOLS
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 
     @property
@@ -196,6 +198,8 @@ def _forbidden(principal: Principal, tool: Tool, policy: PolicyContext) -> str |
         return f"{name} is not among the tools of {principal.name}."
     if any(_matches(one, principal.disabled) for one in (name, tool.through)):
         return f"{tool.name} is disabled for {principal.name}."
+    if policy.narrowing is not ALL_TOOLS and (reason := policy.narrowing.objection(name, tool.through)):
+        return reason
     if any(_matches(one, policy.disabled) for one in (tool.name, tool.through)):
         return f"{tool.name} is disabled in this session."
     if policy.planning and (tool.risk is not Risk.READ or tool.handed):

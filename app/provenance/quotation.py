@@ -129,5 +129,11 @@ def of_prompt(
         yield Source(f"the description of {tool.name[:MOST_NAME]}", f"{tool.description}\n\n{dumps(tool.parameters)}")
 
 
+def of_profile(prompt: str) -> Iterator[Source]:
+    """Return the text that profiles add to the prompt."""
+    if prompt:
+        yield Source("the profile of this run", prompt)
+
+
 def of_summaries(texts: Iterable[str]) -> Iterator[Source]:
     return (Source("the summary of this conversation", text) for text in texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -10,7 +11,7 @@ from time import monotonic
 from typing import ClassVar
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.metered_request import MeteredRequest
@@ -36,6 +37,7 @@ from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.first_contact import FirstContact
 from app.runs.run_context import EventSink, RunContext
+from app.runs.run_options import RunOptions
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
@@ -71,6 +73,7 @@ class Agent(Struct):
     notices: Sequence[AgentEvent] = ()  # emitted at its start
     end_judge: EndJudge = EndJudge()
     first_contact: FirstContact | None = None
+    narrowed: RunOptions | None = None  # the options as profiles have changed them, to be stored with the run
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
     takes_messages: ClassVar[bool] = True  # while it runs
     keeps_files: ClassVar[bool] = True  # in the workspace
@@ -82,6 +85,16 @@ class Agent(Struct):
     @property
     def toolbox(self) -> Toolbox:
         return self.calls.toolbox
+
+    def policy_with(self, policy: str) -> str:
+        """Return the policy to store with the run: that of its request, as profiles have changed it."""
+        if self.narrowed is None:
+            return policy
+        return json.dumps(json.loads(policy) | json.loads(self.narrowed.policy()))
+
+    def time_limit_within(self, requested_s: float) -> float:
+        """Return the time limit of the run, which profiles may have lowered."""
+        return min(requested_s, self.discipline.limits.seconds) if self.narrowed else requested_s
 
     def run(
         self,
@@ -207,7 +220,9 @@ class Agent(Struct):
         if size := self.calls.terminals.size:
             limits["terminal"] = size
         session = run_context.conversation.session
-        return RunStarted(run_context.run, session, self.provider.model, tools, limits)
+        pinned = self.narrowed.pinned if self.narrowed else None
+        profiles = [asdict(one) for one in pinned.profiles] if pinned else None
+        return RunStarted(run_context.run, session, self.provider.model, tools, limits, profiles or None)
 
     async def _stream_reply(self, context: RunContext, reply: Reply, plan: RoundPlan) -> None:
         """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""

@@ -37,10 +37,13 @@ from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
+from app.profiles.library import ProfileMissing, Profiles, UnknownProfile
+from app.profiles.pinned import Pinned
 from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
+from app.runs.composition.profiled_options import ProfiledOptions, narrowing_of
 from app.runs.composition.run_texts import RunTexts
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
@@ -80,7 +83,7 @@ class UnknownTool(Exception):
 
 
 # Why an agent with these options cannot be made, for this principal.
-UNFIT = (UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe)
+UNFIT = (UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, UnknownProfile, ProfileMissing)
 
 
 class RunFactory(Struct):
@@ -96,6 +99,7 @@ class RunFactory(Struct):
     redactor: Redactor
     mcp: McpServers
     files: Files
+    profiles: Profiles
     built_in: Sequence[Tool] = TOOLS
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
@@ -123,6 +127,7 @@ class RunFactory(Struct):
         when_absent: WhenAbsent = WhenAbsent.WAIT,
         *,
         planning: bool = False,
+        pinned: Pinned | None = None,
     ) -> Gate:
         """The gate of a run in this workspace. Raises ModeForbidden."""
         mode = mode or self.settings.mode_of(principal.role)
@@ -137,9 +142,27 @@ class RunFactory(Struct):
             commands=self.settings.allowed_commands,
             when_absent=when_absent,
             planning=planning,
+            narrowing=narrowing_of(pinned),
             writes=self.writes,
         )
         return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)
+
+    def _gate_of(self, principal: Principal, options: RunOptions, workspace: Path | None = None) -> Gate:
+        """Raises ModeForbidden."""
+        return self.gate(
+            *(principal, options.approval, workspace, options.when_absent),
+            planning=options.plans,
+            pinned=options.pinned,
+        )
+
+    async def current_gate(self, principal: Principal, mode: ApprovalMode | None = None) -> Gate:
+        """The gate of a principal outside of a run, under its token's profile. Raises ProfileMissing, StoreFailed."""
+        options = await self.resolved(principal, RunOptions())
+        return self.gate(principal, mode or options.approval, pinned=options.pinned)
+
+    async def resolved(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:
+        """The options under the profiles in force. Raises UnknownProfile, ProfileMissing, StoreFailed."""
+        return await ProfiledOptions(self.settings, self.profiles).resolved(principal, options, session)
 
     def toolbox(
         self,
@@ -189,22 +212,24 @@ class RunFactory(Struct):
         rules, unseen = self.settings.tools, self.mcp.unseen()
         return FirstContact(self.mcp, gate, rules, options.tools, self.settings.mcp_wait_s, toolbox, unseen)
 
-    async def agent(self, principal: Principal, options: RunOptions) -> Agent:
+    async def agent(self, principal: Principal, options: RunOptions, session: str | None = None) -> Agent:
         """A new agent for one run.
 
-        Raises UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, FolderUnusable.
+        Raises UnknownModel, UnknownTool, ModeForbidden, UnknownProfile, ProfileMissing, FolderUnsafe, FolderUnusable.
         """
+        options = await self.resolved(principal, options, session)
         route = self.models.route(options.model, principal.name)
         utility = self.models.utility(route)
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
-        gate = self.gate(principal, options.approval, workspace, options.when_absent, planning=options.plans)
+        gate = self._gate_of(principal, options, workspace)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         context = self._tool_context(workspace, principal, project)
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         override = self.redactor.redact_value(options.override)
-        texts = RunTexts(self.settings, self.store, self.mcp, persona, override, project)
+        profile = self.redactor.redact_value(options.profile_prompt)
+        texts = RunTexts(self.settings, self.store, self.mcp, persona, override, project, profile)
         prompt = texts.opening(workspace, _lines(options, guards.line), route)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
@@ -235,6 +260,7 @@ class RunFactory(Struct):
             notices=notices_of(project),
             end_judge=judge_of(notes if self.models.utility_model else None),
             first_contact=self._first_contact(options, gate, partial(toolbox_of, has_waited=True)),
+            narrowed=options.narrowed,
         )
 
     def _tool_context(self, workspace: Path, principal: Principal, project: ProjectContext) -> Context:
@@ -258,10 +284,11 @@ class RunFactory(Struct):
     ) -> RelayAgent:
         """A new agent for one round of a model, whose tools are all the client's. Raises UnknownModel, ModeForbidden.
 
+        The options are those that `resolved` returned; the prompt of a profile is not added to the client's messages.
         `parameters` are those of chat completions, for the model's server; `files` those that the messages refer to.
         """
         route = self.models.route(options.model, principal.name)
-        gate = self.gate(principal, options.approval)
+        gate = self._gate_of(principal, options)
         tools = self.client_tools.joined(NO_TOOLS, options.client_tools or ())
         run_budget = RunBudget(self.runs.ledger, principal)
         read = {file.attachment.sha256: file.data for file in files}
@@ -280,6 +307,7 @@ class RunFactory(Struct):
             self.switch.check,
             parameters=parameters,
             repairs=self.settings.relay_repair,
+            narrowed=options.narrowed,
             json_answer=JSONAnswer(wanted) if is_structured(wanted := parameters.get("response_format", {})) else None,
         )
 

@@ -109,10 +109,18 @@ class RunManager:
             files = await _placed(agent, turn.files)
             self.ledger.enter(principal, session, asked=turn.asked)
             now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
-            row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=turn.stored_policy)
+            row = RunRow(
+                run,
+                session,
+                principal.name,
+                agent.provider.model,
+                state,
+                now,
+                policy=agent.policy_with(turn.stored_policy),
+            )
             if not turn.unlisted:
                 self._put_rows(row, turn, begins_session=turn.session is None)
-            live = self._made(row, agent, turn.time_limit_s, unlisted=turn.unlisted)
+            live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), unlisted=turn.unlisted)
             live.begins_session = turn.session is None
             live.turn = turn
             live.keep(turn.imported)

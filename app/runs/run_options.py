@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, Strict
+import msgspec
+from pydantic import BeforeValidator, Field, PrivateAttr, Strict
 
 from app.context.prompt import Override
 from app.context.system_text import SystemText, as_fields
-from app.core.rules import ApprovalMode, WhenAbsent
-from app.core.settings_fields import DAY_S
+from app.core.profile_spec import RunDefaults
+from app.core.rules import WhenAbsent
 from app.core.strict_model import StrictModel
+from app.profiles.pinned import Pinned
 from app.runs.discipline.run_terminals import TerminalSize
-from app.runs.sampling import Sampling
 
-LONGEST_MODEL = 256
+PINNED = "pinned"  # in the policy of a run, beside its options
 LONGEST_NAME = 128  # characters of a client's tool, namespace included
 MOST_CLIENT_TOOLS = 512
 
@@ -28,23 +30,40 @@ class ClientTool(StrictModel):
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-class RunOptions(Sampling):
-    """All are optional; the settings hold where one is left out. A new option of a run is one field here."""
+class RunOptions(RunDefaults):
+    """All are optional; the settings hold where one is left out. A new option of a run is one field here.
 
-    model: str | None = Field(default=None, max_length=LONGEST_MODEL)
+    `pinned`: what the profiles of the run add to the options. No client can send it.
+    """
+
+    profile: str | None = Field(default=None, max_length=64)
     tools: list[str] | None = Field(default=None, max_length=1024)
-    max_rounds: int | None = Field(default=None, ge=1, le=200)
-    max_calls: int | None = Field(default=None, ge=1, le=100_000)
-    max_tokens: int | None = Field(default=None, ge=1, le=10**12)
-    time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
-    inactivity_s: float | None = Field(default=None, gt=0, le=DAY_S)
-    approval: Annotated[ApprovalMode, Strict(strict=False)] | None = None
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
     mode: Literal["act", "plan"] = "act"
     without_vision: Literal["refuse", "describe"] = "refuse"
     terminal: TerminalSize | None = None
     client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
+    _pinned: Pinned | None = PrivateAttr(default=None)
+
+    @property
+    def pinned(self) -> Pinned | None:
+        return self._pinned
+
+    @property
+    def narrowed(self) -> Self | None:
+        """The options, if profiles or the session have changed them."""
+        return self if self._pinned else None
+
+    @property
+    def profile_prompt(self) -> str:
+        return self._pinned.prompt if self._pinned else ""
+
+    def with_pinned(self, values: Mapping[str, Any], pinned: Pinned) -> Self:
+        """The options with these values, and with what the profiles of the run add."""
+        options = self.model_copy(update=dict(values))
+        options._pinned = pinned
+        return options
 
     @property
     def override(self) -> Override | None:
@@ -58,9 +77,20 @@ class RunOptions(Sampling):
 
     def policy(self) -> str:
         """JSON of the options, as a run's row keeps it."""
-        return self.model_dump_json(include=set(RunOptions.model_fields), exclude_defaults=True)
+        policy = self.model_dump_json(include=set(RunOptions.model_fields), exclude_defaults=True)
+        if not self._pinned:
+            return policy
+        return json.dumps(json.loads(policy) | {PINNED: msgspec.to_builtins(self._pinned)})
 
     @classmethod
     def of_policy(cls, policy: str) -> RunOptions:
         """The options of an earlier run. Fields of `policy` that are no option are left out. Raises ValidationError."""
-        return cls(**{name: value for name, value in json.loads(policy).items() if name in cls.model_fields})
+        kept = json.loads(policy)
+        options = cls(**{name: value for name, value in kept.items() if name in cls.model_fields})
+        options._pinned = pinned_in(kept)
+        return options
+
+
+def pinned_in(policy: Mapping[str, Any]) -> Pinned | None:
+    """Return what the profiles of a run add to its options, from the policy of its row."""
+    return msgspec.convert(policy[PINNED], Pinned) if PINNED in policy else None

@@ -31,7 +31,8 @@ class Principal:
     """The owner of sessions, runs, jobs, approvals and files; `name` is unique.
 
     `tools` are patterns (`mcp__files__*`): if there are any, only tools that match one are allowed. Tools that match
-    `disabled` are not. `token` is the SHA-256 of the access token of the request, empty without one.
+    `disabled` are not. `profile` is the name of the one that no run of it can leave, `token` the SHA-256 of the access
+    token of the request; both are empty without one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Principal:
     disabled: tuple[str, ...] = ()
     budget: Budget = field(default=Budget())
     token: str = field(default="", repr=False, compare=False)
+    profile: str = ""
 
 
 def folder_name(principal: Principal) -> str:
@@ -58,7 +60,6 @@ SPAN = lazy_pattern(r"([0-9]{1,7})([mhd])")
 SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_S = 36_500 * 86_400
 EXPIRY_RULE = "an expiry is a span such as 30d, 12h or 90m, or a future date or time such as 2027-01-01 (UTC)"
-MAX_PATTERN = 200
 
 
 def in_use(row: TokenRow, now: float) -> bool:
@@ -68,7 +69,7 @@ def in_use(row: TokenRow, now: float) -> bool:
 
 def principal_of(row: TokenRow) -> Principal:
     tools, disabled, budget = (json.loads(text) for text in (row.tools, row.disabled, row.budget))
-    return Principal(row.name, Role(row.role), tuple(tools), tuple(disabled), Budget(**budget), row.sha256)
+    return Principal(row.name, Role(row.role), tuple(tools), tuple(disabled), Budget(**budget), row.sha256, row.profile)
 
 
 def checked_name(name: str) -> str:
@@ -78,13 +79,6 @@ def checked_name(name: str) -> str:
     if name.lower() == LOCAL_USER.name:
         raise ValueError(f"{LOCAL_USER.name} is the principal of requests without a token; choose another name")
     return name
-
-
-def checked_pattern(pattern: str) -> str:
-    """A pattern of tool names. Raises ValueError."""
-    if not pattern.strip() or not pattern.isprintable() or len(pattern) > MAX_PATTERN:
-        raise ValueError(f"a pattern of tools has 1 to {MAX_PATTERN} printable characters, such as mcp__files__*")
-    return pattern
 
 
 def expiry(text: str, now: float) -> float:

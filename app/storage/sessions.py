@@ -20,6 +20,7 @@ class SessionRow(Change, frozen=True):
     title: str
     disabled: str = "[]"  # JSON: patterns of tools that are disabled in this session
     updated: float = 0.0  # when a run of it last began or ended; set by the database
+    options: str = "{}"  # JSON of `app.core.profile_spec.SessionDefaults`
 
 
 class SessionTitle(Change, frozen=True):
@@ -32,6 +33,13 @@ class SessionTools(Change, frozen=True):
 
     id: str
     disabled: str
+
+
+class SessionOptions(Change, frozen=True):
+    """The options that a session sets for its runs, as JSON."""
+
+    id: str
+    options: str
 
 
 class MessageRow(Change, frozen=True):

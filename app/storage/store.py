@@ -15,6 +15,7 @@ from app.storage.files.store import FileStore
 from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
 from app.storage.notifications import NotificationStore
+from app.storage.profiles import ProfileStore
 from app.storage.runs import RunStore
 from app.storage.sessions import SessionStore
 from app.storage.state import StateStore
@@ -36,6 +37,7 @@ class Store(
     DocumentStore,
     NotificationStore,
     MemoryStore,
+    ProfileStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed."""

@@ -22,6 +22,7 @@ class TokenRow(Change, frozen=True):
     budget: str = "{}"
     expires: float | None = None
     revoked: float | None = None
+    profile: str = ""  # that no run of the principal can leave
 
 
 class TokenRevoked(Change, frozen=True):

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from msgspec.structs import asdict
 from pydantic import AfterValidator, Field
 
+from app.core.rules import checked_pattern
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
-from app.storage.principals import Budget, checked_name, checked_pattern, expiry, in_use
+from app.storage.principals import Budget, checked_name, expiry, in_use
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
 from routes.access.token_text import fingerprint, new_token
 from routes.protocol.errors import Refused

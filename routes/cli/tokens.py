@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from app.config.settings import Loaded
+from app.core.rules import checked_pattern
 from app.storage.changes import StoreFailed
 from app.storage.database import DATABASE, open_store
-from app.storage.principals import checked_name, checked_pattern, expiry
+from app.storage.principals import checked_name, expiry
 from app.storage.store import Store
 from app.storage.tokens import TokenRow, TokenStore
 from routes.access.tokens import MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of

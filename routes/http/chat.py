@@ -41,7 +41,7 @@ async def chat(request: Request) -> Response:
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
         return await _started(services, principal, body, turn)
     with services.presence.place(principal) as place:
-        row = await services.runs.start(await services.factory.agent(principal, body), principal, turn)
+        row = await services.runs.start(await services.factory.agent(principal, body, body.session), principal, turn)
 
     async def stop() -> None:
         await services.runs.cancel(row.id)
@@ -55,7 +55,7 @@ async def _started(services: Services, principal: Principal, body: ChatRequest, 
         message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
         raise Refused(422, "invalid_request", message)
     services.presence.check(principal)
-    row = await services.runs.start(await services.factory.agent(principal, body), principal, turn)
+    row = await services.runs.start(await services.factory.agent(principal, body, body.session), principal, turn)
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": RESPOND_ASYNC}
     return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)
 

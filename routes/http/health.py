@@ -64,7 +64,7 @@ async def readyz(request: Request) -> Response:
 async def list_tools(request: Request) -> Response:
     """The tools that the asker may use: the same list that the model is given."""
     services = services_of(request)
-    tools = services.factory.toolbox(services.factory.gate(current_principal(request))).offered
+    tools = services.factory.toolbox(await services.factory.current_gate(current_principal(request))).offered
     rows = [
         {
             "name": tool.name,

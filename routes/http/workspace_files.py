@@ -61,7 +61,7 @@ async def read_file(request: Request) -> Response:
     """A file of the workspace of the session's owner, if `read_file` is open to them."""
     services, principal = services_of(request), current_principal(request)
     await services.runs.session(request.path_params["session"], principal)
-    if READS not in services.factory.gate(principal).offer(services.factory.tools).by_name:
+    if READS not in (await services.factory.current_gate(principal)).offer(services.factory.tools).by_name:
         raise Refused(403, "forbidden", f"You may not use {READS}, and so not read files of the workspace.")
     workspace = workspace_of(services.settings.workspace, principal)
     try:

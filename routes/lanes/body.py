@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import Struct
 from starlette.requests import Request
 
-from app.context.system_text import UNSTORABLE
+from app.core.strict_model import UNSTORABLE
 from app.redaction.redactor import Redactor
 from routes.lanes.lane import LaneRequest, Prepare, ReadRequest
 from routes.protocol.errors import Refused

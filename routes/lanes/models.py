@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from app.context.prompt import MOST_OVERRIDE
 from app.context.system_text import SystemText
 from app.core.messages import Message
+from app.core.profile_spec import LONGEST_MODEL
 from app.core.rules import WhenAbsent
+from app.core.sampling import IN_CHAT_COMPLETIONS, Sampling
 from app.models.endpoints.model_registry import UnknownModel
-from app.runs.run_options import LONGEST_MODEL, RunOptions
-from app.runs.sampling import IN_CHAT_COMPLETIONS, Sampling
+from app.runs.run_options import RunOptions
 from routes.lanes.lane import LaneRequest
 from routes.protocol.errors import Refused
 

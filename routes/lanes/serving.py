@@ -103,8 +103,8 @@ class Serving(Struct, frozen=True):
     async def _start_agent(self, wish: LaneRequest) -> RunRow:
         there = wish.asks or self.services.presence.has_page(self.principal.name)
         options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY)
-        agent = await self.services.factory.agent(self.principal, options)
         new = await self._sessions.turn(wish)
+        agent = await self.services.factory.agent(self.principal, options, new.session)
         if wish.asks and new.session:
             await self._end_undecided(new.session)
         limit_s, policy = self.services.factory.limits(options).seconds, self._policy(options)
@@ -132,6 +132,7 @@ class Serving(Struct, frozen=True):
             earlier = await self._sessions.history(wish.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         check_seen(files)
+        options = await self.services.factory.resolved(self.principal, options)
         relay = self.services.factory.relay(self.principal, options, wish.parameters, files)
         turn = RunRequest(
             "",

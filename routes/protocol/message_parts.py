@@ -14,9 +14,8 @@ from msgspec import Struct
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from app.config.model_settings import ModelSettings
-from app.context.system_text import storable
 from app.core.attachments import File
-from app.core.strict_model import StrictModel
+from app.core.strict_model import StrictModel, storable
 from app.storage.files.kinds import UnknownKind, file_of
 from app.workspace.received import received_file
 from routes.protocol.errors import Refused

@@ -19,6 +19,7 @@ from app.notifications.sender import UnfitKeys, UnfitUrl
 from app.notifications.service import TargetForbidden, TooManyTargets
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
+from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
 from app.runs.run_factory import ModeForbidden, UnknownTool
 from app.storage.changes import StoreFailed
@@ -89,6 +90,11 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     InvalidEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
     NotChangeable: lambda error: Refused(422, "unfit_setting", str(error)),
     UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),
+    UnknownProfile: lambda error: Refused(422, "unknown_profile", str(error)),
+    ProfileMissing: lambda error: Refused(403, "profile_missing", str(error)),
+    ProfileForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    ProfileConflict: lambda error: Refused(409, "profile_conflict", str(error)),
+    InvalidProfile: lambda error: Refused(422, "unfit_profile", str(error)),
     UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
     ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),
     TargetForbidden: lambda error: Refused(403, "forbidden", str(error)),

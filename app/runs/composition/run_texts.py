@@ -20,14 +20,16 @@ from app.core.clock import Clock
 from app.core.messages import Message
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
-from app.provenance.quotation import of_prompt, of_summaries
+from app.provenance.quotation import of_profile, of_prompt, of_summaries
 from app.provenance.read_texts import Source
 from app.storage.store import Store
 from tools.tool import Tool
 
 
 class RunTexts(Struct, frozen=True):
-    """Persona, override (`system` of the request) and project stay as they are now in all rounds of the run."""
+    """Persona, override (`system` of the request), project and the instructions of profiles (`profile`) stay as they
+    are now in all rounds of the run.
+    """
 
     settings: Settings
     store: Store
@@ -35,13 +37,14 @@ class RunTexts(Struct, frozen=True):
     persona: Persona
     override: Override | None
     project: ProjectContext
+    profile: str = ""
 
     async def sources(self, session: str) -> Sequence[Source]:
         """The texts of others that a model reads besides the messages of its session."""
         summaries = await self.store.summaries(session)
         instructions = "\n\n".join((self.project.agents, *(skill.text for skill in self.project.skills)))
         texts = of_prompt(self.persona, self.override, self.mcp.tools(), instructions.strip(), self.mcp.instructions())
-        return [*texts, *of_summaries(row.text for row in summaries)]
+        return [*texts, *of_profile(self.profile), *of_summaries(row.text for row in summaries)]
 
     def opening(self, workspace: Path, guards: str, route: ModelRoute) -> Opening:
         """The beginning of the run's requests."""
@@ -52,6 +55,7 @@ class RunTexts(Struct, frozen=True):
             override=self.override,
             guards=guards,
             project=self.project.agents,
+            profile=self.profile,
             skills=skill_lines(self.project.skills),
         )
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from app.core.events import Notice
 from app.policy.current_rights import principal_named
+from app.profiles.pinned import NOTHING
 from app.runs.agent import Agent
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.run_factory import UNFIT, RunFactory
@@ -33,7 +34,7 @@ class UnattendedRuns(Struct, frozen=True):
 
         Raises NotFound if its agent cannot be made, FolderUnusable, and as `RunManager.start`.
         """
-        agent = await self._agent(principal, options)
+        agent = await self._agent(principal, options, turn.session)
         seconds = self.factory.limits(options).seconds
         turn = replace(turn, time_limit_s=seconds, policy=options.policy(), asked=False)
         return await self.factory.runs.start(agent, principal, turn)
@@ -42,7 +43,8 @@ class UnattendedRuns(Struct, frozen=True):
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
         principal = await principal_named(self.factory.store, row.principal)
         options = _stored_options(row.policy)
-        return await self._agent(principal, options), self.factory.limits(options).seconds
+        agent = await self._agent(principal, options)
+        return agent, agent.time_limit_within(self.factory.limits(options).seconds)
 
     async def start_follow_up(self, job: Job, message: str) -> None:
         """Start the run that reports a job's end to its session, once. Raises NoRoom and as `RunManager.start`."""
@@ -62,10 +64,10 @@ class UnattendedRuns(Struct, frozen=True):
         notice = Notice("follow_ups", LAST) if room.last else None
         await self.start(principal, options, RunRequest(message, job.session, key=key, notice=notice))
 
-    async def _agent(self, principal: Principal, options: RunOptions) -> Agent:
+    async def _agent(self, principal: Principal, options: RunOptions, session: str | None = None) -> Agent:
         """An agent that no request waits for. Raises NotFound if it cannot be made any more, FolderUnusable."""
         try:
-            return await self.factory.agent(principal, options)
+            return await self.factory.agent(principal, options, session)
         except UNFIT as unfit:
             raise NotFound(str(unfit)) from unfit
 
@@ -76,7 +78,8 @@ def _stored_options(policy: str) -> RunOptions:
     What was valid then may not be now: a limit may have been lowered, and a redacted secret is longer than a short one.
     """
     try:
-        return RunOptions.of_policy(policy)
+        options = RunOptions.of_policy(policy)
+        return options if options.pinned else options.with_pinned({}, NOTHING)  # profiles of now are for new runs
     except ValidationError as invalid:
         where = ", ".join(str(error["loc"][0]) for error in invalid.errors())
         raise NotFound(f"The run's options are not valid any more: {where}") from invalid

@@ -14,4 +14,5 @@ TABLES = (
     *("documents", "document_versions", "document_suggestions"),
     *("notification_targets", "deliveries"),
     *("memories", "memory_vectors", "memory_jobs"),
+    *("profiles",),
 )

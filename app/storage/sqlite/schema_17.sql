@@ -77,3 +77,14 @@ CREATE INDEX deliveries_of ON deliveries (target, created);
 -- Sensitivity labels.
 
 -- Profiles and servers of models.
+CREATE TABLE profiles (
+    owner TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    spec  TEXT NOT NULL,
+    by    TEXT NOT NULL,
+    at    DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (owner, name)
+);
+ALTER TABLE tokens ADD COLUMN profile TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN options TEXT NOT NULL DEFAULT '{}';
+CREATE INDEX sessions_with_options ON sessions (id) WHERE options <> '{}';

@@ -14,6 +14,7 @@ from app.storage.sessions import (
     MessageRow,
     ResultPart,
     ResultRow,
+    SessionOptions,
     SessionRow,
     SessionState,
     SessionTitle,
@@ -39,6 +40,7 @@ WRITES: dict[type[Change], Write] = {
     SessionRow: insert("sessions", SessionRow),
     SessionTitle: update("sessions", SessionTitle, "id"),
     SessionTools: update("sessions", SessionTools, "id"),
+    SessionOptions: update("sessions", SessionOptions, "id"),
     MessageRow: insert("messages", MessageRow),
     # A run that was cancelled while it wrote a summary may have written it; the next run makes it again.
     SummaryRow: upsert("summaries", SummaryRow, "session", "upto"),

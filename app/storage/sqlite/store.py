@@ -12,7 +12,17 @@ from pathlib import Path
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sqlite import approvals, configuration, documents, memories, notifications, principals, runs, sessions
+from app.storage.sqlite import (
+    approvals,
+    configuration,
+    documents,
+    memories,
+    notifications,
+    principals,
+    profiles,
+    runs,
+    sessions,
+)
 from app.storage.sqlite.approvals import SQLiteApprovals
 from app.storage.sqlite.columns import Write
 from app.storage.sqlite.commit_queue import Plan
@@ -23,6 +33,7 @@ from app.storage.sqlite.memories import SQLiteMemories
 from app.storage.sqlite.notifications import SQLiteNotifications
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
+from app.storage.sqlite.profiles import SQLiteProfiles
 from app.storage.sqlite.retention import SQLiteRetention
 from app.storage.sqlite.sessions import SQLiteSessions
 
@@ -35,6 +46,7 @@ WRITES: dict[type[Change], Write] = {
     **documents.WRITES,
     **notifications.WRITES,
     **memories.WRITES,
+    **profiles.WRITES,
 }
 
 
@@ -54,6 +66,7 @@ class SQLiteStore(
     SQLiteDocuments,
     SQLiteNotifications,
     SQLiteMemories,
+    SQLiteProfiles,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

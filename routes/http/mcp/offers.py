@@ -37,14 +37,14 @@ class PromptRequest(StrictModel):
     arguments: dict[str, str] = Field(default_factory=dict, max_length=MAX_ARGUMENTS)
 
 
-def _server(request: Request, feature: Feature) -> tuple[Services, str, Context]:
+async def _server(request: Request, feature: Feature) -> tuple[Services, str, Context]:
     """Return the server that is named, for a principal who may use it: the gate decides as on the server's tools.
 
     Raises NoSuchServer. A call that a model would have to ask for is a person's own here.
     """
     services, principal, name = services_of(request), current_principal(request), request.path_params["name"]
     tool = services.mcp.trust.classification.of(services.mcp.offer_tool(name, feature))
-    gate = services.factory.gate(principal, ApprovalMode.SANDBOXED)
+    gate = await services.factory.current_gate(principal, ApprovalMode.SANDBOXED)
     if isinstance(gate.decide(tool), Refuse):
         raise NoSuchServer(name)
     return services, name, Context(services.settings.workspace, principal=principal.name)
@@ -52,7 +52,7 @@ def _server(request: Request, feature: Feature) -> tuple[Services, str, Context]
 
 async def list_resources(request: Request) -> Response:
     """List the resources, and the forms of further URIs. Connects to the server if need be."""
-    services, name, context = _server(request, "resources")
+    services, name, context = await _server(request, "resources")
     offers = await services.mcp.offers(name, context)
     rows = {"resources": offers.resources, "templates": offers.templates, "notes": offers.notes}
     return ASCIIResponse(services.redactor.redact_value(to_builtins(rows)))
@@ -60,7 +60,7 @@ async def list_resources(request: Request) -> Response:
 
 async def read_resource(request: Request) -> Response:
     """The contents of a resource: `text`, or `data` in base64."""
-    services, name, context = _server(request, "resources")
+    services, name, context = await _server(request, "resources")
     uri = request.query_params.get("uri", "")
     if not 0 < len(uri) <= MAX_URI:
         raise Refused(422, "invalid_request", f"uri: send the URI of a resource, at most {MAX_URI:,} characters.")
@@ -91,7 +91,7 @@ def _content(uri: str, mime_type: str | None, content: Any) -> dict[str, Any]:
 
 async def list_prompts(request: Request) -> Response:
     """The prompts with their arguments. Connects to the server if need be."""
-    services, name, context = _server(request, "prompts")
+    services, name, context = await _server(request, "prompts")
     offers = await services.mcp.offers(name, context)
     return ASCIIResponse(
         services.redactor.redact_value(to_builtins({"prompts": offers.prompts, "notes": offers.prompt_notes}))
@@ -100,7 +100,7 @@ async def list_prompts(request: Request) -> Response:
 
 async def get_prompt(request: Request) -> Response:
     """The messages of a prompt, and as one `text` that names its origin, to be sent as a message."""
-    services, name, context = _server(request, "prompts")
+    services, name, context = await _server(request, "prompts")
     body = await read_fields(request, PromptRequest, empty=True)
     if long := [key for key, value in body.arguments.items() if len(value) > MAX_VALUE]:
         raise Refused(422, "invalid_request", f"arguments.{long[0][:80]}: at most {MAX_VALUE:,} characters.")

@@ -1,0 +1,26 @@
+"""The tools that the profiles of a run leave of those that its principal may use."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+
+class ToolNarrowing(Struct, frozen=True):
+    """A tool must match a pattern of each list of `allowed`, and none of `disabled`. `profiles` are their names."""
+
+    profiles: str = ""
+    allowed: tuple[tuple[str, ...], ...] = ()
+    disabled: tuple[str, ...] = ()
+
+    def objection(self, name: str, also_disabled: str) -> str | None:
+        """Return why a tool may not be used; `also_disabled` is another name that switches it off."""
+        if not all(any(fnmatchcase(name, one) for one in patterns) for patterns in self.allowed):
+            return f"{name} is not among the tools of the profile {self.profiles}."
+        if any(fnmatchcase(one, pattern) for one in (name, also_disabled) for pattern in self.disabled):
+            return f"{name} is disabled by the profile {self.profiles}."
+        return None
+
+
+ALL_TOOLS = ToolNarrowing()

@@ -1,0 +1,108 @@
+"""The options of a run under the profiles in force: its token's, and the one that the request or the session names.
+
+They are resolved once, when the run begins, and stored with it: its follow-ups and its restoration after a restart have
+the same. Without a profile and without options of the session nothing is read and nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from app.config.settings import Settings
+from app.core.profile_spec import SessionDefaults
+from app.core.rules import WhenAbsent
+from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.profiles.cascade import Applied, Layers, Value
+from app.profiles.library import Profiles, UnknownProfile
+from app.profiles.pinned import REQUEST, SESSION, Pinned
+from app.runs.run_options import RunOptions
+from app.storage.principals import Principal
+from tools.base.rights import Role
+
+
+class ProfiledOptions(Struct, frozen=True):
+    """Resolves the options of the runs of one server."""
+
+    settings: Settings
+    profiles: Profiles
+
+    async def resolved(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:
+        """Return the options that hold. Of a run that has begun only the profile of a new token is added.
+
+        Raises UnknownProfile, ProfileMissing, StoreFailed.
+        """
+        earlier = options.pinned
+        if earlier is not None:
+            if not principal.profile or earlier.has(principal.profile):
+                return options
+            layers = self._layers(principal, options, None, [await self.profiles.of_token(principal.profile)])
+            values, pinned = layers.resolved()
+            return options.with_pinned(values, pinned.after(earlier))
+        layers = await self.layers(principal, options, session)
+        if not layers.profiles and layers.session is None:
+            return options
+        return options.with_pinned(*layers.resolved())
+
+    async def layers(self, principal: Principal, options: RunOptions, session: str | None = None) -> Layers:
+        """All that decides on a new run. Raises UnknownProfile, ProfileMissing, StoreFailed."""
+        defaults = await self.profiles.session_defaults(session)
+        applied = [await self.profiles.of_token(principal.profile)] if principal.profile else []
+        of_session = defaults.profile if defaults else None
+        name, source = (options.profile, REQUEST) if options.profile else (of_session, SESSION)
+        if name and name != principal.profile:
+            applied.append(await self._applied(name, principal, source))
+        return self._layers(principal, options, defaults, applied)
+
+    async def _applied(self, name: str, principal: Principal, source: str) -> Applied:
+        try:
+            return Applied(name, (await self.profiles.named(name, principal.name)).spec, source)
+        except UnknownProfile as unknown:
+            if source == SESSION:
+                advice = "PATCH /sessions/{id} sets another, or none with profile: null"
+                raise UnknownProfile(f"The session's profile does not exist any more: {unknown}. {advice}.") from None
+            raise UnknownProfile(f"profile: {unknown}.") from None
+
+    def _layers(
+        self, principal: Principal, options: RunOptions, session: SessionDefaults | None, applied: list[Applied]
+    ) -> Layers:
+        return Layers(
+            defaults_of(self.settings, principal.role),
+            options,
+            options.when_absent,
+            session,
+            applied,
+            supervised=principal.role is not Role.ADMIN,
+        )
+
+
+def defaults_of(settings: Settings, role: Role, model: str | None = None) -> Mapping[str, Any]:
+    """The values of the settings, in the words of `POST /chat`."""
+    return {
+        "model": model,
+        "temperature": settings.model_temperature,
+        "approval": settings.mode_of(role),
+        "when_absent": WhenAbsent.WAIT,
+        "max_rounds": settings.max_rounds,
+        "max_calls": settings.max_calls,
+        "max_tokens": settings.max_run_tokens,
+        "time_limit_s": settings.run_time_limit_s,
+        "inactivity_s": settings.model_inactivity_s,
+    }
+
+
+def effective_values(layers: Layers, model: str | None = None) -> list[Value]:
+    """Every option with its value and source; `model` is the default one."""
+    values = layers.values()
+    return [
+        Value(one.option, model, one.source) if one.option == "model" and one.value is None else one for one in values
+    ]
+
+
+def narrowing_of(pinned: Pinned | None) -> ToolNarrowing:
+    """The tools that the profiles of a run leave."""
+    if not pinned or not (pinned.tools or pinned.disabled):
+        return ALL_TOOLS
+    return ToolNarrowing(pinned.names, pinned.tools, pinned.disabled)
