@@ -51,6 +51,7 @@ from routes.http.administration import audit, endpoints, pause, settings, tokens
 from routes.http.dashboard_state import Seen
 from routes.http.mcp import offers, servers
 from routes.http.notifications import push, webhooks
+from routes.http.serving import handlers as served_models
 from routes.lanes.anthropic_messages.counting import count_tokens
 from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
@@ -151,6 +152,12 @@ ROUTES = (
     Route("/push/{subscription}", push.change_subscription, methods=["PATCH"]),
     Route("/push/{subscription}", push.unsubscribe, methods=["DELETE"]),
     Route("/push/{subscription}/test", push.test_subscription, methods=["POST"]),
+    Route("/served-models", served_models.list_served),
+    Route("/served-models", served_models.add_served, methods=["POST"]),
+    Route("/served-models/{name}", served_models.show_served),
+    Route("/served-models/{name}/serve", served_models.serve_model, methods=["POST"]),
+    Route("/served-models/{name}/stop", served_models.stop_model, methods=["POST"]),
+    Route("/served-models/{name}", served_models.delete_served, methods=["DELETE"]),
     Route("/tools", health.list_tools),
     Route("/project", project.list_files),
     Route("/project", project.decide, methods=["POST"]),

@@ -147,6 +147,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"owner": "", "name": "careful", "spec": '{"approval":"ask"}', "by": "root"},
         {"owner": "ann", "name": "short", "spec": '{"max_rounds":3}', "by": "ann"},
     ],
+    "served_models": [
+        {"name": "small", "path": "/models/small.gguf", "size": 98_362_432, "modified": 1_700_000_000_000_000_000}
+        | {"header": "{}", "context": 8192, "slots": 2, "cache_type": "f16", "at_start": 1, "forced": 0, "by": "root"}
+    ],
     "spent": [
         {
             "month": "2023-11",

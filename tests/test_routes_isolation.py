@@ -167,6 +167,12 @@ ROWS: dict[str, Row] = {
     "PATCH /push/{subscription}": Thing({"events": ["run.ended"]}),
     "POST /push/{subscription}/test": Thing(),
     "DELETE /push/{subscription}": Thing(ok=204),
+    "GET /served-models": Admins(),
+    "POST /served-models": Admins({"file": "x.gguf"}, 422),  # no folder is allowed
+    "GET /served-models/{name}": Admins(ok=404),
+    "POST /served-models/{name}/serve": Admins(ok=404),
+    "POST /served-models/{name}/stop": Admins(ok=404),
+    "DELETE /served-models/{name}": Admins(ok=404),
     "GET /audit": Admins(),
     "POST /pause": Admins(),
     "POST /resume": Admins(),

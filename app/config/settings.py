@@ -23,6 +23,7 @@ from app.config.profile_settings import ProfileSettings
 from app.config.protected_files import in_workspace, own_files
 from app.config.run_settings import RunSettings
 from app.config.search_settings import SearchSettings, search_problems
+from app.config.serving_settings import ServingSettings
 from app.config.sources import (
     SettingsError,
     absolute,
@@ -65,6 +66,7 @@ class Settings(
     NotificationSettings,
     MemorySettings,
     ProfileSettings,
+    ServingSettings,
     ConnectionSettings,
 ):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""

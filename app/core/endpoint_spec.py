@@ -11,6 +11,7 @@ from tools.base.patterns import lazy_pattern
 
 NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # without a slash: `endpoint/model` must be readable
 NAME_RULE = "an endpoint's name has 1 to 64 letters, digits, . _ - and begins with a letter or digit"
+SERVED = "served:"  # URLs of models whose files are served by this server
 MOST_MODELS = 1000
 MOST_KEYS = 64
 
@@ -29,6 +30,12 @@ def _printable(text: str) -> str:
     if not text.isprintable() or not text.strip():
         raise ValueError("is empty or holds characters that cannot be printed")
     return text
+
+
+def _address(url: str) -> str:
+    """Check the URL of a model server, or the name of a served model."""
+    name = url.removeprefix(SERVED)
+    return url if name != url and NAME.fullmatch(name) else web_address(url)
 
 
 def _listed(value: Any) -> Any:
@@ -51,7 +58,7 @@ class EndpointSpec(BaseModel, defer_build=True):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
 
-    url: Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_printable), AfterValidator(web_address)]
+    url: Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_printable), AfterValidator(_address)]
     model: ModelName | None = None
     models: Annotated[tuple[ModelName, ...], BeforeValidator(_listed), Field(max_length=MOST_MODELS)] = ()
     key_env: Annotated[tuple[Variable, ...], BeforeValidator(_listed), Field(max_length=MOST_KEYS)] = ()

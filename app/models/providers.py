@@ -16,6 +16,7 @@ from app.models.server_connection import (
     HTTPConnection,
     ScriptedConnection,
     ServerConnection,
+    served_connection,
 )
 from app.models.wire.anthropic.provider import AnthropicMessages
 from app.models.wire.openai.provider import OpenAIChat
@@ -44,6 +45,7 @@ PROVIDERS: tuple[ProviderKind, ...] = (
         "anthropic", ("http", "https"), partial(HTTPConnection, AnthropicMessages), "anthropic", ("api.anthropic.com",)
     ),
     ProviderKind("openai-compatible", ("http", "https"), partial(HTTPConnection, OpenAIChat), "openai"),
+    ProviderKind("served", ("served",), served_connection),
     ProviderKind("embedded", ("embedded",), EmbeddedConnection),
     ProviderKind("scripted", ("scripted",), ScriptedConnection),
 )

@@ -24,10 +24,11 @@ from app.models.wire.hosted_provider import ANY_MODEL, HostedProvider, RequestDe
 
 
 class ConnectionOptions(Struct, frozen=True):
-    """Options of all connections."""
+    """Options of all connections. `serving` connects to the models that this server runs."""
 
     clock: Clock | None = None
     transport: TransportKind = "lean"
+    serving: Callable[[EndpointSpec, Clock | None, TransportKind], ServerConnection] | None = None
 
 
 class ServerConnection(Protocol):
@@ -213,6 +214,13 @@ class UnavailableConnection:
 
     async def close(self) -> None:
         """Do nothing."""
+
+
+def served_connection(spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> ServerConnection:
+    """Return the connection to a served model; outside of a server there is none."""
+    if manner.serving is None:
+        return UnavailableConnection(not_available("Served models run in the server only: start it, and ask it."))
+    return manner.serving(spec, manner.clock, manner.transport)
 
 
 def key_missing(problem: str) -> Callable[[], ProviderFailed]:

@@ -226,6 +226,20 @@ def _endpoint(args: argparse.Namespace, environ: Environ) -> int:
     return run_endpoint(args, loaded, environ)
 
 
+def _model_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.models import model_flags
+
+    for child in model_flags(parser):
+        _settings_flags(child, only=("data_dir", "workspace", "host", "port", "model_memory_mb"))
+
+
+def _model(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.models import run_model
+
+    return run_model(args, loaded, environ)
+
+
 def _project_flags(parser: argparse.ArgumentParser) -> None:
     from routes.cli.project import project_flags
 
@@ -307,6 +321,7 @@ COMMANDS = (
     Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
     Command("project", "see and accept the instructions of the workspace (AGENTS.md)", _project_flags, _project),
     Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
+    Command("model", "add, list, serve and stop model files (GGUF) of this machine", _model_flags, _model),
     Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),

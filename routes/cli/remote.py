@@ -45,6 +45,10 @@ class Remote:
         endpoints: list[dict[str, Any]] = self._ask("GET", "/endpoints")["endpoints"]
         return endpoints
 
+    def served_models(self) -> dict[str, Any]:
+        """The model files that the server has, and their states."""
+        return self._ask("GET", "/served-models")
+
     def project_files(self) -> list[dict[str, Any]]:
         """The instructions in the caller's workspace, with their text."""
         files: list[dict[str, Any]] = self._ask("GET", "/project")["files"]

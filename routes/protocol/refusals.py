@@ -15,6 +15,7 @@ from app.mcp.declared_trust import NotDeclared, ServerUnseen
 from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
 from app.models.endpoints.model_registry import UnknownModel
 from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
+from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServedModel
 from app.notifications.sender import UnfitKeys, UnfitUrl
 from app.notifications.service import TargetForbidden, TooManyTargets
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
@@ -87,6 +88,9 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnfitServer: lambda error: Refused(422, "unfit_server", str(error)),
     UnknownEndpoint: lambda error: Refused(404, "not_found", str(error)),
     ReadOnlyEndpoint: lambda error: Refused(409, "endpoint_of_settings", str(error)),
+    UnfitFile: lambda error: Refused(422, "unfit_model", str(error)),
+    TooLittleMemory: lambda error: Refused(409, "model_memory", str(error)),
+    UnknownServedModel: lambda error: Refused(404, "not_found", str(error)),
     InvalidEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
     NotChangeable: lambda error: Refused(422, "unfit_setting", str(error)),
     UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),

@@ -1,4 +1,4 @@
-"""Child process of the embedded model: llama.cpp's HTTP server on a free loopback port.
+"""Child process of the embedded and of served models: llama.cpp's HTTP server on a free loopback port.
 
 The first line on stdin is the key that clients must send; the process exits at the end of stdin. It prints its address
 to stdout, one line; llama.cpp's log goes to stderr. Started by path, because importing the product would delay it.
@@ -15,6 +15,7 @@ import sys
 import xllamacpp
 
 PR_SET_PDEATHSIG = 1
+CACHE_TYPES = ("f16", "q8_0", "q4_0")
 
 
 def main() -> None:
@@ -37,6 +38,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--slots", type=int, required=True, help="conversations at once")
     parser.add_argument("--threads", type=int, required=True, help="threads that make tokens")
     parser.add_argument("--prompt-threads", type=int, required=True, help="threads that read prompts")
+    parser.add_argument("--cache-type", choices=CACHE_TYPES, default="f16", help="numbers of the key-value cache")
     parser.add_argument("--parent", type=int, required=True, help="pid of the process to die with")
     return parser.parse_args(arguments)
 
@@ -58,6 +60,7 @@ def start_server(options: argparse.Namespace, key: str) -> xllamacpp.Server:
     params.port = 0
     params.n_ctx = options.context * options.slots
     params.n_parallel = options.slots
+    params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{options.cache_type.upper()}")
     params.cpuparams.n_threads = options.threads
     params.cpuparams_batch.n_threads = options.prompt_threads
     params.cpuparams.poll = 0  # spinning threads would take the cores from the tools

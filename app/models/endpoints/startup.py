@@ -26,6 +26,7 @@ from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry, endpoint_spec
 from app.models.http.client import model_client
 from app.models.server_connection import ConnectionOptions
+from app.models.serving.lazy_pool import Serving
 from app.models.tokens.counter import create_counter
 from app.models.wire.openai.provider import ANY_MODEL
 from app.redaction.redactor import Redactor
@@ -63,7 +64,9 @@ async def open_models(
     and no embedded model is loaded. Raises SettingsError for invalid keys, model names or tokenizers, and StoreFailed.
     """
     switch = switch or KillSwitch.always_on(store)
-    registry = EndpointRegistry(build_endpoint_factory(settings, redactor, environ), store, switch.unpaused)
+    serving = Serving(settings, store, switch)
+    registry = EndpointRegistry(build_endpoint_factory(settings, redactor, environ, serving), store, switch.unpaused)
+    registry.serving = serving
     try:
         opened = await _open(registry, settings, choose, known_servers, switch)
         opened.models.check_not_paused = switch.check
@@ -79,11 +82,13 @@ async def open_models(
         await registry.close()
 
 
-def build_endpoint_factory(settings: Settings, redactor: Redactor, environ: Mapping[str, str]) -> EndpointFactory:
+def build_endpoint_factory(
+    settings: Settings, redactor: Redactor, environ: Mapping[str, str], serving: Serving | None = None
+) -> EndpointFactory:
     common = EndpointDefaults(
         settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window
     )
-    options = ConnectionOptions(Clock(settings.time_zone), settings.transport)
+    options = ConnectionOptions(Clock(settings.time_zone), settings.transport, serving.connect if serving else None)
     return EndpointFactory(common, options, settings.prices, environ, settings.data_dir / KEYS, redactor)
 
 

@@ -15,4 +15,5 @@ TABLES = (
     *("notification_targets", "deliveries"),
     *("memories", "memory_vectors", "memory_jobs"),
     *("profiles",),
+    "served_models",
 )

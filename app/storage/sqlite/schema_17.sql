@@ -88,3 +88,19 @@ CREATE TABLE profiles (
 ALTER TABLE tokens ADD COLUMN profile TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN options TEXT NOT NULL DEFAULT '{}';
 CREATE INDEX sessions_with_options ON sessions (id) WHERE options <> '{}';
+
+-- header: the JSON of app.models.serving.gguf.Header. A model is served while an endpoint has the URL served:NAME.
+CREATE TABLE served_models (
+    name TEXT PRIMARY KEY,
+    path TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    modified INTEGER NOT NULL,
+    header TEXT NOT NULL,
+    context INTEGER NOT NULL,
+    slots INTEGER NOT NULL,
+    cache_type TEXT NOT NULL,
+    at_start INTEGER NOT NULL,
+    forced INTEGER NOT NULL,
+    by TEXT NOT NULL,
+    at REAL NOT NULL
+);

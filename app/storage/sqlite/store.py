@@ -21,6 +21,7 @@ from app.storage.sqlite import (
     principals,
     profiles,
     runs,
+    served_models,
     sessions,
 )
 from app.storage.sqlite.approvals import SQLiteApprovals
@@ -35,6 +36,7 @@ from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
 from app.storage.sqlite.profiles import SQLiteProfiles
 from app.storage.sqlite.retention import SQLiteRetention
+from app.storage.sqlite.served_models import SQLiteServedModels
 from app.storage.sqlite.sessions import SQLiteSessions
 
 WRITES: dict[type[Change], Write] = {
@@ -47,6 +49,7 @@ WRITES: dict[type[Change], Write] = {
     **notifications.WRITES,
     **memories.WRITES,
     **profiles.WRITES,
+    **served_models.WRITES,
 }
 
 
@@ -67,6 +70,7 @@ class SQLiteStore(
     SQLiteNotifications,
     SQLiteMemories,
     SQLiteProfiles,
+    SQLiteServedModels,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

@@ -1,0 +1,120 @@
+"""Connection of an endpoint to its served model, which runs while it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from app.core.clock import Clock
+from app.core.endpoint_spec import EndpointSpec
+from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
+from app.models.capabilities.abilities import AbilityOverrides
+from app.models.http.client import INACTIVITY_S, ModelClient, TransportKind, model_client
+from app.models.serving.catalogue import served_name
+from app.models.serving.pool import Member, ModelPool
+from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
+
+# The address of a server that does not run; port 9 is for discarding.
+ASLEEP = "http://127.0.0.1:9/v1"
+
+
+class ServedChat(OpenAIChat):
+    """Provider of a served model: starts it for a request, and retries once on a restarted process."""
+
+    def __init__(self, client: ModelClient, member: Member, spec: EndpointSpec, clock: Clock | None) -> None:
+        super().__init__(
+            client,
+            ASLEEP,
+            member.model,
+            overrides=AbilityOverrides(spec.tool_calls, spec.images, spec.pdf, spec.window),
+            defaults=RequestDefaults(None, spec.temperature),
+            clock=clock,
+        )
+        self._member = member
+
+    @property
+    def leaves_calls(self) -> bool:
+        return True  # as every llama.cpp does, whatever its port
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        async with self._member.use() as url:
+            started = False
+            try:
+                async with aclosing(self._stream_from(url, request)) as pieces:
+                    async for piece in pieces:
+                        started = True
+                        yield piece
+                return
+            except ProviderFailed as failure:
+                if started or failure.code not in SERVER_LOST:
+                    raise
+                successor = await self._member.successor(url)
+                if successor is None:
+                    raise
+            async with aclosing(self._stream_from(successor, request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    def _stream_from(self, url: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        self._point_to(url)
+        return super().stream(request)
+
+    async def window(self) -> int | None:
+        """Return the context of the row; a server that runs is probed for its other abilities."""
+        if not self._awake():
+            return self._overrides.window
+        return await super().window()
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        return await super().count_tokens(texts) if self._awake() else None
+
+    def _awake(self) -> bool:
+        url = self._member.url
+        if url:
+            self._point_to(url)
+        return url is not None
+
+    def _point_to(self, url: str) -> None:
+        """Send requests to the process of now, whose port and key are its own."""
+        process = self._member.process
+        key = process.key if process else None
+        if (url, key) != (self.base_url, self.key):
+            self.base_url, self.key, self._named, self._found = url, key, None, {}
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class ServedConnection:
+    """The one model of an endpoint, from the file of its row."""
+
+    where = ", served from its file"
+
+    def __init__(self, pool: ModelPool, spec: EndpointSpec, clock: Clock | None, transport: TransportKind) -> None:
+        name = served_name(spec.url)
+        client = model_client(ASLEEP, inactivity_s=spec.inactivity_s or INACTIVITY_S, transport=transport)
+        self.member = pool.member(name, spec.default_model or name)
+        self.only = (self.member.model,)
+        self._pool = pool
+        self._provider = ServedChat(client, self.member, spec, clock)
+        self.member.begin(only_at_start=True)
+
+    @property
+    def awake(self) -> bool:
+        return self.member.url is not None
+
+    def provider(self, _model: str | None) -> Provider:
+        return self._provider
+
+    async def start(self) -> None:
+        """Start now if the row says so, else only look whether there is a row. Raises ProviderFailed."""
+        if (await self._pool.row(self.member.name)).at_start:
+            async with self.member.use():
+                return
+
+    async def models(self, _key: str | None) -> list[str]:
+        return list(self.only)
+
+    async def close(self) -> None:
+        await self.member.close()
+        await self._provider.close()

@@ -1,0 +1,208 @@
+"""`dragoman model`: model files of this machine, kept in the database; a running server takes changes in by itself."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from app.config.settings import Loaded, Settings
+from app.core.endpoint_spec import EndpointSpec
+from app.models.capabilities.server_kind import server_kind
+from app.models.endpoints.connection_test import check_connection
+from app.models.endpoints.registry import (
+    InvalidEndpoint,
+    ReadOnlyEndpoint,
+    audit_row,
+    check_endpoint,
+    endpoint_row,
+)
+from app.models.endpoints.served_models import ServedModels, wanted_of
+from app.models.endpoints.startup import build_endpoint_factory
+from app.models.http.client import base_url_of
+from app.models.serving.catalogue import CACHE_TYPES, estimate_of, header_of
+from app.models.serving.memory import mib
+from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServedModel
+from app.redaction.redactor import Redactor
+from app.storage.served_models import ServedModelRow
+from app.storage.store import Store
+from routes.access.local_admin import read_local_token
+from routes.cli.columns import aligned
+from routes.cli.endpoints import BY, TAKEN_IN
+from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.tokens import with_store
+from routes.protocol.errors import Refused
+from routes.terminal.approval_text import exact
+from routes.terminal.chat import default_url
+from routes.terminal.event_client import ChatFailed
+
+COLUMNS = ("name", "state", "model", "quantisation", "context", "slots", "memory", "file")
+SHOWN = 5  # models of an adopted server that are named
+
+
+def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+    """The parsers of the actions, for the flags that all of them have."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, text: str, argument: str | None = None) -> argparse.ArgumentParser:
+        child = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        if argument:
+            child.add_argument(argument)
+        return child
+
+    listing = action("list", "the models that were added, and their states")
+    listing.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
+    listing.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
+    add = action("add", "check a GGUF file and add it, or add it again with other values")
+    add.add_argument("file", type=_expanded, help="the GGUF file; of a split model the first one")
+    add.add_argument("--name", help="of its endpoint, as in NAME/MODEL (default: from the file)")
+    add.add_argument("--context", type=int, metavar="TOKENS", help="of one conversation (default: at most 8192)")
+    add.add_argument("--slots", type=int, metavar="N", help="conversations at a time (default: 1)")
+    add.add_argument("--cache-type", choices=CACHE_TYPES, help="of the key-value cache; less memory with q8_0, q4_0")
+    add.add_argument("--serve", action="store_true", help="serve it, too")
+    serve = action("serve", "make an endpoint of a model; it starts with the first request", "name")
+    for child in (add, serve):
+        child.add_argument("--at-start", action="store_true", help="start it with the server, and keep it")
+        child.add_argument("--force", action="store_true", help="even if memory seems too short")
+    stop = action("stop", "remove the endpoint of a model, and end its process", "name")
+    remove = action("remove", "forget a model; its file stays", "name")
+    adopt = action("adopt", "use a server of models that runs: llama.cpp, Ollama, vLLM ...", "url")
+    adopt.add_argument("--name", help="of the endpoint (default: by the kind of server)")
+    return listing, add, serve, stop, remove, adopt
+
+
+def _expanded(text: str) -> Path:
+    return Path(os.path.expanduser(text))  # noqa: PTH111 (Path.expanduser fails for unknown accounts)
+
+
+def run_model(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+    settings = loaded.settings
+
+    async def work(store: Store) -> int:
+        try:
+            return await _act(args, store, settings, environ)
+        except (UnfitFile, InvalidEndpoint) as unfit:
+            raise Refused(422, "unfit_model", str(unfit)) from None
+        except (TooLittleMemory, ReadOnlyEndpoint) as conflict:
+            raise Refused(409, "model_memory", str(conflict)) from None
+        except UnknownServedModel as unknown:
+            raise Refused(404, "not_found", str(unknown)) from None
+
+    return with_store(loaded, work)
+
+
+async def _act(args: argparse.Namespace, store: Store, settings: Settings, environ: Mapping[str, str]) -> int:
+    models = ServedModels(store, settings)
+    match args.action:
+        case "list":
+            return await _list(models, settings, environ, args)
+        case "adopt":
+            return await _adopt(store, settings, environ, args)
+        case "add":
+            return await _add(models, args)
+        case "serve":
+            row = await models.serve(args.name, BY, at_start=args.at_start or None, forced=args.force)
+            print(_served(row))
+        case "stop":
+            row = await models.stop(args.name, BY)
+            print(f"{row.name} is not served any more. {TAKEN_IN}")
+        case "remove":
+            await models.remove(args.name, BY)
+            print(f"{args.name} is removed; its file stays. {TAKEN_IN}")
+    if args.action != "serve":
+        _warn_of_settings(settings, args.name)
+    return 0
+
+
+async def _add(models: ServedModels, args: argparse.Namespace) -> int:
+    fields = {name: getattr(args, name) for name in ("name", "context", "slots", "cache_type", "at_start")}
+    row = await models.add(args.file, wanted_of(fields | {"forced": args.force}), BY)
+    header = header_of(row)
+    about = filter(None, (header.architecture, header.quantisation, f"trained for {header.context:,} tokens"))
+    print(f"{row.name} is added: {exact(header.name)} ({', '.join(about)}).")
+    print(f"With {row.slots} x {row.context:,} tokens of context it needs {estimate_of(row)}.")
+    if not header.template:
+        print("It has no chat template: llama.cpp uses a general one. It may be a base model.", file=sys.stderr)
+    if args.serve:
+        print(_served(await models.serve(row.name, BY)))
+        return 0
+    try:
+        models.check_memory(row)
+    except TooLittleMemory as short:
+        print(f"dragoman: {short}", file=sys.stderr)
+    print(f"Serve it with `dragoman model serve {row.name}`.")
+    return 0
+
+
+def _served(row: ServedModelRow) -> str:
+    when = "with the server" if row.at_start else "with the first request"
+    return f"{row.name} is served as {row.name}/{exact(header_of(row).name)}, and starts {when}. {TAKEN_IN}"
+
+
+def _warn_of_settings(settings: Settings, name: str) -> None:
+    named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
+    if needed := [one for one in named if one and one.partition("/")[0] == name]:
+        print(f"dragoman: the settings name {needed[0]}: change that before the next start.", file=sys.stderr)
+
+
+async def _adopt(store: Store, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+    """Add an endpoint for a server that runs already, and that goes on without dragoman."""
+    address = args.url if "://" in args.url else f"http://{args.url}"
+    try:
+        url = base_url_of(address)
+        spec = EndpointSpec(url=url)
+    except ValueError:
+        raise InvalidEndpoint(f"{address[:200]!a} is no address of a server, such as http://127.0.0.1:8080.") from None
+    kind = await server_kind(url)
+    name = args.name or re.sub(r"[^a-z0-9]+", "-", (kind or urlsplit(url).hostname or "server").lower()).strip("-")
+    check_endpoint(name, spec, ())
+    if name in settings.endpoints or any(row.name == name and row.spec for row in await store.endpoints()):
+        raise ReadOnlyEndpoint(f"An endpoint is called {name} already: choose another --name.")
+    found = await check_connection(build_endpoint_factory(settings, Redactor(), environ), name, spec)
+    if found.problem or not found.models:
+        raise InvalidEndpoint(found.problem or f"{url} lists no models. Start one there, and try again.")
+    await store.write([endpoint_row(name, spec, BY), audit_row(name, "adopted", BY, spec)])
+    more = f" and {len(found.models) - SHOWN} more" if len(found.models) > SHOWN else ""
+    names = ", ".join(map(exact, found.models[:SHOWN]))
+    print(f"{name} is {kind or 'a server'} with {names}{more}; dragoman neither starts nor stops it. {TAKEN_IN}")
+    return 0
+
+
+async def _list(models: ServedModels, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+    url = args.server or environ.get("DRAGOMAN_URL") or default_url(settings)
+    try:
+        own = read_local_token(settings.data_dir)
+        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
+        overview = await asyncio.to_thread(remote.served_models)
+    except (Refusal, ChatFailed) as failure:
+        raise Refused(403, "forbidden", str(failure)) from None
+    except NoServer as none:
+        overview = await models.overview()
+        text = "This is what the database says:" if overview["models"] else "No model was added."
+        print(f"{none} {text}", file=sys.stderr)
+    rows: list[dict[str, Any]] = overview["models"]
+    for line, row in zip(aligned(COLUMNS, map(_columns, rows)), [{}, *rows], strict=True):
+        print(line)
+        if problem := row.get("problem"):
+            print(f"    {exact(problem)}")
+    return 0
+
+
+def _columns(row: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "name": exact(row["name"]),
+        "state": row["state"] + (" (at start)" if row["at_start"] else ""),
+        "model": exact(row["model"]),
+        "quantisation": row["quantisation"] or "-",
+        "context": str(row["context"]),
+        "slots": str(row["slots"]),
+        "memory": mib(row["memory"]["total"]),
+        "file": exact(row["file"]),
+    }

@@ -1,0 +1,1 @@
+"""Served models over HTTP: added, served, stopped and removed by admins."""
