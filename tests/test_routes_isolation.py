@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from app.core.endpoint_spec import EndpointSpec
+from app.memory.memories import Source
 from app.models.scripted import Scripted
 from app.notifications import push_encryption
 from app.storage.approvals import GrantRow
@@ -118,6 +119,12 @@ ROWS: dict[str, Row] = {
     "GET /documents/{document}/versions": Thing(),
     "GET /documents/{document}/file": Thing(),
     "POST /documents/{document}/suggestions/{number}": Thing({"decision": "accept"}, 404),
+    "GET /memory": Own(shows="memory"),
+    "POST /memory": Own(400),
+    "DELETE /memory": Own(400),
+    "GET /memory/{memory}": Thing(),
+    "PATCH /memory/{memory}": Thing({"text": "Likes tea", "kind": "preference"}),
+    "DELETE /memory/{memory}": Thing(ok=204),
     "GET /sessions/{session}/grants": Thing(),
     "DELETE /sessions/{session}/grants/{grant}": Thing(),
     "DELETE /sessions/{session}/grants": Thing(),
@@ -199,6 +206,7 @@ LOST = {
     "grant": "grt_" + "0" * 20,
     "document": "doc_" + "0" * 20,
     "number": "8" * 12,
+    "memory": "mem_" + "0" * 20,
     "webhook": "whk_" + "0" * 20,
     "delivery": "msg_" + "0" * 32,
     "subscription": "psh_" + "0" * 20,
@@ -272,6 +280,8 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     version = VersionRow(document.id, 1, "model", started["run"], question["call"], 1.0, "Milk")
     await served.services.store.write([grant, document, version])
     named = {"document": document.id, "number": "7" * 12}
+    kept, _ = await served.services.memories.remember("ann", "Likes milk", "fact", Source())
+    named |= {"memory": kept.id}
     named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
     named |= await targets_of_ann(served, started["run"])
