@@ -49,6 +49,7 @@ from routes.http import (
     workspace_files,
 )
 from routes.http.administration import audit, endpoints, pause, settings, tokens
+from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
 from routes.http.mcp import offers, servers
 from routes.http.notifications import push, webhooks
@@ -120,6 +121,19 @@ ROUTES = (
     Route("/memory/{memory}", memory.show_memory),
     Route("/memory/{memory}", memory.edit_memory, methods=["PATCH"]),
     Route("/memory/{memory}", memory.delete_memory, methods=["DELETE"]),
+    Route("/schedules", schedules.list_schedules),
+    Route("/schedules", schedules.add_schedule, methods=["POST"]),
+    Route("/schedules/{schedule}", schedules.show_schedule),
+    Route("/schedules/{schedule}", schedules.change_schedule, methods=["PATCH"]),
+    Route("/schedules/{schedule}", schedules.delete_schedule, methods=["DELETE"]),
+    Route("/schedules/{schedule}/run", schedules.run_schedule, methods=["POST"]),
+    Route("/triggers", triggers.list_triggers),
+    Route("/triggers", triggers.add_trigger, methods=["POST"]),
+    Route("/triggers/{trigger}", triggers.deliver, methods=["POST"]),
+    Route("/triggers/{trigger}", triggers.show_trigger),
+    Route("/triggers/{trigger}", triggers.change_trigger, methods=["PATCH"]),
+    Route("/triggers/{trigger}", triggers.delete_trigger, methods=["DELETE"]),
+    Route("/triggers/{trigger}/secret", triggers.renew_secret, methods=["POST"]),
     Route("/jobs", jobs.list_jobs),
     Route("/jobs/{job}", jobs.show_job),
     Route("/jobs/{job}/events", jobs.job_events),

@@ -45,6 +45,7 @@ from app.runs.job_time import JobTime
 from app.runs.recovery import recover
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
+from app.schedules.service import Automation, opened_automation
 from app.storage.changes import Change
 from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints, open_store
 from app.storage.files.reading import Files
@@ -52,6 +53,7 @@ from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
 from app.workspace.scanner import ScanLimits
+from routes.access.delivery_limits import DeliveryLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from tools.catalogue import TOOLS
 from tools.jobs.manager import Jobs
@@ -83,7 +85,9 @@ class Services(Struct):
     factory: RunFactory
     runtime_settings: RuntimeSettings
     notifications: Notifications
+    automation: Automation
     local: LocalAdmin = field(default_factory=LocalAdmin)
+    delivery_limits: DeliveryLimits = field(default_factory=DeliveryLimits)
 
     @property
     def profiles(self) -> Profiles:
@@ -148,9 +152,11 @@ async def open_services(
         await recover(store, journal, runs, unattended.restored_agent)
         await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
-        local = opened_local_admin(settings.data_dir)
+        automation = await stack.enter_async_context(opened_automation(unattended))
         yield Services(
-            *collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications, local
+            *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
+            automation,
+            opened_local_admin(settings.data_dir),
         )
 
 

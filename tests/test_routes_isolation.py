@@ -18,13 +18,12 @@ import pytest
 from app.core.endpoint_spec import EndpointSpec
 from app.memory.memories import Source
 from app.models.scripted import Scripted
-from app.notifications import push_encryption
 from app.storage.approvals import GrantRow
 from app.storage.documents import DocumentRow, VersionRow
-from app.storage.notifications import DeliveryRow, TargetRow
 from routes.lanes.catalogue import LANES
 from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
+from tests.belongings import schedules_of_ann, targets_of_ann
 from tests.people import LIMIT_S, bearer
 from tests.pictures import CAT, hashed, image_part, text_part
 from tests.serving import Served, serving, until
@@ -160,6 +159,19 @@ ROWS: dict[str, Row] = {
     "DELETE /endpoints/{endpoint}": Admins(ok=204),
     "GET /settings": Admins(),
     "PATCH /settings": Admins({"changes": {"max_rounds": 20}}),
+    "GET /schedules": Own(shows="schedule"),
+    "POST /schedules": NoGuests(),
+    "GET /schedules/{schedule}": Thing(),
+    "PATCH /schedules/{schedule}": Thing({"name": "x"}),
+    "POST /schedules/{schedule}/run": Thing(ok=202),
+    "DELETE /schedules/{schedule}": Thing(ok=204),
+    "GET /triggers": Own(shows="trigger"),
+    "POST /triggers": NoGuests(),
+    "GET /triggers/{trigger}": Thing(),
+    "PATCH /triggers/{trigger}": Thing({"name": "x"}),
+    "POST /triggers/{trigger}/secret": Thing(),
+    "POST /triggers/{trigger}": Open(401),  # it is proven with the trigger's own secret
+    "DELETE /triggers/{trigger}": Thing(ok=204),
     "GET /webhooks": Own(shows="webhook"),
     "POST /webhooks": NoGuests(),
     "GET /webhooks/{webhook}": Thing(),
@@ -208,6 +220,8 @@ LOST = {
     "number": "8" * 12,
     "memory": "mem_" + "0" * 20,
     "webhook": "whk_" + "0" * 20,
+    "schedule": "sch_" + "0" * 20,
+    "trigger": "trg_" + "0" * 20,
     "delivery": "msg_" + "0" * 32,
     "subscription": "psh_" + "0" * 20,
     "name": "nobody",
@@ -284,20 +298,8 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     named |= {"memory": kept.id}
     named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
-    named |= await targets_of_ann(served, started["run"])
+    named |= await targets_of_ann(served, started["run"]) | await schedules_of_ann(served)
     return {"job": job, "grant": grant.id, **ids, **named}
-
-
-async def targets_of_ann(served: Served, run: str) -> dict[str, str]:
-    """A webhook with a delivery, and a browser; nothing is sent to either, since they are on this machine."""
-    keys = json.dumps({"p256dh": push_encryption.public_key(push_encryption.new_scalar()), "auth": "A" * 22})
-    events, url = json.dumps(["run.ended"]), "https://127.0.0.1:9/"
-    webhook = TargetRow("whk_" + "1" * 20, "ann", "webhook", "hook", url, events, False, 1, "{}", 1.0)
-    browser = TargetRow("psh_" + "1" * 20, "ann", "push", "browser", url, events, False, 1, keys, 1.0)
-    delivery = DeliveryRow("msg_" + "1" * 32, webhook.id, "ann", "run.ended", "", run, "answered", 1.0, "dead")
-    await served.services.notifications.targets.put(webhook, delivery)
-    await served.services.notifications.targets.put(browser)
-    return {"webhook": webhook.id, "delivery": delivery.id, "subscription": browser.id}
 
 
 async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:
@@ -350,6 +352,7 @@ async def test_every_route_as_everybody(tmp_path: Path) -> None:
             "Done.",
             "Good.",
             "Fine.",
+            "On time.",
         ]
     )
     async with asyncio.timeout(3 * LIMIT_S), serving(tmp_path, provider) as served:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
 
+from app.config.automation_settings import AutomationSettings
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
 from app.config.memory_settings import MemorySettings, memory_problems
@@ -63,6 +64,7 @@ class Settings(
     RunSettings,
     ModelSettings,
     SearchSettings,
+    AutomationSettings,
     NotificationSettings,
     MemorySettings,
     ProfileSettings,

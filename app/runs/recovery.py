@@ -22,7 +22,7 @@ from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
-from app.transcript.run_request import NotFound
+from app.transcript.run_request import UNTRUSTED, NotFound
 from app.transcript.run_totals import totals_of
 
 INTERRUPTION = "The server stopped during this run. Send the next message."
@@ -107,8 +107,9 @@ async def _end(store: Store, journal: EventWriter, row: RunRow, runs: RunManager
         for call in await store.handed_calls(row.id):
             conversation.hand_over(call)  # the client has it, and may send its result
         conversation.settle(INTERRUPTED, await store.started_calls(row.id))
+        untrusted = UNTRUSTED in json.loads(row.policy)
         for message in await store.inbox(row.id):
-            conversation.append(replace(message_of(message), at=row.created))
+            conversation.append(replace(message_of(message), at=row.created, untrusted=untrusted))
         journal.put(InboxTaken(row.id))
     events: list[AgentEvent] = []
     for approval in await store.pending_of(row.id):

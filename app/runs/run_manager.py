@@ -97,7 +97,8 @@ class RunManager:
     async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         self._may_begin()
         await self._lost.keep_all()
-        if turn.asked:
+        limited = turn.asked or turn.budgeted
+        if limited:
             await self.ledger.check(principal, uses_of(agent))
         session = turn.session or f"ses_{token_hex(10)}"
         async with self._alone.setdefault(session, asyncio.Lock()):
@@ -107,7 +108,7 @@ class RunManager:
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
             files = await _placed(agent, turn.files)
-            self.ledger.enter(principal, session, asked=turn.asked)
+            self.ledger.enter(principal, session, asked=limited)
             now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
             row = RunRow(
                 run,
@@ -142,6 +143,8 @@ class RunManager:
         self._journal.put(row)
         if turn.key:
             self._journal.put(KeyRow(row.principal, turn.key.value, turn.key.body, row.id, row.created))
+        for change in turn.beside(row) if turn.beside else ():
+            self._journal.put(change)
         for name in turn.found_by:
             self._journal.put(KeyRow(row.principal, name, "", row.id, row.created))
 

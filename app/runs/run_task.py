@@ -216,8 +216,8 @@ class RunTask:
             news = await news_of(self.agent.calls.documents, self.row.session)
             beside = await self._recalled()
             self._begin(conversation, state.orphaned, earlier, await self._undone(), news, beside)
-        if not self.begins_session or len(conversation.messages) > 1 or conversation.messages[-1].untrusted:
-            tainted = any(message.untrusted for message in conversation.messages)
+        tainted = any(message.untrusted for message in conversation.messages)
+        if tainted or not self.begins_session or len(conversation.messages) > 1:
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
         return conversation
 
@@ -298,7 +298,8 @@ class RunTask:
             self.log.add(beside.notice)
         for number, message in enumerate(self.inbox.take()):
             if number == 0 and (turn is None or turn.has_message):
-                message = replace(message, at=self.row.created)  # its turn may have come much later
+                untrusted = turn is not None and turn.untrusted
+                message = replace(message, at=self.row.created, untrusted=untrusted)  # its turn may have come later
                 conversation.append(beside.put(message) if beside else message)
             else:
                 conversation.append(message)

@@ -16,7 +16,10 @@ PRIVATE = 0o700
 OTHER_ACCOUNTS = 0o077
 ROOT = 0
 # The files of dragoman. If the folder contains others, their permissions are not changed.
-OURS = ("dragoman.db*", "checkpoints.db*", "lock", "local.token*", "jobs", "keys", "mcp", "notifications", "persona")
+OURS = (
+    *("dragoman.db*", "checkpoints.db*", "lock", "local.token*", "triggers.key*"),
+    *("jobs", "keys", "mcp", "notifications", "persona"),
+)
 
 
 def make_private(folder: Path) -> None:

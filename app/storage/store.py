@@ -17,6 +17,7 @@ from app.storage.memories import MemoryStore
 from app.storage.notifications import NotificationStore
 from app.storage.profiles import ProfileStore
 from app.storage.runs import RunStore
+from app.storage.schedules import ScheduleStore
 from app.storage.served_models import ServedModelStore
 from app.storage.sessions import SessionStore
 from app.storage.state import StateStore
@@ -40,6 +41,7 @@ class Store(
     MemoryStore,
     ProfileStore,
     ServedModelStore,
+    ScheduleStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -11,10 +11,14 @@ from msgspec import Struct
 from app.core.attachments import File
 from app.core.events import Notice
 from app.core.messages import Message
+from app.storage.changes import Change
+from app.storage.runs import RunRow
 from app.transcript.titles import NAMELESS, title_of
 
 MAX_LINE = 16  # runs of one session that wait or are under way
-UNASKED = "unasked"  # in the policy of a run that the server has begun by itself, not a person
+# In the policy of a run:
+UNASKED = "unasked"  # the server has begun it by itself, not a person
+UNTRUSTED = "untrusted"  # its message holds text of third parties
 TIME_LIMIT_S = 7200.0
 
 
@@ -61,8 +65,9 @@ class CallResult(Struct, frozen=True):
 class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
-    `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that.
-    `notice` is for those who read the run's log.
+    `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that, unless
+    it is `budgeted`. `untrusted`: the message holds text of third parties, so that the conversation is tainted.
+    `notice` is for those who read the run's log. `beside` are changes of the transaction that creates the run.
 
     `results` answer calls of the session that were handed over; they stand before the message, which may then be empty.
     `history` begins a new session, with the files that it refers to in `imported`. An `unlisted` run keeps neither
@@ -76,6 +81,9 @@ class RunRequest(Struct, frozen=True):
     time_limit_s: float = TIME_LIMIT_S
     policy: str = "{}"
     asked: bool = True
+    budgeted: bool = False
+    untrusted: bool = False
+    beside: Callable[[RunRow], Sequence[Change]] | None = None
     files: Sequence[File] = ()
     notice: Notice | None = None
     results: Sequence[CallResult] = ()
@@ -91,7 +99,9 @@ class RunRequest(Struct, frozen=True):
     @property
     def stored_policy(self) -> str:
         """Return the policy for the run's row, which says whether a person requested the run."""
-        return self.policy if self.asked else json.dumps(json.loads(self.policy) | {UNASKED: True})
+        marks = {UNASKED: not self.asked, UNTRUSTED: self.untrusted}
+        true = {name: True for name, value in marks.items() if value}
+        return json.dumps(json.loads(self.policy) | true) if true else self.policy
 
     @property
     def title(self) -> str:

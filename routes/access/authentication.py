@@ -30,6 +30,7 @@ from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
 from routes.page import wants_page
 from routes.protocol.errors import Refused, TooSoon
+from tools.base.patterns import lazy_pattern
 
 HELLO = "/api/hello"  # Claude Code looks here, without its token, if the server can be reached
 # For probes, clients in doubt, browsers that come back.
@@ -42,6 +43,7 @@ WRONG_PER_MINUTE = 10  # tokens, from one client
 NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
 ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
 NONE_LEFT = "No token is in use any more: `dragoman token create --name NAME` on the server makes a new one."
+DELIVERY = lazy_pattern(r"/triggers/[^/]+")  # by POST: it proves itself with the secret of the trigger
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _log = logging.getLogger(__name__)
@@ -87,7 +89,7 @@ class Access(Struct, frozen=True):
             self._check_host(headers.get("host", ""))
         self._check_origin(headers.getlist("origin"), headers.get("host", ""))
         check_fetch_site(scope, headers)
-        if _open_to_all(scope["path"], headers):
+        if _open_to_all(scope, headers):
             return None
         if not ever and is_loopback(self.host):  # never again once there was a token, whatever became of it
             if objection := self.local.objection(account, headers, given):
@@ -181,8 +183,11 @@ def check_fetch_site(scope: Scope, headers: Headers) -> None:
         raise Refused(403, "wrong_site", "Pages of other sites may not call this server. Open it in a tab of its own.")
 
 
-def _open_to_all(path: str, headers: Headers) -> bool:
-    """The page has no secrets: it asks for a token itself, once it is there."""
+def _open_to_all(scope: Scope, headers: Headers) -> bool:
+    """The page has no secrets: it asks for a token itself, once it is there. Deliveries prove themselves."""
+    path = scope["path"]
+    if scope["method"] == "POST" and DELIVERY.fullmatch(path):
+        return True
     return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and wants_page(headers))
 
 

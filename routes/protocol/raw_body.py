@@ -51,7 +51,8 @@ async def read_body(
         raise slow from None
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
-    request.app.state.services.presence.check(request.state.principal)  # a body may take a minute
+    if request.state.principal:  # not of a route that is open
+        request.app.state.services.presence.check(request.state.principal)  # a body may take a minute
     if large and sum(map(body.count, (b",", b"[", b"{"))) > limits.parts:
         raise Refused(413, "too_long", limits.too_many)
     return bytes(body)

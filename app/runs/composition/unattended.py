@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from app.core.events import Notice
+from app.core.rules import ApprovalMode
 from app.policy.current_rights import principal_named
 from app.profiles.pinned import NOTHING
 from app.runs.agent import Agent
@@ -21,6 +22,7 @@ from app.storage.principals import Principal
 from app.storage.runs import ALL, RunRow
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 from app.transcript.run_totals import totals_of
+from tools.base.rights import Risk
 from tools.jobs.records import Job
 
 
@@ -39,10 +41,25 @@ class UnattendedRuns(Struct, frozen=True):
         turn = replace(turn, time_limit_s=seconds, policy=options.policy(), asked=False)
         return await self.factory.runs.start(agent, principal, turn)
 
+    async def check(self, principal: Principal, options: RunOptions) -> None:
+        """Raises NotFound if no run with these options could begin now."""
+        await self._agent(principal, options)
+
+    async def reading_tools(self, principal: Principal, options: RunOptions, session: str | None) -> list[str]:
+        """Names of the tools that only read, of those that such a run would have. Raises NotFound."""
+        try:
+            pinned = (await self.factory.resolved(principal, options, session)).pinned
+        except UNFIT as unfit:
+            raise NotFound(str(unfit)) from unfit
+        gate = self.factory.gate(principal, ApprovalMode.DENY, pinned=pinned)
+        window = self.factory.models.default.counter.known_window
+        offered = [tool for tool in gate.offer(self.factory.tools) if tool.least_window <= window]
+        return [tool.name for tool in offered if tool.risk is Risk.READ]
+
     async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
         principal = await principal_named(self.factory.store, row.principal)
-        options = _stored_options(row.policy)
+        options = stored_options(row.policy)
         agent = await self._agent(principal, options)
         return agent, agent.time_limit_within(self.factory.limits(options).seconds)
 
@@ -56,7 +73,7 @@ class UnattendedRuns(Struct, frozen=True):
             raise NoRoom
         rounds = min(ROUNDS, settings.max_rounds, max(1, room.requests))
         last = (await store.runs(job.session))[-1:]  # its options hold on
-        options = _stored_options(last[0].policy if last else "{}")
+        options = stored_options(last[0].policy if last else "{}")
         if options.plans and totals_of(await store.events(last[0].id, 0, ALL), ()).has_accepted_plan:
             options = options.model_copy(update={"mode": "act"})
         # Stored so: a restart must not give them back.
@@ -72,14 +89,19 @@ class UnattendedRuns(Struct, frozen=True):
             raise NotFound(str(unfit)) from unfit
 
 
-def _stored_options(policy: str) -> RunOptions:
+def stored_options(policy: str) -> RunOptions:
     """The options of an earlier run. Raises NotFound.
 
     What was valid then may not be now: a limit may have been lowered, and a redacted secret is longer than a short one.
     """
+    options = unpinned_options(policy)
+    return options if options.pinned else options.with_pinned({}, NOTHING)  # profiles of now are for new runs
+
+
+def unpinned_options(policy: str) -> RunOptions:
+    """The options of a run that begins, under the profiles of now. Raises NotFound."""
     try:
-        options = RunOptions.of_policy(policy)
-        return options if options.pinned else options.with_pinned({}, NOTHING)  # profiles of now are for new runs
+        return RunOptions.of_policy(policy)
     except ValidationError as invalid:
         where = ", ".join(str(error["loc"][0]) for error in invalid.errors())
         raise NotFound(f"The run's options are not valid any more: {where}") from invalid

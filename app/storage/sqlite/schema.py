@@ -16,4 +16,5 @@ TABLES = (
     *("memories", "memory_vectors", "memory_jobs"),
     *("profiles",),
     "served_models",
+    *("schedules", "triggers", "occurrences"),
 )

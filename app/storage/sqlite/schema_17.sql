@@ -59,6 +59,50 @@ CREATE TABLE memory_jobs (
 );
 
 -- Schedules and triggers: what begins runs without a request.
+CREATE TABLE schedules (
+    id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    expression TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    text TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    place TEXT NOT NULL,
+    missed TEXT NOT NULL,
+    jitter_s DOUBLE PRECISION NOT NULL,
+    enabled INTEGER NOT NULL,
+    created DOUBLE PRECISION NOT NULL,
+    next DOUBLE PRECISION,
+    last DOUBLE PRECISION,
+    session TEXT,
+    run TEXT
+);
+CREATE TABLE triggers (
+    id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scheme TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    text TEXT NOT NULL,
+    template TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    place TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    created DOUBLE PRECISION NOT NULL,
+    session TEXT
+);
+CREATE INDEX triggers_of_principal ON triggers (principal);
+CREATE TABLE occurrences (
+    origin TEXT NOT NULL,
+    occurrence TEXT NOT NULL,
+    at DOUBLE PRECISION NOT NULL,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    due DOUBLE PRECISION,
+    run TEXT,
+    PRIMARY KEY (origin, occurrence)
+);
 
 -- Webhooks, push subscriptions, and what is still to be delivered to them.
 CREATE TABLE notification_targets (

@@ -21,6 +21,7 @@ from app.storage.sqlite import (
     principals,
     profiles,
     runs,
+    schedules,
     served_models,
     sessions,
 )
@@ -36,6 +37,7 @@ from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
 from app.storage.sqlite.profiles import SQLiteProfiles
 from app.storage.sqlite.retention import SQLiteRetention
+from app.storage.sqlite.schedules import SQLiteSchedules
 from app.storage.sqlite.served_models import SQLiteServedModels
 from app.storage.sqlite.sessions import SQLiteSessions
 
@@ -50,6 +52,7 @@ WRITES: dict[type[Change], Write] = {
     **memories.WRITES,
     **profiles.WRITES,
     **served_models.WRITES,
+    **schedules.WRITES,
 }
 
 
@@ -71,6 +74,7 @@ class SQLiteStore(
     SQLiteMemories,
     SQLiteProfiles,
     SQLiteServedModels,
+    SQLiteSchedules,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

@@ -1,0 +1,1 @@
+"""Schedules and triggers: stored messages that begin runs at their times, or when a webhook is delivered."""

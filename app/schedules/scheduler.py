@@ -1,0 +1,285 @@
+"""The scheduler: begins runs at the times of schedules, at most once each, and records what became of each time.
+
+One timer waits for the nearest time; without schedules there is none. It waits a minute at most, so that it notices a
+clock that is set, or a machine that slept. A time that is handled moves its schedule to the next one in the transaction
+that creates the run: after a kill either both are there, or neither, and then the time is a missed one.
+
+    due --- paused, stopping, store failed ---> stays due
+     |---- later than LATE_S, missed: skip ---> missed
+     |---- last run still under way ----------> skipped
+     |---- owner, tools or budget gone -------> refused
+     +---- else ------------------------------> started
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from secrets import token_hex
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.budget.budgets import BudgetSpent
+from app.config.folders import FolderUnusable
+from app.core.events import Notice
+from app.core.settings_fields import DAY_S
+from app.schedules.starts import KEPT, Start, Starts
+from app.schedules.times import Timetable, jitter
+from app.storage.audit import AuditRow
+from app.storage.changes import Change, StoreFailed
+from app.storage.runs import RunRow
+from app.storage.schedules import (
+    MISSED,
+    REFUSED,
+    SKIPPED,
+    STARTED,
+    OccurrenceRow,
+    OccurrencesTrimmed,
+    ScheduleMoved,
+    ScheduleRemoved,
+    ScheduleRow,
+)
+from app.transcript.run_request import IdempotencyKey, NotFound, SessionBusy, Stopping
+from tools.base.pause_check import Paused
+
+LATE_S = 90.0  # from which on a time counts as missed
+MOST_WAIT_S = 60.0
+RETRY_S = 60.0  # until what stayed due is tried again
+BY = "schedule"
+UNDER_WAY = "Run {run} of the time before is still under way."
+LATE = "It was due at {due}, when the server was off, paused or busy."
+SEVERAL = " {count} times were missed since then; this run stands for all of them."
+
+_log = logging.getLogger(__name__)
+
+
+class Due(Struct, frozen=True):
+    """One time of a schedule that has come; `at` is None for a run that a person wants now."""
+
+    row: ScheduleRow
+    now: float
+    at: float | None
+    following: float | None
+    late: str = ""
+
+    @property
+    def occurrence(self) -> str:
+        return f"now {token_hex(8)}" if self.at is None else f"{self.at:.6f}"
+
+    def moved(self, run: RunRow | None = None) -> ScheduleRow:
+        """The schedule once this time has been handled."""
+        session = run.session if run and self.row.place == "one" else self.row.session
+        last = self.row.last if self.at is None else self.at
+        return replace(self.row, next=self.following, last=last, session=session, run=run.id if run else self.row.run)
+
+
+class Scheduler:
+    """The schedules of one server. Use `load()` first and `close()` at the end; `wake()` whenever it may go on."""
+
+    def __init__(self, starts: Starts, clock: Callable[[], float] = time.time) -> None:
+        self._starts = starts
+        self._clock = clock
+        self._rows: dict[str, ScheduleRow] = {}
+        self._refusals: dict[str, str] = {}  # the reason that the audit has, for each schedule
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    async def load(self) -> None:
+        """Read the schedules; what was due while the server was off begins now. Raises StoreFailed."""
+        self._rows = {row.id: row for row in await self._starts.unattended.factory.store.schedules()}
+        self.wake()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+        if self._task:
+            await asyncio.wait([self._task])
+
+    def of(self, principal: str) -> list[ScheduleRow]:
+        """Oldest first."""
+        return [row for row in self._rows.values() if row.principal == principal]
+
+    def get(self, schedule: str, principal: str) -> ScheduleRow:
+        """Raises NotFound."""
+        row = self._rows.get(schedule)
+        if row is None or row.principal != principal:
+            raise NotFound(f"There is no schedule {schedule[:80]!r}. GET /schedules lists yours.")
+        return row
+
+    def fires_at(self, row: ScheduleRow) -> float | None:
+        """Return when a schedule begins its next run, jitter included; None if it begins none."""
+        if not row.enabled or row.next is None or not self._max_schedules:
+            return None
+        return row.next + jitter(row.id, row.next, row.jitter_s)
+
+    async def put(self, row: ScheduleRow, decision: str, by: str) -> ScheduleRow:
+        """Store a schedule that was made or changed; it waits for its next time from now on."""
+        async with self._lock:
+            known = self._rows.get(row.id)
+            if known:  # a run may have begun meanwhile
+                row = replace(row, last=known.last, session=known.session, run=known.run)
+            row = replace(row, next=timetable(row).after(self._clock()) if row.enabled else None)
+            await self._write([row, self._audit(row, decision, row.name, by)])
+            self._keep(row)
+        return row
+
+    async def remove(self, row: ScheduleRow, by: str) -> None:
+        async with self._lock:
+            gone = [ScheduleRemoved(row.id), OccurrencesTrimmed(row.id, 0)]
+            await self._write([*gone, self._audit(row, "removed", row.name, by)])
+            self._rows.pop(row.id, None)
+            self._refusals.pop(row.id, None)
+            self._news(row)
+
+    async def run_now(self, schedule: str, principal: str) -> RunRow:
+        """Begin a run beside the schedule's times.
+
+        Raises SessionBusy if its last run is under way, NotFound, BudgetSpent, Paused, Stopping, StoreFailed.
+        """
+        async with self._lock:
+            row = self.get(schedule, principal)
+            if row.run and self._starts.unattended.factory.runs.is_active(row.run):
+                raise SessionBusy(row.run)
+            return await self._begin(Due(row, self._clock(), None, row.next))
+
+    def wake(self) -> None:
+        """Look at the times now: the first of them may have changed, or the server is not paused any more."""
+        if not self._closed and self._rows and self._task is None:
+            self._task = asyncio.create_task(self._look_once(), name="schedules")
+
+    async def look(self) -> None:
+        """Handle all times that have come. Raises Paused, Stopping, StoreFailed: then they stay due."""
+        async with self._lock:
+            self._starts.unattended.factory.switch.check()
+            for row in list(self._rows.values()):
+                row, now = self._reckoned(row), self._clock()
+                fires_at = self.fires_at(row)
+                if fires_at is not None and fires_at <= now:
+                    await self._handle(self._due(row, fires_at, now))
+
+    def delay_s(self) -> float | None:
+        """Return how long the timer waits, None for no timer: nothing begins while the server is paused."""
+        times = [at for row in self._rows.values() if (at := self.fires_at(row)) is not None]
+        if not times or self._starts.unattended.factory.switch.paused:
+            return None
+        return min(MOST_WAIT_S, max(0.0, min(times) - self._clock()))
+
+    async def _look_once(self) -> None:
+        least_s = RETRY_S
+        try:
+            await self.look()
+            least_s = 0.0
+        except (Paused, Stopping):
+            least_s = 0.0
+        except StoreFailed as failure:
+            _log.warning("schedules wait, because the store failed: %s", failure)
+        finally:
+            self._task = None
+            self._arm(least_s)
+
+    def _arm(self, least_s: float = 0.0) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        delay = self.delay_s()
+        if delay is not None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(max(delay, least_s), self.wake)
+
+    def _reckoned(self, row: ScheduleRow) -> ScheduleRow:
+        """Return the schedule with its next time; anew if the clock was far ahead when that was reckoned."""
+        now = self._clock()
+        if row.next is None or row.last is None or row.last <= now + DAY_S:
+            return row
+        row = replace(row, next=timetable(row).after(now), last=None)
+        self._rows[row.id] = row
+        return row
+
+    def _due(self, row: ScheduleRow, fires_at: float, now: float) -> Due:
+        assert row.next is not None
+        table = timetable(row)
+        late = ""
+        if now - fires_at > LATE_S:
+            late = LATE.format(due=f"{datetime.fromtimestamp(row.next, UTC):%Y-%m-%d %H:%M} UTC")
+            if (count := table.missed(row.next, now)) > 1:
+                late += SEVERAL.format(count=count)
+        return Due(row, now, row.next, table.after(max(now, row.next)), late)
+
+    async def _handle(self, due: Due) -> None:
+        row = due.row
+        if due.late and row.missed == "skip":
+            await self._record(due, MISSED, due.late)
+        elif row.run and self._starts.unattended.factory.runs.is_active(row.run):
+            await self._record(due, SKIPPED, UNDER_WAY.format(run=row.run))
+        else:
+            try:
+                await self._begin(due)
+            except SessionBusy as busy:
+                await self._record(due, SKIPPED, f"Its session is busy with run {busy.run}.")
+            except (NotFound, BudgetSpent, FolderUnusable) as reason:
+                await self._record(due, REFUSED, str(reason))
+
+    async def _begin(self, due: Due) -> RunRow:
+        """Begin the run of a time, recorded in the transaction that creates it."""
+        row, occurrence = due.row, due.occurrence
+        begun: list[str] = []
+
+        def beside(run: RunRow) -> Sequence[Change]:
+            begun.append(run.id)
+            reached = OccurrenceRow(row.id, occurrence, due.now, STARTED, due.late, due.at, run.id)
+            return [_step(due.moved(run)), reached, OccurrencesTrimmed(row.id, KEPT)]
+
+        key = IdempotencyKey(f"schedule\n{row.id}\n{occurrence}", "")  # no request can have it: theirs are printable
+        notice = Notice("schedule_late", due.late) if due.late else None
+        run = await self._starts.begin(row, Start(row.text, key, beside, notice))
+        moved = due.moved(run)
+        if not begun:  # the clock was set back: this time has had its run
+            await self._write([_step(moved)])
+        self._refusals.pop(row.id, None)
+        self._keep(moved)
+        return run
+
+    async def _record(self, due: Due, outcome: str, reason: str) -> None:
+        """Record a time that began no run. Raises StoreFailed."""
+        row, moved = due.row, due.moved()
+        reached = OccurrenceRow(row.id, due.occurrence, due.now, outcome, reason, due.at)
+        changes: list[Change] = [_step(moved), reached, OccurrencesTrimmed(row.id, KEPT)]
+        if outcome == REFUSED and self._refusals.get(row.id) != reason:  # not the same at each time
+            changes.append(self._audit(row, REFUSED, reason, BY))
+            self._refusals[row.id] = reason
+        await self._write(changes)
+        _log.info("schedule %s began no run: %s", row.id, reason)
+        self._keep(moved)
+
+    def _keep(self, row: ScheduleRow) -> None:
+        self._rows[row.id] = row
+        self._news(row)
+
+    def _news(self, row: ScheduleRow) -> None:
+        self._starts.unattended.factory.runs.notifier.notify(row.principal)
+        if self._task is None:
+            self._arm()
+
+    def _audit(self, row: ScheduleRow, decision: str, why: str, by: str) -> AuditRow:
+        return AuditRow(self._clock(), row.principal, BY, decision, why, by)
+
+    async def _write(self, changes: Sequence[Change]) -> None:
+        await self._starts.unattended.factory.store.write(changes)
+
+    @property
+    def _max_schedules(self) -> int:
+        return self._starts.unattended.factory.settings.max_schedules
+
+
+def timetable(row: ScheduleRow) -> Timetable:
+    return Timetable(row.kind, row.expression, row.zone, row.created)
+
+
+def _step(row: ScheduleRow) -> ScheduleMoved:
+    return ScheduleMoved(row.id, row.next, row.last, row.session, row.run)

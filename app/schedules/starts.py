@@ -1,0 +1,75 @@
+"""Beginning the runs of schedules and triggers, with the current rights and the budget of their owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from app.core.events import Notice
+from app.core.rules import ApprovalMode
+from app.policy.current_rights import principal_named
+from app.runs.composition.unattended import UnattendedRuns, unpinned_options
+from app.runs.run_options import RunOptions
+from app.storage.changes import Change
+from app.storage.principals import Principal
+from app.storage.runs import RunRow
+from app.storage.schedules import ScheduleRow, TriggerRow
+from app.transcript.run_request import IdempotencyKey, RunRequest
+
+KEPT = 20  # occurrences of each schedule and trigger
+
+
+class Start(Struct, frozen=True):
+    """The beginning of one run. `beside` are the changes that are written with it, or not at all."""
+
+    text: str
+    key: IdempotencyKey
+    beside: Callable[[RunRow], Sequence[Change]]
+    notice: Notice | None = None
+    untrusted: bool = False
+
+
+class Starts(Struct, frozen=True):
+    """Starts runs for stored rows."""
+
+    unattended: UnattendedRuns
+
+    async def begin(self, origin: ScheduleRow | TriggerRow, start: Start) -> RunRow:
+        """Begin a run, or find the one that the same key has begun.
+
+        Raises NotFound where its owner or what it needs is there no more, BudgetSpent, SessionBusy, KeyReused, Paused,
+        Stopping, StoreFailed.
+        """
+        store = self.unattended.factory.store
+        principal = await principal_named(store, origin.principal)
+        session = origin.session if origin.place == "one" else None
+        if session and await store.owner_of(session) != principal.name:
+            session = None  # it has been deleted
+        options = await self._narrowed(principal, unpinned_options(origin.policy), session)
+        turn = RunRequest(
+            start.text,
+            session,
+            key=start.key,
+            budgeted=True,
+            untrusted=start.untrusted,
+            notice=start.notice,
+            beside=start.beside,
+        )
+        return await self.unattended.start(principal, options, turn)
+
+    async def check(self, principal: Principal, options: RunOptions) -> None:
+        """Raises NotFound if no run with these options could begin now."""
+        await self.unattended.check(principal, await self._narrowed(principal, options))
+
+    async def _narrowed(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:
+        """Return the options with what a run without a person gets: reading tools unless it names some, no approvals.
+
+        The names are stored with the run, so that it has the same tools after a restart. Raises NotFound.
+        """
+        narrowed: dict[str, object] = {}
+        if options.approval is None:
+            narrowed["approval"] = ApprovalMode.DENY
+        if options.tools is None:
+            narrowed["tools"] = await self.unattended.reading_tools(principal, options, session)
+        return options.model_copy(update=narrowed)

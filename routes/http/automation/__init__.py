@@ -1,0 +1,1 @@
+"""Schedules and triggers, which begin runs without a request."""

@@ -1,0 +1,144 @@
+"""/schedules: messages that begin runs at their times."""
+
+from __future__ import annotations
+
+import time
+from secrets import token_hex
+from typing import Any
+
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.schedules.requests import RunPart, ScheduleRequest, changed_fields, occurrence_fields, schedule_fields
+from app.schedules.times import UnfitTime, checked
+from app.storage.principals import Principal
+from app.storage.schedules import ScheduleRow
+from app.transcript.run_request import NotFound
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import checked as checked_body
+from routes.protocol.requests import read_changes, read_fields
+from routes.services import Services, current_principal, services_of
+from tools.base.rights import Role
+
+MOST_BYTES = 256 * 1024
+
+
+async def list_schedules(request: Request) -> Response:
+    """Oldest first, each with its last times."""
+    services, principal = services_of(request), current_principal(request)
+    rows = services.automation.scheduler.of(principal.name)
+    return ASCIIResponse({"schedules": [await _shown(services, row) for row in rows]})
+
+
+async def show_schedule(request: Request) -> Response:
+    return ASCIIResponse(await _shown(services_of(request), _schedule(request)))
+
+
+async def add_schedule(request: Request) -> Response:
+    services, principal = services_of(request), current_principal(request)
+    check_room(services, principal, len(services.automation.scheduler.of(principal.name)), "schedules")
+    body = await read_fields(request, ScheduleRequest, MOST_BYTES)
+    row = await _row(services, principal, body, f"sch_{token_hex(10)}", time.time())
+    row = await services.automation.scheduler.put(row, "made", principal.name)
+    return ASCIIResponse(await _shown(services, row), 201)
+
+
+async def change_schedule(request: Request) -> Response:
+    """Fields that are left out stay as they are; times begin anew from now."""
+    services, principal, row = services_of(request), current_principal(request), _schedule(request)
+    changes = await read_changes(request, ScheduleRequest, MOST_BYTES)
+    body = checked_body(ScheduleRequest, changed_fields(schedule_fields(row), changes))
+    retimed = (body.kind, body.expression) != (row.kind, row.expression)
+    if changes.keys() <= {"enabled", "name"}:
+        row = changed_switch(row, body)
+    else:
+        row = await _row(services, principal, body, row.id, time.time() if retimed else row.created)
+    row = await services.automation.scheduler.put(row, "changed", principal.name)
+    return ASCIIResponse(await _shown(services, row))
+
+
+async def delete_schedule(request: Request) -> Response:
+    """The runs that it began, and their sessions, are kept."""
+    await services_of(request).automation.scheduler.remove(_schedule(request), current_principal(request).name)
+    return Response(status_code=204)
+
+
+async def run_schedule(request: Request) -> Response:
+    """Begin a run now; the schedule's times stay as they are."""
+    services, row = services_of(request), _schedule(request)
+    check_switched_on(services)
+    try:
+        run = await services.automation.scheduler.run_now(row.id, row.principal)
+    except NotFound as reason:
+        raise Refused(409, "run_refused", str(reason)) from None
+    return ASCIIResponse({"run": run.id, "session": run.session, "state": run.state}, 202)
+
+
+def check_room(services: Services, principal: Principal, there: int, kind: str) -> None:
+    """Raises Refused if the principal may add none."""
+    if principal.role is Role.GUEST:
+        raise Refused(403, "forbidden", f"This is for users and admins; {principal.name} is a guest.")
+    check_switched_on(services)
+    most = services.settings.max_schedules
+    if there >= most:
+        advice = "Remove one, or raise DRAGOMAN_MAX_SCHEDULES."
+        raise Refused(409, "too_many_schedules", f"You have {there} {kind}, which is the most. {advice}")
+
+
+def check_switched_on(services: Services) -> None:
+    """Raises Refused."""
+    if not services.settings.max_schedules:
+        message = "Schedules and triggers are switched off here. Set DRAGOMAN_MAX_SCHEDULES above 0."
+        raise Refused(403, "schedules_off", message)
+
+
+async def check_run(services: Services, principal: Principal, body: RunPart) -> None:
+    """Raises Refused if the runs that it describes could not begin."""
+    try:
+        await services.automation.starts.check(principal, body.options)
+    except NotFound as unfit:
+        raise Refused(422, "invalid_request", str(unfit)) from None
+
+
+async def _row(services: Services, principal: Principal, body: ScheduleRequest, name: str, made: float) -> ScheduleRow:
+    """Raises Refused."""
+    zone = body.time_zone or services.settings.time_zone or "UTC"
+    try:
+        checked(body.kind, body.expression, zone, body.jitter_s, time.time())
+    except UnfitTime as unfit:
+        raise Refused(422, "invalid_request", str(unfit)) from None
+    await check_run(services, principal, body)
+    return ScheduleRow(
+        name,
+        principal.name,
+        body.name,
+        body.kind,
+        body.expression.strip(),
+        zone,
+        body.message,
+        body.options.policy(),
+        body.session,
+        body.missed,
+        body.jitter_s,
+        body.enabled,
+        made,
+    )
+
+
+def changed_switch(row: ScheduleRow, body: ScheduleRequest) -> ScheduleRow:
+    """The row switched or renamed; that needs no check, so that a schedule that cannot run can be switched off."""
+    return replace(row, enabled=body.enabled, name=body.name)
+
+
+def _schedule(request: Request) -> ScheduleRow:
+    """Raises NotFound."""
+    return services_of(request).automation.scheduler.get(
+        request.path_params["schedule"], current_principal(request).name
+    )
+
+
+async def _shown(services: Services, row: ScheduleRow) -> dict[str, Any]:
+    last = [occurrence_fields(one) for one in await services.store.occurrences(row.id)]
+    times = {"created": row.created, "next": services.automation.scheduler.fires_at(row)}
+    return {"id": row.id} | schedule_fields(row) | times | {"last": last}

@@ -1,0 +1,151 @@
+"""/triggers: webhooks that begin runs. Deliveries prove themselves with the trigger's secret, not with a token."""
+
+from __future__ import annotations
+
+import time
+from secrets import token_hex
+from typing import Any
+
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.schedules.requests import TriggerRequest, changed_fields, occurrence_fields, trigger_fields
+from app.schedules.signatures import WrongSignature
+from app.schedules.templates import UnfitDelivery
+from app.schedules.triggers import DeliveryRefused, TriggerOff
+from app.storage.principals import Principal
+from app.storage.schedules import TriggerRow
+from routes.access.rate_limits import client_network
+from routes.http.automation.schedules import MOST_BYTES, check_room, check_run
+from routes.protocol.errors import ASCIIResponse, Refused, TooSoon
+from routes.protocol.json_body import read_object
+from routes.protocol.raw_body import BodyLimits, read_body
+from routes.protocol.redaction_middleware import SHOWN_ONCE
+from routes.protocol.requests import checked as checked_body
+from routes.protocol.requests import read_changes, read_fields
+from routes.services import Services, current_principal, services_of
+
+MOST_DELIVERED = 256 * 1024  # bytes of a delivery
+TOO_LONG = f"A delivery may have {MOST_DELIVERED:,} bytes. Send less."
+PER_MINUTE = 60  # deliveries of a trigger
+WRONG_PER_MINUTE = 10  # signatures, from one client
+UNPROVEN = (
+    "The delivery's signature or secret is not this trigger's, or its time is over. Send X-Hub-Signature-256, "
+    "webhook-signature with webhook-id and webhook-timestamp, or Authorization: Bearer, as the trigger's scheme says."
+)
+
+
+async def list_triggers(request: Request) -> Response:
+    """Oldest first, each with its last deliveries."""
+    services = services_of(request)
+    rows = await services.automation.triggers.of(current_principal(request).name)
+    return ASCIIResponse({"triggers": [await _shown(services, row) for row in rows]})
+
+
+async def show_trigger(request: Request) -> Response:
+    return ASCIIResponse(await _shown(services_of(request), await _trigger(request)))
+
+
+async def add_trigger(request: Request) -> Response:
+    """The only answer that ever has the secret in it."""
+    services, principal = services_of(request), current_principal(request)
+    check_room(services, principal, len(await services.automation.triggers.of(principal.name)), "triggers")
+    body = await read_fields(request, TriggerRequest, MOST_BYTES)
+    await check_run(services, principal, body)
+    secret = services.automation.triggers.secret(body.scheme)
+    row = _row(principal, body, f"trg_{token_hex(10)}", secret.stored, time.time())
+    await services.automation.triggers.put(row, "made", principal.name)
+    setattr(request.state, SHOWN_ONCE, True)
+    return ASCIIResponse({"secret": secret.text} | await _shown(services, row), 201)
+
+
+async def change_trigger(request: Request) -> Response:
+    """Fields that are left out stay as they are; the scheme cannot be changed, because its secret would not fit."""
+    services, principal, row = services_of(request), current_principal(request), await _trigger(request)
+    changes = await read_changes(request, TriggerRequest, MOST_BYTES)
+    body = checked_body(TriggerRequest, changed_fields(trigger_fields(row), changes))
+    if body.scheme != row.scheme:
+        raise Refused(422, "invalid_request", "scheme: cannot be changed; add another trigger")
+    if changes.keys() <= {"enabled", "name"}:  # so that one that cannot run can be switched off
+        changed = replace(row, enabled=body.enabled, name=body.name)
+    else:
+        await check_run(services, principal, body)
+        changed = replace(_row(principal, body, row.id, row.secret, row.created), session=row.session)
+    await services.automation.triggers.put(changed, "changed", principal.name)
+    return ASCIIResponse(await _shown(services, changed))
+
+
+async def renew_secret(request: Request) -> Response:
+    """Another secret, shown in this answer only; the one before is not valid any more."""
+    services, row = services_of(request), await _trigger(request)
+    secret = services.automation.triggers.secret(row.scheme)
+    changed = replace(row, secret=secret.stored)
+    await services.automation.triggers.put(changed, "secret renewed", current_principal(request).name)
+    setattr(request.state, SHOWN_ONCE, True)
+    return ASCIIResponse({"secret": secret.text} | await _shown(services, changed))
+
+
+async def delete_trigger(request: Request) -> Response:
+    """The runs that it began, and their sessions, are kept."""
+    await services_of(request).automation.triggers.remove(await _trigger(request), current_principal(request).name)
+    return Response(status_code=204)
+
+
+async def deliver(request: Request) -> Response:
+    """A delivery: 202 with the run that it began, the same one if it comes again."""
+    services, trigger, now = services_of(request), request.path_params["trigger"], time.time()
+    client = client_network(request.client.host if request.client else None)
+    raw = await read_body(request, BodyLimits(MOST_DELIVERED, MOST_DELIVERED, MOST_DELIVERED, TOO_LONG))
+    try:
+        delivery = await services.automation.triggers.verified(trigger, dict(request.headers), raw)
+    except WrongSignature:
+        tries, reset = services.delivery_limits.wrong.count(client, now)
+        if tries > WRONG_PER_MINUTE:
+            message = f"{tries - 1} deliveries that proved nothing came from {client} within a minute. Wait."
+            raise TooSoon("too_many_wrong_tokens", message, reset) from None
+        raise Refused(401, "unauthorized", UNPROVEN) from None
+    except TriggerOff as off:
+        raise Refused(409, "trigger_off", f"{off} Its owner can switch it on.") from None
+    times, reset = services.delivery_limits.each.count(trigger, now)
+    if times > PER_MINUTE:
+        raise TooSoon("too_many_requests", f"A trigger takes {PER_MINUTE} deliveries a minute. Wait.", reset)
+    body = services.redactor.redact_value(read_object(raw, "event"))
+    try:
+        run = await services.automation.triggers.begin(delivery, body)
+    except UnfitDelivery as unfit:
+        raise Refused(422, "invalid_request", str(unfit)) from None
+    except DeliveryRefused as refused:
+        if refused.reset is not None:
+            raise TooSoon("run_refused", str(refused), refused.reset) from None
+        raise Refused(409, "run_refused", str(refused)) from None
+    return ASCIIResponse({"run": run.id}, 202)
+
+
+def _row(principal: Principal, body: TriggerRequest, name: str, secret: str, made: float) -> TriggerRow:
+    return TriggerRow(
+        name,
+        principal.name,
+        body.name,
+        body.scheme,
+        secret,
+        body.message,
+        body.template,
+        body.options.policy(),
+        body.session,
+        body.enabled,
+        made,
+    )
+
+
+async def _trigger(request: Request) -> TriggerRow:
+    """Raises NotFound."""
+    return await services_of(request).automation.triggers.get(
+        request.path_params["trigger"], current_principal(request).name
+    )
+
+
+async def _shown(services: Services, row: TriggerRow) -> dict[str, Any]:
+    last = [occurrence_fields(one) for one in await services.store.occurrences(row.id)]
+    path = {"path": f"/triggers/{row.id}"}
+    return {"id": row.id} | trigger_fields(row) | path | {"created": row.created, "last": last}
