@@ -23,6 +23,8 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.search_backend import search_tools
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
+from app.labels.book import LabelBook
+from app.labels.run_labels import LabelServices
 from app.log.event_writer import EventWriter
 from app.mcp.servers import McpServers
 from app.mcp.servers import opened as opened_mcp
@@ -144,9 +146,11 @@ async def open_services(
         stack.push_async_callback(presence.close)
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, Files(store))
         built_in = (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings))
-        project = await loaded_project_files(store)
+        project, labels = await loaded_project_files(store), await opened_labels(settings, store, jobs)
         profiles = await open_profiles(settings.profiles, store)
-        factory = RunFactory(*collaborators, profiles, built_in, project=project, looks=looks, memories=memories)
+        factory = RunFactory(
+            *(*collaborators, profiles, built_in), project=project, looks=looks, memories=memories, labels=labels
+        )
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)
@@ -172,6 +176,16 @@ async def opened_runtime_settings(settings: Settings, store: Store, factory: Run
     for problem in await runtime_settings.load():
         _log.warning(problem)
     return runtime_settings
+
+
+async def opened_labels(settings: Settings, store: Store, jobs: Jobs) -> LabelServices | None:
+    """The labels of files, as the settings and the store have them; None where no label is configured."""
+    policy = settings.label_policy
+    if not policy.is_used:
+        return None
+    book = LabelBook(policy, settings.workspace)
+    await book.load(store)
+    return LabelServices(book, store, jobs)
 
 
 @asynccontextmanager

@@ -115,6 +115,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"document": "doc_1", "version": 1, "author": "model", "text": "# Plan"},
         {"document": "doc_1", "version": 2, "author": "person", "run": "", "call": "", "text": "# The plan"},
     ],
+    "session_labels": [{"label": "customer", "source": "path", "detail": "read_file"}],
+    "file_labels": [{"workspace": "/w", "path": "copy.txt", "label": "customer", "call": ""}],
     "document_suggestions": [
         {"document": "doc_1", "number": 1, "version": 2, "old": "The", "new": "A", "state": "open", "reported": 0}
         | {"reason": "Shorter."}

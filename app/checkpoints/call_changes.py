@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,6 +20,8 @@ TOO_LARGE = (
     "The workspace has more files than are compared, so that changes in its lower folders are not reported as such."
 )
 CallEvents = list[FileChanged | Notice]
+AfterLooks = Callable[[str, Look | None, Look], None]
+"""Take the two looks around a call (its id); the first is None if there was none."""
 
 
 class _Begun(Struct):
@@ -32,6 +34,7 @@ class CallChanges(Struct):
 
     workspace: Path | None = None
     looks: Looks | None = None
+    after_looks: AfterLooks | None = None
     _warned: bool = field(default=False)
 
     @asynccontextmanager
@@ -56,6 +59,8 @@ class CallChanges(Struct):
 
     async def _end(self, looks: Looks, workspace: Path, run: str, begun: _Begun, call: str, events: CallEvents) -> None:
         after = await looks.end(run, workspace)
+        if self.after_looks:
+            self.after_looks(call, begun.look, after)
         if begun.look is None:
             return
         events += await asyncio.to_thread(self._events, looks, workspace, begun.look, after, call)

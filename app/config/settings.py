@@ -17,6 +17,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 from app.config.automation_settings import AutomationSettings
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
+from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.notification_settings import NotificationSettings
@@ -67,6 +68,7 @@ class Settings(
     AutomationSettings,
     NotificationSettings,
     MemorySettings,
+    LabelSettings,
     ProfileSettings,
     ServingSettings,
     ConnectionSettings,
@@ -284,6 +286,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += model_problems(settings, settings.model_url)
     problems += search_problems(settings)
     problems += memory_problems(settings)
+    problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
     problems += in_workspace(own_files(settings.data_dir, named, environ, file, folder), settings.workspace)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from app.core.labels import MOST_LABELS, LabelName
 from app.core.settings_fields import DAY_S, web_address
 from tools.base.patterns import lazy_pattern
 
@@ -54,6 +55,7 @@ class EndpointSpec(BaseModel, defer_build=True):
 
     `models`, if there are any, are the only ones that can be requested. Keys are never part of it: `key_env` names
     variables of the environment, `key_file` files with one key each. `max_requests` are concurrent; 0 is no limit.
+    `labels` are the only sensitivity labels that it may have; None for all that no rule keeps from it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
@@ -71,6 +73,7 @@ class EndpointSpec(BaseModel, defer_build=True):
     temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
     max_requests: int | None = Field(default=None, ge=0, le=100_000)
     inactivity_s: float | None = Field(default=None, ge=1, le=DAY_S, allow_inf_nan=False)
+    labels: Annotated[tuple[LabelName, ...], BeforeValidator(_listed), Field(max_length=MOST_LABELS)] | None = None
 
     @property
     def default_model(self) -> str | None:

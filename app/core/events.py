@@ -19,6 +19,7 @@ from app.core.document_events import (
     DocumentStarted,
     DocumentSuggested,
 )
+from app.core.label_events import LabelsAdded
 
 
 class RunStarted(Struct, frozen=True):
@@ -352,6 +353,7 @@ AgentEvent = (
     | DocumentChanged
     | DocumentSuggested
     | PlanUpdated
+    | LabelsAdded
     | Usage
     | RunFinished
     | RunFailed

@@ -52,6 +52,7 @@ class Message(Struct, frozen=True):
     another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`. `by` is the model that has
     made native calls in it, as `endpoint/model`. `recalled` is what the memory has put beside a
     person's words, as models get it.
+    `labels` are the sensitivity labels of what a result may hold.
     """
 
     role: Role
@@ -70,6 +71,7 @@ class Message(Struct, frozen=True):
     switched: dict[str, str] | None = None
     by: str = ""
     recalled: str = ""
+    labels: tuple[str, ...] = ()
 
 
 FIELDS = Message.__struct_fields__
@@ -114,6 +116,7 @@ def dump(message: Message) -> str:
 def load(stored: str) -> Message:
     fields = json.loads(stored)
     fields["calls"] = tuple(AskedCall(**_unsealed(call)) for call in fields.get("calls", ()))
+    fields["labels"] = tuple(fields.get("labels", ()))
     fields["attachments"] = tuple(Attachment(**one) for one in fields.get("attachments", ()))
     return Message(**_unsealed(fields))
 

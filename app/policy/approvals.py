@@ -81,6 +81,7 @@ class Approvals:
         self._waiting: dict[str, PendingApproval] = {}  # by run: one call of each at a time
         self._question_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by run
         self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection]] = {}  # by run and their own id
+        self._for_session: set[tuple[str, str]] = set()  # those of them that may be approved for the session
 
     def open(
         self, run: str, session: str, principal: Principal, call: AskedCall, reason: str, binding: str = ""
@@ -103,13 +104,17 @@ class Approvals:
         reason: str,
         objection: Objection,
         limit_s: float | None = QUESTION_TIME_LIMIT_S,
+        *,
+        for_session: bool = False,
     ) -> ApprovalRow:
         """Return a new row for a question that a tool asks during a call; the person's arguments are the answer.
 
-        `limit_s` is its time limit where approvals have none.
+        `limit_s` is its time limit where approvals have none. `for_session`: it may be approved for the whole session.
         """
         row = _row(run, session, principal, asked, reason, self.time_limit_s or limit_s)
         self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
+        if for_session:
+            self._for_session.add((run, asked.id))
         return row
 
     def reopen(self, row: ApprovalRow) -> None:
@@ -128,6 +133,7 @@ class Approvals:
         waiting, _ = self._questions[row.run, row.call]
         row = await self._outcome(waiting)
         self._questions.pop((row.run, row.call), None)
+        self._for_session.discard((row.run, row.call))
         return row
 
     async def _outcome(self, waiting: PendingApproval) -> ApprovalRow:
@@ -206,7 +212,7 @@ class Approvals:
             raise too_late
         question = self._questions.get((run, call))
         if question:
-            _check_answer(question[1], review)
+            _check_answer(question[1], review, for_session=(run, call) in self._for_session)
         else:
             review = _validated(row, review, checker, tainted=tainted)
         final = json.loads(row.arguments) if review.arguments is None else review.arguments
@@ -280,9 +286,11 @@ def is_over(row: ApprovalRow) -> bool:
     return row.expires is not None and row.expires <= time.time()
 
 
-def _check_answer(objection: Objection, review: Review) -> None:
+def _check_answer(objection: Objection, review: Review, *, for_session: bool = False) -> None:
     """Raises UnfitArguments."""
-    if review.scope != "once":
+    if review.pattern:
+        raise UnfitArguments("A question has no pattern of calls to allow. Leave pattern out.")
+    if review.scope != "once" and not for_session:
         raise UnfitArguments("A question is answered once. Leave scope out.")
     if review.hosts:
         raise UnfitArguments("A question has no network access to allow. Leave hosts out.")

@@ -16,6 +16,7 @@ from msgspec import Struct
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.classification import NO_RULES, Classification
 from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hosts
+from app.policy.label_limits import NO_LIMITS, LabelLimits, carried
 from app.policy.patterns import names_address
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.storage.principals import Principal
@@ -71,6 +72,7 @@ class PolicyContext:
     when_absent: WhenAbsent = WhenAbsent.WAIT
     planning: bool = False
     narrowing: ToolNarrowing = ALL_TOOLS
+    labels: LabelLimits = NO_LIMITS
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 
     @property
@@ -83,7 +85,13 @@ class PolicyContext:
     @property
     def holding(self) -> tuple[Grant, ...]:
         """The grants that allow a call to leave the sandbox."""
-        return holding(self.grants, tainted=self.tainted)
+        held = holding(self.grants, tainted=self.guarded)
+        return tuple([grant for grant in held if grant.created > since]) if (since := self.labels.since) else held
+
+    @property
+    def guarded(self) -> bool:
+        """True if the conversation holds untrusted text, or data whose label makes outbound effects ask."""
+        return self.tainted or bool(self.labels.asks)
 
 
 def decide(
@@ -91,6 +99,8 @@ def decide(
 ) -> Decision:
     """Decide if `principal` may use `tool` with these arguments, or (None) with any."""
     if reason := _forbidden(principal, tool, policy):
+        return Refuse(reason)
+    if reason := _forbidden_by_label(tool, arguments, policy):
         return Refuse(reason)
     question = _question(principal, tool, arguments, policy)
     if question and arguments and reaches_hosts(tool):
@@ -186,6 +196,10 @@ class Gate(Struct):
         """Return the gate as it is once the plan is accepted."""
         return Gate(self.principal, replace(self.policy, planning=False), self.watches_taint, self.classification)
 
+    def limit_by_labels(self, limits: LabelLimits) -> None:
+        """Set the limits that the labels of the conversation set."""
+        self.policy = replace(self.policy, labels=limits)
+
     def taint(self) -> None:
         self.policy = replace(self.policy, tainted=self.watches_taint)
 
@@ -211,6 +225,18 @@ def _forbidden(principal: Principal, tool: Tool, policy: PolicyContext) -> str |
     return None
 
 
+def _forbidden_by_label(tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> str | None:
+    """Return why a rule of a label refuses the call; of effects that depend on the arguments only with these."""
+    if reason := policy.labels.refusal(tool):
+        return reason
+    if arguments is None or not (labels := policy.labels.refusing(tool)):
+        return None
+    leaving = _leaving(tool, arguments, policy)
+    if leaving is None or (tool.risk is Risk.READ and not _carries(leaving, arguments)):
+        return None
+    return f"{tool.name} was not run: {leaving.what} {carried(labels)} The label's rule refuses such calls."
+
+
 def _question(principal: Principal, tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> str | None:
     """Return why a person must approve the call, with its outbound effect; None if no approval is needed.
 
@@ -220,14 +246,17 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, pol
     the mode asks for.
     """
     leaving = _leaving(tool, arguments, policy)
+    guarded = policy.tainted or bool(policy.labels.asking(tool))
     if tool.plans:
         return ACCEPTS_PLAN
     if tool.approval == "always":
         return f"{tool.name} asks each time. {leaving.what if leaving else ''}".rstrip()
-    if tool.risk is Risk.READ and not (policy.tainted and leaving and _carries(leaving, arguments)):
+    if tool.risk is Risk.READ and not (guarded and leaving and _carries(leaving, arguments)):
         return None
-    if leaving and (leaving.always or policy.tainted):
-        return None if _granted_exactly(principal, tool, arguments, policy) else f"{leaving.what}{_taint(policy)}"
+    if leaving and (leaving.always or guarded):
+        return (
+            None if _granted_exactly(principal, tool, arguments, policy) else f"{leaving.what}{_warning(tool, policy)}"
+        )
     if tool.approval == "never" or _covered(principal, tool, arguments, policy):
         return None
     if policy.mode is ApprovalMode.AUTO and principal.role is Role.ADMIN:
@@ -242,7 +271,8 @@ def _question(principal: Principal, tool: Tool, arguments: Arguments | None, pol
 def _leaving(tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> OutboundEffect | None:
     """Return the call's outbound effect; without arguments (None) only that of every call of the tool."""
     if tool.confined and tool.risk is Risk.EXECUTE and not policy.boxed:
-        return OutboundEffect(policy.way_out) if policy.tainted or not policy.networked else None
+        guarded = policy.guarded or bool(policy.labels.refuses)
+        return OutboundEffect(policy.way_out) if guarded or not policy.networked else None
     if arguments is not None and (named := tool.leaves(arguments, policy.workspace)):
         return named
     return None if tool.confined else OutboundEffect(f"{tool.name} {_OUTSIDE[tool.risk]}.")
@@ -283,9 +313,11 @@ def _inside(tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> s
     return f"{tool.name} changes {shown(path) if isinstance(path, str) else 'something'} in the workspace."
 
 
-def _taint(policy: PolicyContext) -> str:
-    """Return the warning that is added to a question in a tainted conversation."""
-    return " This conversation holds untrusted text, which may have asked for it." if policy.tainted else ""
+def _warning(tool: Tool, policy: PolicyContext) -> str:
+    """Return the warning that is added to a question in a tainted or labelled conversation."""
+    taint = " This conversation holds untrusted text, which may have asked for it." if policy.tainted else ""
+    labels = policy.labels.asking(tool)
+    return f"{taint} {carried(labels)}" if labels else taint
 
 
 def _covered(principal: Principal, tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> bool:

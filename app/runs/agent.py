@@ -30,6 +30,7 @@ from app.core.events import (
 from app.core.messages import Message
 from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece
 from app.documents.news import news_of
+from app.labels.consent import clear_request
 from app.models.wire.client_history import settled
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.end_judge import EndJudge
@@ -228,6 +229,8 @@ class Agent(Struct):
         """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""
         for _ in range(MOST_REFUSALS):
             self.check_not_paused()
+            if self.calls.labels:
+                await clear_request(self.calls.labels, self.calls.approvals, context.conversation, self.calls.waiting)
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
             for event in fitted.events:

@@ -29,6 +29,7 @@ from app.context.prompt import PLAN_FIRST
 from app.context.view import view_of
 from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
+from app.labels.run_labels import LabelServices
 from app.mcp.servers import McpServers
 from app.memory.memories import Memories
 from app.memory.startup import memory_of_run
@@ -43,6 +44,7 @@ from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
+from app.runs.composition.labels import labels_of_run
 from app.runs.composition.profiled_options import ProfiledOptions, narrowing_of
 from app.runs.composition.run_texts import RunTexts
 from app.runs.discipline.end_judge import judge_of
@@ -109,6 +111,7 @@ class RunFactory(Struct):
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
     looks: Looks | None = None
     memories: Memories | None = None
+    labels: LabelServices | None = None
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
     @property
@@ -205,7 +208,7 @@ class RunFactory(Struct):
         self, options: RunOptions, gate: Gate, route: ModelRoute, project: ProjectContext, *, has_waited: bool = False
     ) -> Toolbox:
         also = (READ_SKILL,) if project.skills and options.tools is None else ()
-        window, declared = route.counter.known_window, options.client_tools or ()
+        window, declared = route.known_window, options.client_tools or ()
         return self.toolbox(gate, options.tools, window, declared, also, has_waited=has_waited)
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
@@ -227,10 +230,9 @@ class RunFactory(Struct):
         discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
-        override = self.redactor.redact_value(options.override)
-        profile = self.redactor.redact_value(options.profile_prompt)
-        texts = RunTexts(self.settings, self.store, self.mcp, persona, override, project, profile)
+        texts = self._texts(options, persona, project)
         prompt = texts.opening(workspace, _lines(options, guards.line), route)
+        labels = labels_of_run(self.labels, route, gate, self.sandbox, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         return Agent(
             route,
@@ -242,7 +244,8 @@ class RunFactory(Struct):
                 parallel_reads=self.settings.parallel_reads,
                 provenance=Provenance(texts.sources),
                 waiting=discipline.waiting,
-                changes=CallChanges(workspace, self.looks),
+                changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
+                labels=labels,
                 call_form=lambda: route.call_form,
                 checkpoints=kept_by(self.looks),
                 terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
@@ -262,6 +265,11 @@ class RunFactory(Struct):
             first_contact=self._first_contact(options, gate, partial(toolbox_of, has_waited=True)),
             narrowed=options.narrowed,
         )
+
+    def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext) -> RunTexts:
+        override = self.redactor.redact_value(options.override)
+        profile = self.redactor.redact_value(options.profile_prompt)
+        return RunTexts(self.settings, self.store, self.mcp, persona, override, project, profile)
 
     def _tool_context(self, workspace: Path, principal: Principal, project: ProjectContext) -> Context:
         return Context(
@@ -301,6 +309,7 @@ class RunFactory(Struct):
                 self.runs.approvals,
                 run_budget,
                 self.switch.check,
+                labels=labels_of_run(self.labels, route, gate, self.sandbox),
             ),
             RelayView(route, parameters, options.inactivity_s, read),
             LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),

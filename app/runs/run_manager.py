@@ -32,6 +32,7 @@ from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import KillSwitch
+from app.storage.labels import SessionLabel
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, KeyRow, RunRow
 from app.storage.sessions import SessionRow, SessionTools
@@ -325,6 +326,14 @@ class RunManager:
         await self._store.write([SessionTools(session, json.dumps(patterns))])
         for run in self._line.of(session):
             self._live[run].agent.calls.gate.disable(patterns)
+
+    async def add_labels(self, session: str, rows: Sequence[SessionLabel], also: Sequence[Change]) -> None:
+        """Give the session labels, the run that is under way included. Raises StoreFailed."""
+        await self._store.write([*rows, *also])
+        for run in self._line.of(session):
+            if labels := self._live[run].agent.calls.labels:
+                labels.adopt([row.label for row in rows])
+        self.notifier.notify(session)
 
     async def decide(self, run: str, call: str, principal: Principal, review: Review) -> ApprovalRow:
         """A person's decision on a call that waits. Raises what `Approvals.decide` raises."""

@@ -148,8 +148,8 @@ class RunTask:
 
     @property
     def is_tainted(self) -> bool:
-        """Return True if the conversation holds untrusted text and the gate considers that."""
-        return self.agent.calls.gate.policy.tainted
+        """Return True if the gate is stricter because of what the conversation holds."""
+        return self.agent.calls.gate.policy.guarded
 
     def stop(self, why: str) -> None:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
@@ -210,6 +210,8 @@ class RunTask:
             await self._wait()
         state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
         conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
+        if (labels := self.agent.calls.labels) is not None:
+            await labels.enter(conversation, self.turn.labels if self.turn else ())
         if not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
             earlier = await self._earlier_calls(state.messages)

@@ -20,6 +20,7 @@ from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress,
 from app.core.messages import AskedCall
 from app.documents.desk import Desk
 from app.documents.library import Library
+from app.labels.run_labels import RunLabels
 from app.memory.desk import MemoryDesk, OwnMemory
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
@@ -34,6 +35,7 @@ from app.transcript.conversation import STOPPED, Conversation
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
+from tools.process.process_tree import run_shielded
 from tools.tool import Context
 from tools.toolbox import Toolbox
 
@@ -111,6 +113,7 @@ class ToolCall(Struct, frozen=True):
     terminals: RunTerminals = RunTerminals()
     documents: Library | None = None
     memory: OwnMemory | None = None
+    labels: RunLabels | None = None
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -153,6 +156,26 @@ class ToolCall(Struct, frozen=True):
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
     ) -> None:
         call = cleared.call
+        async with self._labelled(call):
+            await self._begin(cleared, running, outcomes, emit)
+
+    @asynccontextmanager
+    async def _labelled(self, call: AskedCall) -> AsyncIterator[None]:
+        """Add the labels of what the call may read, stored with its start, and those that came up meanwhile."""
+        if self.labels is None:
+            yield
+            return
+        tool = self.toolbox.tool(call.name)
+        await self.labels.begin_call(call, tool)
+        try:
+            yield
+        finally:
+            await run_shielded(self.labels.end_call(call, tool))
+
+    async def _begin(
+        self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
+    ) -> None:
+        call = cleared.call
         self.conversation.begin(call)
         await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
         await self.conversation.stored()  # with its time: after a kill it must not be run again
@@ -189,6 +212,8 @@ class ToolCall(Struct, frozen=True):
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
         untrusted = result.untrusted or self._is_untrusted(call.name)
+        if self.labels and result.labels:
+            self.labels.state(call, result.labels)
         return Outcome(finished, untrusted, raw, [file_of(data) for data in result.pictures])
 
     def _context(self, running: ToolTime, call: str) -> Context:

@@ -22,6 +22,7 @@ from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHand
 from app.core.messages import AskedCall, unanswered
 from app.core.provider import CallForm
 from app.documents.library import Library
+from app.labels.run_labels import RunLabels
 from app.memory.desk import OwnMemory
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.decisions import audit_of, denial_of
@@ -87,6 +88,7 @@ class ToolExecutor(Struct):
     terminals: RunTerminals = RunTerminals()
     documents: Library | None = None
     memory: OwnMemory | None = None
+    labels: RunLabels | None = None
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -332,6 +334,7 @@ class ToolExecutor(Struct):
             self.terminals,
             self.documents,
             self.memory,
+            self.labels,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:
@@ -346,7 +349,8 @@ class ToolExecutor(Struct):
         if finished.text != WITHHELD:
             self.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
         pictures = () if finished.text == WITHHELD else outcome.pictures
-        conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures)
+        labels = self.labels.of_result(call.id) if self.labels else ()
+        conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
         for event in (
             *screened,
             *(image_event(one, call.id) for one in pictures),

@@ -12,6 +12,7 @@ from app.storage.audit import AuditStore
 from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
+from app.storage.labels import LabelStore
 from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
 from app.storage.notifications import NotificationStore
@@ -42,6 +43,7 @@ class Store(
     ProfileStore,
     ServedModelStore,
     ScheduleStore,
+    LabelStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed."""

@@ -74,12 +74,21 @@ class Conversation:
                 return replace(message, code=new_code(message.text))
         return message
 
-    def answer(self, call: AskedCall, text: str, *, untrusted: bool = False, pictures: Sequence[File] = ()) -> None:
+    def answer(
+        self,
+        call: AskedCall,
+        text: str,
+        *,
+        untrusted: bool = False,
+        pictures: Sequence[File] = (),
+        labels: Collection[str] = (),
+    ) -> None:
         """Add the result of a call, and store its pictures with it."""
         for file in pictures:
             self.keep_file(file)
         attachments = tuple(file.attachment for file in pictures)
-        self.append(Message("tool", text, call=call.id, name=call.name, untrusted=untrusted, attachments=attachments))
+        result = Message("tool", text, call=call.id, name=call.name, untrusted=untrusted, attachments=attachments)
+        self.append(replace(result, labels=tuple(sorted(labels))) if labels else result)
 
     def keep_file(self, file: File) -> None:
         """Store a file that a message is going to name."""

@@ -71,7 +71,8 @@ class RunRequest(Struct, frozen=True):
 
     `results` answer calls of the session that were handed over; they stand before the message, which may then be empty.
     `history` begins a new session, with the files that it refers to in `imported`. An `unlisted` run keeps neither
-    session nor log. `found_by` are names that the run can be looked up by later, of its principal alone.
+    session nor log. `labels` are marks of its message, and those of its history.
+    `found_by` are names that the run can be looked up by later, of its principal alone.
     """
 
     message: str
@@ -91,6 +92,7 @@ class RunRequest(Struct, frozen=True):
     imported: Sequence[File] = ()
     unlisted: bool = False
     found_by: Sequence[str] = ()
+    labels: Sequence[str] = ()
 
     @property
     def has_message(self) -> bool:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.storage.principals import Principal
 from app.transcript.run_request import CallResult, RunRequest
+from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, idempotency_key, read_message
@@ -37,6 +38,7 @@ async def chat(request: Request) -> Response:
         body.policy(),
         files=body.files,
         results=results,
+        labels=known_labels(services.settings, body.labels),
     )
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
         return await _started(services, principal, body, turn)

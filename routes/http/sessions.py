@@ -15,6 +15,7 @@ from app.storage.search_words import words_of
 from app.storage.sessions import SessionRow, SessionTitle, SummaryRow
 from app.transcript.titles import snippet
 from routes.http.runs import run_fields
+from routes.http.session_labels import known_labels, label_details, label_fields, mark_session
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import SessionRequest, read_fields
 from routes.services import Services, current_principal, services_of
@@ -38,7 +39,8 @@ async def list_sessions(request: Request) -> Response:
     if before is not None:
         await services.runs.session(before, principal)
     rows = await services.store.sessions(principal.name, LISTED, before)
-    return ASCIIResponse({"sessions": [_fields(services, row) for row in rows]})
+    labels = await label_fields(services, [row.id for row in rows])
+    return ASCIIResponse({"sessions": [_fields(services, row) | labels.get(row.id, {}) for row in rows]})
 
 
 async def _found(services: Services, principal: str, query: str) -> list[dict[str, Any]]:
@@ -47,7 +49,8 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
         raise Refused(400, "invalid_query", f"q is longer than {LONGEST_QUERY:,} characters; search for fewer words")
     words = words_of(query)
     found = await services.store.find_sessions(principal, query, FOUND)
-    return [_fields(services, row) | {"snippet": snippet(text, words)} for row, text in found]
+    labels = await label_fields(services, [row.id for row, _ in found])
+    return [_fields(services, row) | {"snippet": snippet(text, words)} | labels.get(row.id, {}) for row, text in found]
 
 
 async def show_session(request: Request) -> Response:
@@ -59,7 +62,7 @@ async def show_session(request: Request) -> Response:
     runs = [run_fields(run) | {"usage": used.get(run.id, sums(()))} for run in await services.store.runs(row.id)]
     summaries = [summary_fields(one) for one in await services.store.summaries(row.id)]
     content = {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
-    return ASCIIResponse(_fields(services, row) | content)
+    return ASCIIResponse(_fields(services, row) | content | await label_details(services, row.id))
 
 
 def summary_fields(row: SummaryRow) -> dict[str, Any]:
@@ -68,17 +71,20 @@ def summary_fields(row: SummaryRow) -> dict[str, Any]:
 
 
 async def change_session(request: Request) -> Response:
-    """`{"title": ..., "disabled_tools": [...]}`, or one of them: from now on the session goes without those tools."""
+    """`{"title": ..., "disabled_tools": [...], "labels": [...]}`, or one of them: labels are only added."""
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], current_principal(request))
     body = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
+    marks = known_labels(services.settings, body.labels or ())
+    if marks:
+        await mark_session(services, row, marks)
     if body.title is not None:
         await services.store.write([SessionTitle(row.id, body.title)])
         row = replace(row, title=body.title)
     if body.disabled_tools is not None:
         await services.runs.disable_tools(row.id, body.disabled_tools)
         row = replace(row, disabled=json.dumps(body.disabled_tools))
-    return ASCIIResponse(_fields(services, row))
+    return ASCIIResponse(_fields(services, row) | (await label_fields(services, [row.id])).get(row.id, {}))
 
 
 async def delete_session(request: Request) -> Response:

@@ -13,6 +13,7 @@ from pydantic import (
 )
 from starlette.requests import Request
 
+from app.core.labels import MOST_LABELS, LabelName
 from app.core.strict_model import StrictModel
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
@@ -64,6 +65,7 @@ class ChatRequest(RunOptions, MessageRequest):
     session: str | None = Field(default=None, max_length=64)
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
+    labels: list[LabelName] = Field(default_factory=list, max_length=MOST_LABELS)
 
     @model_validator(mode="after")
     def _sensible(self) -> ChatRequest:
@@ -107,17 +109,18 @@ class ApprovalRequest(StrictModel):
 
 
 class SessionRequest(StrictModel):
-    """The body of PATCH /sessions/{id}: what it is called, patterns of the tools that it goes without, or both."""
+    """The body of PATCH /sessions/{id}: what it is called, patterns of tools that it goes without, labels to add."""
 
     title: str | None = Field(default=None, max_length=MOST_WRITTEN)
     disabled_tools: list[Annotated[str, Field(min_length=1, max_length=200)]] | None = Field(
         default=None, max_length=256
     )
+    labels: list[LabelName] | None = Field(default=None, max_length=MOST_LABELS)
 
     @model_validator(mode="after")
     def _sensible(self) -> SessionRequest:
-        if self.title is None and self.disabled_tools is None:
-            raise ValueError("send title, disabled_tools or both")
+        if self.title is None and self.disabled_tools is None and self.labels is None:
+            raise ValueError("send title, disabled_tools or labels")
         if self.title is not None:
             self.title = one_line(self.title)
             if not 1 <= len(self.title) <= LONGEST_TITLE:

@@ -37,7 +37,8 @@ class Progress:
 class Result(Struct, frozen=True):
     """The result for the model. `exit_code` is set for processes only. `untrusted`: the text comes from outside.
 
-    `pictures` are shown to people, and to a model that can see.
+    `pictures` are shown to people, and to a model that can see. `labels` are the sensitivity labels of what the tool
+    has read, besides those that its arguments show.
     """
 
     ok: bool
@@ -45,5 +46,6 @@ class Result(Struct, frozen=True):
     exit_code: int | None = None
     untrusted: bool = False
     pictures: tuple[bytes, ...] = ()
+    labels: tuple[str, ...] = ()
 
     __repr__ = repr_without("pictures")

@@ -127,7 +127,7 @@ class Endpoint:
     def _create_handle(self, model: str | None) -> ModelHandle:
         provider = self.connection.provider(model)
         counter = TokenCounter(provider, self.spec.window or (SMOLLM2.context if self.embedded else None))
-        handle = ModelHandle(self.name, provider, counter, self._prices, self.server)
+        handle = ModelHandle(self.name, provider, counter, self._prices, self.server, self.spec.labels)
         self._in_use.add(handle)
         return handle
 

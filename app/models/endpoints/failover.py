@@ -13,8 +13,18 @@ from contextlib import aclosing
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.core.labels import FORBIDDEN, Clearance, LabelPolicy
 from app.core.messages import Message
-from app.core.provider import Ability, CallForm, ModelRequest, Piece, ProviderFailed, ProviderNotice, TokenUsage
+from app.core.provider import (
+    Ability,
+    CallForm,
+    FallbackUsed,
+    ModelRequest,
+    Piece,
+    ProviderFailed,
+    ProviderNotice,
+    TokenUsage,
+)
 from app.models.endpoints.answer_limit import MOST_CHARACTERS, AnswerLimit
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.model_handle import ModelHandle
@@ -32,7 +42,8 @@ NO_USAGE = TokenUsage(0, 0)  # resets the usage that a failed model has reported
 class ModelRoute(Struct):
     """A Provider for one run of `principal`: the first of `handles` that can answer does.
 
-    Retries and fallbacks happen only before the first token of an answer.
+    Retries and fallbacks happen only before the first token of an answer. With a `clearance`, only those that may have
+    the labels of its requests: neither a request nor a text to count goes to any other.
     """
 
     handles: Sequence[ModelHandle]
@@ -41,6 +52,7 @@ class ModelRoute(Struct):
     check_not_paused: Callable[[], None] = lambda: None  # raises Paused; checked again after every wait
     models_with: ModelsWith = no_models
     most_characters: int = MOST_CHARACTERS  # of an answer
+    clearance: Clearance | None = None
     _described: set[str] = field(default_factory=set)  # files that a notice of this run has named
     _current: ModelHandle | None = None
     _last: ModelHandle | None = None
@@ -51,8 +63,23 @@ class ModelRoute(Struct):
         """The model of the running request, or else of the next one."""
         if self._current or len(self.handles) == 1:
             return self._current or self.handles[0]
-        awake = (handle for handle in self.handles if not handle.server.cooldown_of(handle.provider.model))
-        return next(awake, self.handles[0])
+        handles = self.permitted or self.handles
+        awake = (handle for handle in handles if not handle.server.cooldown_of(handle.provider.model))
+        return next(awake, handles[0])
+
+    @property
+    def permitted(self) -> Sequence[ModelHandle]:
+        """The models whose endpoints may have the labels of the requests."""
+        if self.clearance is None:
+            return self.handles
+        return [handle for handle in self.handles if not self.clearance.withheld(handle.endpoint, handle.labels)]
+
+    def check_labels(self, handle: ModelHandle | None = None) -> None:
+        """Raise ProviderFailed if no model, or not this one, may have the labels of the requests."""
+        if self.clearance is None:
+            return
+        if not (handle in self.permitted if handle else self.permitted):
+            raise forbidden(self.handles, self.clearance)
 
     @property
     def last(self) -> ModelHandle:
@@ -82,7 +109,7 @@ class ModelRoute(Struct):
                         async for piece in pieces:
                             if not started:
                                 started, counted = starts_answer(piece), counted or isinstance(piece, TokenUsage)
-                                if started and (switched := attempt.succeeded()):
+                                if started and (switched := attempt.succeeded() or self._switched(attempt.handle)):
                                     yield switched
                             ending = limit.cut(piece)
                             for shown in ending or (piece,):
@@ -91,7 +118,7 @@ class ModelRoute(Struct):
                                 return
                     return
                 except ProviderFailed as failure:
-                    if started:
+                    if started or failure.code == FORBIDDEN:
                         for last in interrupted_pieces(failure, server, limit):
                             yield last
                         return
@@ -112,6 +139,7 @@ class ModelRoute(Struct):
     def _answer(self, attempt: Attempt, request: ModelRequest, limit: AnswerLimit) -> AsyncGenerator[Piece, None]:
         """Stream from the provider directly where there are no files: a wrapper would cost time for each token."""
         handle, take_text = attempt.handle, limit.limited(request.take_text)
+        self.check_labels(handle)  # they may have been added while it waited
         request = replace(request, key=attempt.pick_key().value, take_text=take_text)
         if not any(message.attachments for message in request.messages):
             return handle.provider.stream(request)
@@ -120,11 +148,17 @@ class ModelRoute(Struct):
     def _start_attempt(self, request: ModelRequest) -> Attempt:
         until = math.inf if request.left_s is None else self.backoff.now() + request.left_s
         most_s = math.inf if request.inactivity_s is None else request.inactivity_s
-        return Attempt(self.handles, self.backoff, most_s, until)
+        self.check_labels()
+        return Attempt(self.permitted, self.backoff, most_s, until)
+
+    def _switched(self, handle: ModelHandle) -> FallbackUsed | None:
+        """Return the notice of a model that answers because the wanted one may not have the labels."""
+        wanted = self.handles[0]
+        return None if handle is wanted else FallbackUsed(wanted.name, handle.name, FORBIDDEN)
 
     async def _check_room(self, handle: ModelHandle, request: ModelRequest) -> None:
         """Raise ProviderFailed if the prompt, fitted to the first model, is too long for this fallback."""
-        if handle is self.handles[0]:
+        if handle is self.permitted[0]:
             return
         window = await handle.counter.window()
         counted = sum(map(handle.counter.measure, request.whole()))
@@ -155,13 +189,23 @@ class ModelRoute(Struct):
 
     @property
     def counter(self) -> TokenCounter:
-        """The token counter of the model that the next request goes to."""
+        """The token counter of the model that the next request goes to, whose server may count texts.
+
+        Raises ProviderFailed if no model may have the labels of the conversation.
+        """
+        self.check_labels()
         return self.current.counter
+
+    @property
+    def known_window(self) -> int:
+        """The window of the model that the next request goes to, as known by now."""
+        return self.current.counter.known_window
 
     async def window(self) -> int | None:
         return await self.current.provider.window()
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        self.check_labels()
         return await self.current.provider.count_tokens(texts)
 
     def added(self, message: Message) -> str:
@@ -197,6 +241,25 @@ class ModelRoute(Struct):
         """Do nothing: the models are shared by all runs."""
 
 
+def forbidden(handles: Sequence[ModelHandle], clearance: Clearance) -> ProviderFailed:
+    """Return the failure of a request whose labels none of these models may have."""
+    held = {handle.name: sorted(clearance.withheld(handle.endpoint, handle.labels)) for handle in handles}
+    names = sorted({label for labels in held.values() for label in labels})
+    tried = "; ".join(f"{name} may not have {', '.join(labels)}" for name, labels in held.items() if labels)
+    message = f"Nothing was sent: {tried}. {allowed_endpoints(clearance.policy, names)}"
+    return ProviderFailed(FORBIDDEN, message, retryable=False)
+
+
+def allowed_endpoints(policy: LabelPolicy, labels: Sequence[str]) -> str:
+    """Return the sentences that name the endpoints which may have these labels."""
+    said = []
+    for label in labels:
+        rule = policy.rules.get(label)
+        where = "any without a list of labels" if rule is None or rule.endpoints is None else ", ".join(rule.endpoints)
+        said.append(f"The label {label} may go to: {where or 'no endpoint'}.")
+    return f"{' '.join(said)} Choose a model there, or begin a conversation without that data."
+
+
 def starts_answer(piece: Piece) -> bool:
     """Return whether this piece belongs to the answer itself, after which nothing is retried."""
     return not isinstance(piece, ProviderNotice | TokenUsage)
@@ -206,7 +269,8 @@ def interrupted_pieces(failure: ProviderFailed, server: ServerState, limit: Answ
     """Return the closing pieces of an answer that is too long. Raises any other failure."""
     if failure.code == ANSWER_TOO_LONG:
         return limit.ending()
-    server.failed(failure)
+    if failure.code != FORBIDDEN:  # for which nothing was sent: no server is at fault
+        server.failed(failure)
     raise failure
 
 

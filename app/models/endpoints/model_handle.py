@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
@@ -25,6 +25,7 @@ class ModelHandle(Struct, eq=False, weakref=True):
     counter: TokenCounter
     prices: Mapping[str, Price] = field(default_factory=dict)
     server: ServerState = field(default_factory=ServerState)
+    labels: Collection[str] | None = None  # the only ones that the endpoint may have; None without such a list
     _priced: tuple[str, Price | None] = ("", None)  # model name and its price: a cache of the last look-up
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from app.core.endpoint_spec import EndpointSpec
+from app.core.labels import NO_POLICY, Clearance, LabelPolicy
 from app.core.provider import CallForm
 from app.models.capabilities.name_hints import hints_for
 from app.models.endpoints.answer_limit import MOST_CHARACTERS
@@ -54,6 +55,7 @@ class Models:
         self.wanted: str | None = None
         self.backoff = BACKOFF
         self.most_characters = MOST_CHARACTERS  # of an answer
+        self.labels: LabelPolicy = NO_POLICY
         self.check_not_paused: Callable[[], None] = lambda: None  # raises Paused while no model may be asked
 
     @property
@@ -101,10 +103,15 @@ class Models:
     def utility(self, route: ModelRoute) -> ModelRoute:
         """Return the route to the utility model; the models of the run's own `route` are its fallbacks."""
         handle = self._find_handle(self.utility_model) if self.utility_model else None
-        return self._route_to([handle, *route.handles], route.principal) if handle else route
+        return self._route_to([handle, *route.handles], route.principal, route.clearance) if handle else route
 
-    def _route_to(self, handles: Sequence[ModelHandle], principal: str) -> ModelRoute:
-        """Return a route through these models, without duplicates."""
+    def _route_to(
+        self, handles: Sequence[ModelHandle], principal: str, clearance: Clearance | None = None
+    ) -> ModelRoute:
+        """Return a route through these models, without duplicates.
+
+        Without a `clearance` of its own a request may hold any label, until the labels of the route are set.
+        """
         return ModelRoute(
             list(dict.fromkeys(handles)),
             principal,
@@ -112,6 +119,7 @@ class Models:
             self.check_not_paused,
             self.models_with,
             self.most_characters,
+            clearance=clearance or (Clearance(self.labels) if self.labels.is_used else None),
         )
 
     def models_with(self, ability: str) -> list[str]:

@@ -71,6 +71,7 @@ async def open_models(
         opened = await _open(registry, settings, choose, known_servers, switch)
         opened.models.check_not_paused = switch.check
         opened.models.most_characters = settings.max_answer_characters
+        opened.models.labels = settings.label_policy
         reloading = asyncio.create_task(registry.watch_forever(), name="endpoints")
         try:
             registry.learn()

@@ -60,7 +60,7 @@ class RunTexts(Struct, frozen=True):
         )
 
         def write(tools: Sequence[Tool], **form: Any) -> Sequence[Message]:
-            window, share = route.counter.known_window, self.settings.mcp_tools_share
+            window, share = route.known_window, self.settings.mcp_tools_share
             notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
             return fixed(tools, notes=notes, **form)
 

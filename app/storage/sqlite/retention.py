@@ -22,6 +22,7 @@ FORGET = (
     "DELETE FROM idempotency WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
     "DELETE FROM messages WHERE session IN (SESSIONS)",
     "DELETE FROM approvals WHERE session IN (SESSIONS)",
+    "DELETE FROM session_labels WHERE session IN (SESSIONS)",
     "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM summaries WHERE session IN (SESSIONS)",
     "DELETE FROM results WHERE session IN (SESSIONS)",

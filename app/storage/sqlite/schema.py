@@ -17,4 +17,5 @@ TABLES = (
     *("profiles",),
     "served_models",
     *("schedules", "triggers", "occurrences"),
+    *("session_labels", "file_labels"),
 )

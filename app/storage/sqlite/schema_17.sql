@@ -119,6 +119,24 @@ CREATE INDEX deliveries_due ON deliveries (target, due) WHERE state = 'pending';
 CREATE INDEX deliveries_of ON deliveries (target, created);
 
 -- Sensitivity labels.
+CREATE TABLE session_labels (
+    session TEXT NOT NULL,
+    label   TEXT NOT NULL,
+    source  TEXT NOT NULL,
+    detail  TEXT NOT NULL,
+    run     TEXT NOT NULL,
+    at      DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (session, label)
+);
+-- With a `call` it holds only while that call may write.
+CREATE TABLE file_labels (
+    workspace TEXT NOT NULL,
+    path      TEXT NOT NULL,
+    label     TEXT NOT NULL,
+    call      TEXT NOT NULL,
+    PRIMARY KEY (workspace, path, label, call)
+);
+CREATE INDEX file_labels_of_calls ON file_labels (call) WHERE call <> '';
 
 -- Profiles and servers of models.
 CREATE TABLE profiles (

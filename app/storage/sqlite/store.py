@@ -16,6 +16,7 @@ from app.storage.sqlite import (
     approvals,
     configuration,
     documents,
+    labels,
     memories,
     notifications,
     principals,
@@ -31,6 +32,7 @@ from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.documents import SQLiteDocuments
+from app.storage.sqlite.labels import SQLiteLabels
 from app.storage.sqlite.memories import SQLiteMemories
 from app.storage.sqlite.notifications import SQLiteNotifications
 from app.storage.sqlite.pending_changes import encoded
@@ -53,6 +55,7 @@ WRITES: dict[type[Change], Write] = {
     **profiles.WRITES,
     **served_models.WRITES,
     **schedules.WRITES,
+    **labels.WRITES,
 }
 
 
@@ -75,6 +78,7 @@ class SQLiteStore(
     SQLiteProfiles,
     SQLiteServedModels,
     SQLiteSchedules,
+    SQLiteLabels,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

@@ -94,12 +94,15 @@ def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str,
         return {"name": endpoint.name, "models": [{"name": name} for name in endpoint.models()]}
     used = {handle.provider.model: model_fields(handle, models) for handle in reversed(endpoint.handles())}
     names = dict.fromkeys((*endpoint.models(), *used))
-    fields = {
+    fields: dict[str, Any] = {
         "name": endpoint.name,
         "default": endpoint is models.endpoint,
         "kind": provider_kind(endpoint.spec.url, endpoint.spec.format).name,
         "models": [used.get(name, {"name": name}) for name in names],
     }
+    if labels := models.labels.names:
+        held = models.labels.withheld(labels, endpoint.name, endpoint.spec.labels)
+        fields["labels"] = [label for label in labels if label not in held]
     if principal.role is not Role.ADMIN:
         return fields
     about = {"url": redact_url(endpoint.spec.url), "origin": endpoint.origin, "problem": endpoint.problem or None}
