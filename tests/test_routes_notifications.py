@@ -1,0 +1,95 @@
+"""Notifications through a whole server: added over HTTP, delivered, and none lost or invented by a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.models.scripted import Scripted
+from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
+from tests.receivers import HANG, receiver, verified
+from tests.serving import serving, until
+from tests.upstream import stream, upstream
+
+pytestmark = pytest.mark.anyio
+
+HERE = {"private_hosts": "127.0.0.1"}
+BAD: Mapping[str, tuple[dict[str, Any], int, str]] = {
+    "no url": ({}, 422, "url"),
+    "another type": ({"url": 7}, 422, "url"),
+    "not public": ({"url": "https://10.0.0.1/"}, 422, "private_hosts"),
+    "an unknown event": ({"url": "https://example.org", "events": ["all"]}, 422, "run.ended"),
+    "an unknown field": ({"url": "https://example.org", "secret": "mine"}, 422, "secret"),
+    "a long name": ({"url": "https://example.org", "name": "x" * 65}, 422, "name"),
+}
+
+
+async def test_webhooks_over_http(tmp_path: Path) -> None:
+    call = "```write_file\nnote.txt\nfirst\n```"
+    async with receiver() as there, serving(tmp_path, Scripted([call, "Done.", "Good."]), **HERE) as served:
+        client = served.client
+        for name, (body, status, words) in BAD.items():
+            refused = await client.post("/webhooks", json=body)
+            assert (refused.status_code, words in refused.json()["error"]["message"]) == (status, True), name
+        made = (await client.post("/webhooks", json={"url": f"{there.url}?key=hidden", "name": "chat"})).json()
+        secret, hook = made.pop("secret"), made["id"]
+        assert made["url"] == there.url
+        async with aclosing(served.turn(message="Write", approval="ask")) as turn:
+            question = await until(turn, "approval.required")
+            [waits] = await there.got(1)
+            run = json.loads(waits.body)["data"]["run"]
+            await client.post(f"/runs/{run}/approvals/{question['call']}", json={"decision": "approve"})
+            await until(turn, "run.finished")
+        tested = (await client.post(f"/webhooks/{hook}/test")).json()
+        assert (tested["delivered"], tested["status"]) == (True, 200)
+        requests = await there.got(3)
+        assert all(verified(request, secret) for request in requests)
+        kinds = [json.loads(request.body)["type"] for request in requests]
+        assert sorted(kinds) == ["approval.required", "run.ended", "test"]
+        listed = (await client.get(f"/webhooks/{hook}/deliveries")).json()["deliveries"]
+        assert [(one["type"], one["detail"]) for one in listed] == [
+            ("run.ended", "answered"),
+            ("approval.required", None),
+        ]
+        renewed = (await client.post(f"/webhooks/{hook}/secret")).json()["secret"]
+        assert renewed != secret
+        off = await client.patch(f"/webhooks/{hook}", json={"enabled": False, "events": ["job.ended"]})
+        assert (off.json()["state"], off.json()["events"]) == ("disabled", ["job.ended"])
+        seen = (await client.get("/webhooks")).text + (await client.get(f"/webhooks/{hook}")).text
+        assert "whsec_" not in seen and "hidden" not in seen
+        assert (await client.patch(f"/webhooks/{hook}", json={})).status_code == 422
+    database = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("dragoman.db*"))
+    assert secret.encode() not in database and hook.encode() in database
+
+
+async def test_a_kill_neither_loses_nor_invents_a_delivery(tmp_path: Path) -> None:
+    """The server dies after the run has ended and before its receiver has answered."""
+    (tmp_path / "work").mkdir()
+    flags = ("--private-hosts", "127.0.0.1")
+    async with (
+        asyncio.timeout(90),
+        receiver(200, HANG) as there,
+        upstream(stream(says("Done."), chunk(finish="stop"), DONE), repeat=True, chats=True) as model,
+    ):
+        async with server(tmp_path, model.base_url, *flags) as (client, process):
+            made = (await client.post("/webhooks", json={"url": there.url, "events": ["run.ended"]})).json()
+            answer = await client.post("/chat", json={"message": "Go"})
+            await there.got(1)
+            process.kill()
+            await process.wait()
+        async with server(tmp_path, model.base_url, *flags) as (client, _):
+            first, second = await there.got(2)
+            assert first.headers["webhook-id"] == second.headers["webhook-id"]
+            assert json.loads(second.body)["data"]["run"] == answer.headers["x-run-id"]
+            assert verified(first, made["secret"]) and verified(second, made["secret"])
+            await client.post("/chat", json={"message": "And?"})
+            await there.got(3)
+            listed = (await client.get(f"/webhooks/{made['id']}/deliveries")).json()["deliveries"]
+            assert len(listed) == 2, "one for each run"
