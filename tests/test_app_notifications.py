@@ -234,7 +234,7 @@ REFUSED = (
     "https://[::1]/",
     "https://169.254.169.254/latest",
     "https://192.168.1.1:443/",
-    "https://0x7f.1/",
+    "https://0177.0.0.1/",
     "https://user:password@example.org/",
     "ftp://example.org/",
     "https://example.org:22/",

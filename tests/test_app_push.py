@@ -42,8 +42,9 @@ class Browser:
         self.auth = auth
 
     @property
-    def keys(self) -> Mapping[str, str]:
-        return {"p256dh": to_text(point_of(self.key)), "auth": to_text(self.auth)}
+    def keys(self) -> tuple[str, str]:
+        """The two of a subscription: `p256dh` and `auth`."""
+        return to_text(point_of(self.key)), to_text(self.auth)
 
     def decrypted(self, body: bytes) -> bytes:
         """Return the text of a message, by the steps of RFC 8188 and 8291 with HMAC alone."""
@@ -70,7 +71,7 @@ def test_the_example_of_the_standard() -> None:
     text = b"When I grow up, I want to be a watermelon"
     body = encrypted(
         text,
-        **browser.keys,
+        *browser.keys,
         salt=to_bytes("DGv6ra1nlYgDCS1FRnbzlw"),
         scalar=number("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"),
     )
@@ -83,7 +84,7 @@ def test_the_example_of_the_standard() -> None:
 
 def test_messages_have_an_upper_bound_and_their_own_keys() -> None:
     browser = Browser()
-    bodies = {encrypted(b"x" * 10_000, **browser.keys) for _ in range(2)}
+    bodies = {encrypted(b"x" * 10_000, *browser.keys) for _ in range(2)}
     assert [len(body) for body in bodies] == [RECORD, RECORD]
     assert {browser.decrypted(body) for body in bodies} == {b"x" * MOST_TEXT}
 
@@ -92,7 +93,7 @@ def checked_identity(header: str, audience: str, at: float) -> Mapping[str, str]
     """Verify the token of RFC 8292 with another library."""
     token, key = header.removeprefix("vapid t=").split(", k=")
     point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), to_bytes(key))
-    claims: Mapping[str, str] = jwt.decode(token, point, ["ES256"], audience=audience, options={"verify_exp": False})  # type: ignore[arg-type]
+    claims: Mapping[str, str] = jwt.decode(token, point, ["ES256"], audience=audience, options={"verify_exp": False})
     assert at < float(claims["exp"]) <= at + 86_400
     return claims
 
@@ -107,7 +108,7 @@ def test_the_server_says_who_it_is() -> None:
 async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
     browser = Browser()
     async with receiver(201) as service, house(tmp_path) as one:
-        row = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys.values(), "Laptop", [])
+        row = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "Laptop", [])
         await one.happens(WAITS, ENDED)
         waits, ended = await service.got(2)
         assert json.loads(browser.decrypted(waits.body)) == {
@@ -124,14 +125,14 @@ async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
         header = waits.headers["authorization"]
         assert checked_identity(header, origin, time.time() - 60)
         assert header.endswith(one.notifications.push_key()), "the key that browsers subscribe with"
-        again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys.values(), "", ["job.ended"])
+        again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "", ["job.ended"])
         assert (again.id, again.name, json.loads(again.events)) == (row.id, "Laptop", ["job.ended"])
 
 
 @pytest.mark.parametrize(("status", "is_left"), [(404, False), (410, False), (403, True), (500, True)])
 async def test_a_browser_that_is_gone_is_forgotten(tmp_path: Path, status: int, is_left: bool) -> None:
     async with receiver(status) as service, house(tmp_path) as one:
-        row = await one.notifications.subscribe(LOCAL_USER, service.url, *Browser().keys.values(), "Laptop", [])
+        row = await one.notifications.subscribe(LOCAL_USER, service.url, *Browser().keys, "Laptop", [])
         await one.happens(ENDED)
         if status == 500:
             await one.clock.next_sleep()
@@ -149,7 +150,7 @@ async def test_a_browser_belongs_to_one_principal(tmp_path: Path) -> None:
     async with receiver(201) as service, house(tmp_path) as one:
         await one.tokens(ann="user", bob="guest")
         for principal in (ann, bob):
-            await one.notifications.subscribe(principal, service.url, *browser.keys.values(), "Laptop", [])
+            await one.notifications.subscribe(principal, service.url, *browser.keys, "Laptop", [])
         await one.happens(ENDED, principal="ann")
         await one.happens(ENDED, run="run_2", principal="bob")
         [message] = await service.got(1)
@@ -165,8 +166,6 @@ async def test_unfit_subscriptions_are_refused(tmp_path: Path, p256dh: str, auth
         with pytest.raises(UnfitKeys):
             await one.notifications.subscribe(LOCAL_USER, "https://push.example.org/x", p256dh, auth, "", [])
         with pytest.raises(UnfitKeys):
-            await one.notifications.subscribe(
-                LOCAL_USER, "https://x.example.org", Browser().keys["p256dh"], "A", "", []
-            )
+            await one.notifications.subscribe(LOCAL_USER, "https://x.example.org", Browser().keys[0], "A", "", [])
         with pytest.raises(UnfitUrl):
-            await one.notifications.subscribe(LOCAL_USER, "https://127.0.0.1/x", *Browser().keys.values(), "", [])
+            await one.notifications.subscribe(LOCAL_USER, "https://127.0.0.1/x", *Browser().keys, "", [])

@@ -20,7 +20,7 @@ from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
 
-HERE = {"private_hosts": "127.0.0.1"}
+HERE = "127.0.0.1"
 BAD: Mapping[str, tuple[dict[str, Any], int, str]] = {
     "no url": ({}, 422, "url"),
     "another type": ({"url": 7}, 422, "url"),
@@ -33,7 +33,7 @@ BAD: Mapping[str, tuple[dict[str, Any], int, str]] = {
 
 async def test_webhooks_over_http(tmp_path: Path) -> None:
     call = "```write_file\nnote.txt\nfirst\n```"
-    async with receiver() as there, serving(tmp_path, Scripted([call, "Done.", "Good."]), **HERE) as served:
+    async with receiver() as there, serving(tmp_path, Scripted([call, "Done.", "Good."]), private_hosts=HERE) as served:
         client = served.client
         for name, (body, status, words) in BAD.items():
             refused = await client.post("/webhooks", json=body)

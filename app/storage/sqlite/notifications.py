@@ -28,9 +28,9 @@ WRITES: dict[type[Change], Write] = {
     ),
 }
 TARGETS = select(TargetRow, "notification_targets", "ORDER BY created, id")
-LAST = select(DeliveryRow, "deliveries", "WHERE target = ? ORDER BY created DESC, id LIMIT ?")
+LAST = select(DeliveryRow, "deliveries", "WHERE target = ? ORDER BY created DESC, rowid DESC LIMIT ?")
 ONE = select(DeliveryRow, "deliveries", "WHERE id = ?")
-NEXT = select(DeliveryRow, "deliveries", "WHERE target = ? AND state = 'pending' ORDER BY due, created, id LIMIT 1")
+NEXT = select(DeliveryRow, "deliveries", "WHERE target = ? AND state = 'pending' ORDER BY due, rowid LIMIT 1")
 COUNTS = "SELECT target, COUNT(*) FROM deliveries WHERE state = 'pending' GROUP BY target"
 FORGET = """
     DELETE FROM deliveries WHERE target = ? AND state <> 'pending' AND (
