@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -57,11 +57,12 @@ from app.storage.store import Store
 from app.workspace.scanner import ScanLimits
 from routes.access.delivery_limits import DeliveryLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
-from tools.catalogue import TOOLS
+from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
 from tools.sandbox.command import GitAuthor
 from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
+from tools.tool import Tool
 
 JOBS = "jobs"
 
@@ -145,7 +146,7 @@ async def open_services(
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, Files(store))
-        built_in = (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings))
+        built_in = (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings), *_delegating(settings))
         project, labels = await loaded_project_files(store), await opened_labels(settings, store, jobs)
         profiles = await open_profiles(settings.profiles, store)
         factory = RunFactory(
@@ -221,6 +222,11 @@ async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None],
         lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),
         report,
     )
+
+
+def _delegating(settings: Settings) -> Sequence[Tool]:
+    """The tools that begin runs or reach other sessions, where these are switched on."""
+    return (*(HELPER_TOOLS if settings.helpers else ()), *(SESSION_TOOLS if settings.session_tools else ()))
 
 
 def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:

@@ -165,6 +165,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "occurrences": [
         {"origin": "sch_1", "occurrence": "1700000000", "outcome": "started", "reason": "", "due": 1_700_000_000.0}
     ],
+    "helpers": [{"session": "ses_2", "parent_session": "ses_1", "parent_run": "run_0", "depth": 1}],
     "spent": [
         {
             "month": "2023-11",

@@ -188,9 +188,10 @@ SPELLINGS = (
     (re.compile(r', "timing": \{[^{}]*\}'), ""),  # chance decides even which times there are
     (re.compile(r"\bin [\d.]+ s\b"), "in 0.5 s"),  # until a model is asked again, with jitter
     (re.compile(r'("type": "context.trimmed".*) "before": \d+, "after": \d+'), r'\1 "before": 2000, "after": 1000'),
+    (re.compile(r"(Words of the helper \[|\[end )[a-z]{8}\]"), r"\1delimits]"),
     (re.compile(r'"expires_at": [\d.]+'), '"expires_at": 1767322800.0'),
 )
-CATALOGUE = f'"tools": {json.dumps([tool.name for tool in TOOLS])}'  # a further tool changes no log
+CATALOGUE = json.dumps([tool.name for tool in TOOLS]).rstrip("]")  # a further tool changes no log
 TOKENS = re.compile(r'"((?:total_)?prompt_tokens)": \d+(?=[^{}]*"measured": false)')  # counts the folder and the date
 
 
@@ -210,7 +211,7 @@ class Names:
 
     def _spelled(self, text: str) -> str:
         text = text.replace(str(self.folder), "/folder")
-        text = text.replace(CATALOGUE, '"tools": ["the whole catalogue"]')
+        text = text.replace(CATALOGUE, '["the whole catalogue"')
         text = TOKENS.sub(r'"\1": 1000', text)
         for pattern, spelling in SPELLINGS:
             text = pattern.sub(spelling, text)
@@ -226,9 +227,12 @@ def joined(events: Sequence[Event]) -> list[Event]:
     """The events with neighbouring deltas as one, and of each call's progress only what is new."""
     out: list[Event] = []
     progress: dict[str, Event] = {}  # by call, without its time
+    helped = {event["call"] for event in events if event["type"] == "helper.started"}  # shown as chance has it
     for event in events:
         if event["type"] == "tool.progress":
             news = event | {"elapsed_s": 0.0}
+            if event["call"] in helped:
+                continue
             if not event["lines"] or progress.get(event["call"]) == news:
                 continue
             progress[event["call"]] = news

@@ -15,6 +15,7 @@ from tests.chatting import DONE, chunk, says
 from tests.feeding import feeding
 from tests.golden import HOLD, Event, Reaction, Stage, Story, native
 from tests.golden_documents import DOCUMENTS
+from tests.golden_helpers import HELPERS
 from tests.parsing_forms import WRITERS
 from tests.upstream import Act, answer, hang_up, stream
 
@@ -356,6 +357,7 @@ STORIES: dict[str, Story] = {
         ],
     ),
     **DOCUMENTS,
+    **HELPERS,
     "wire_openai_text": Story(
         "A stream of an OpenAI-compatible server, as it comes over HTTP.",
         acts=[[recorded("openai/text.sse")]],

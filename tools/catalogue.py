@@ -7,6 +7,7 @@ from typing import Any
 from tools.base.access.memory import KINDS
 from tools.base.rights import Risk, Role
 from tools.builtin.ask_user import ask_user
+from tools.builtin.delegation import DELEGATE, ask_model, delegate, model_reached
 from tools.builtin.documents import create_document, read_document, suggest_edits, update_document
 from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_file, write_file
 from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
@@ -17,6 +18,7 @@ from tools.builtin.plan import STATES, update_plan, with_plain_steps
 from tools.builtin.read_result import read_result
 from tools.builtin.read_skill import read_skill
 from tools.builtin.recall_history import recall_history
+from tools.builtin.session_tools import SEND, list_sessions, read_session, send_to_session
 from tools.builtin.shell import running
 from tools.builtin.submit_plan import submit_plan, with_texts
 from tools.builtin.web_fetch import WebFetch
@@ -266,6 +268,56 @@ MEMORY = (
         answering(forget),
         Role.GUEST,
         approval="always",
+        least_window=_LARGE,
+        in_turn=True,
+    ),
+)
+# Where helpers are switched on.
+HELPER_TOOLS = (
+    _confined(
+        DELEGATE,
+        "Have a helper do a task on its own; several in one reply work side by side. It sees only the task: write all "
+        "it needs. It has your tools, or only those in tools.",
+        _object({"task": _TEXT}, {"tools": _TEXTS, "model": _TEXT}),
+        Risk.READ,  # all that it does passes the gate itself
+        delegate,
+        leaves=model_reached,
+        least_window=_LARGE,
+    ),
+    _confined(
+        "ask_model",
+        "Ask another model one question. It sees only the question.",
+        _object({"question": _TEXT}, {"model": _TEXT}),
+        Risk.READ,
+        answering(ask_model),
+        leaves=model_reached,
+        least_window=_LARGE,
+    ),
+)
+# Where session tools are switched on.
+SESSION_TOOLS = (
+    _confined(
+        "list_sessions",
+        "List the person's other conversations, or those that hold all words of query.",
+        _object({}, {"query": _TEXT}),
+        Risk.READ,
+        list_sessions,
+        least_window=_LARGE,
+    ),
+    _confined(
+        "read_session",
+        "Read another conversation from character offset.",
+        _object({"session": _TEXT}, {"offset": _FROM_0}),
+        Risk.READ,
+        read_session,
+        least_window=_LARGE,
+    ),
+    _confined(
+        SEND,
+        "Send a message to another conversation, whose model acts on it.",
+        _object({"session": _TEXT, "message": _TEXT}),
+        Risk.WRITE,
+        answering(send_to_session),
         least_window=_LARGE,
         in_turn=True,
     ),

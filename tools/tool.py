@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.access.document import DocumentAccess
+from tools.base.access.helpers import HelperAccess
 from tools.base.access.memory import MemoryAccess
+from tools.base.access.sessions import SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -83,6 +85,8 @@ class Context(Struct, frozen=True):
     accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
     documents: DocumentAccess | None = None  # None where no conversation is kept
     memory: MemoryAccess | None = None  # None where there is no memory over conversations
+    helpers: HelperAccess | None = None  # None where they are switched off
+    sessions: SessionAccess | None = None  # the same
     result_characters: int = 20_000  # of a result that the model gets, at most
 
 

@@ -101,6 +101,11 @@ class Toolbox:
         """The tools that are listed to a model."""
         return self._offer(self._all)
 
+    @property
+    def usable(self) -> ToolList:
+        """The tools that may be used at all, listed or not."""
+        return self.offered
+
     def choose(self, session: str, message: str) -> None:
         """List what fits the message that began the session: here all."""
 

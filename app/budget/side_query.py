@@ -6,7 +6,7 @@ The texts it is about are data: they stand between two lines with a random code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -74,7 +74,29 @@ class SideQuery(Struct):
 
         Raises BudgetSpent, StoreFailed.
         """
-        messages = [Message("system", rule), Message("user", "\n\n".join(as_data(*one) for one in data.items()))]
+        user = "\n\n".join(as_data(*one) for one in data.items())
+        return await self.put(
+            [Message("system", rule), Message("user", user)],
+            reply,
+            totals,
+            conversation,
+            most_tokens=most_tokens,
+            enough=enough,
+            temperature=temperature,
+        )
+
+    async def put(
+        self,
+        messages: Sequence[Message],
+        reply: Reply,
+        totals: RunTotals,
+        conversation: Conversation,
+        *,
+        most_tokens: int,
+        enough: int | None = None,
+        temperature: float | None = None,
+    ) -> SideAnswer:
+        """Query the model with these messages, as `ask` does. Raises BudgetSpent, StoreFailed."""
         request = ModelRequest(
             messages, max_tokens=most_tokens, temperature=temperature, inactivity_s=self.time_limit_s
         )

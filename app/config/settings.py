@@ -17,6 +17,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 from app.config.automation_settings import AutomationSettings
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
+from app.config.helper_settings import HelperSettings
 from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
@@ -71,6 +72,7 @@ class Settings(
     LabelSettings,
     ProfileSettings,
     ServingSettings,
+    HelperSettings,
     ConnectionSettings,
 ):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""

@@ -19,6 +19,7 @@ from app.core.document_events import (
     DocumentStarted,
     DocumentSuggested,
 )
+from app.core.helper_events import HelperApproval, HelperFinished, HelperStarted
 from app.core.label_events import LabelsAdded
 
 
@@ -352,6 +353,9 @@ AgentEvent = (
     | DocumentFinished
     | DocumentChanged
     | DocumentSuggested
+    | HelperStarted
+    | HelperApproval
+    | HelperFinished
     | PlanUpdated
     | LabelsAdded
     | Usage

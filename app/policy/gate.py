@@ -142,13 +142,15 @@ def of_quoted(name: str, place: str, why: str) -> str:
 class Gate(Struct):
     """`decide` for one run, its current policy and the current classification of tools.
 
-    `watches_taint`: untrusted text makes it stricter.
+    `watches_taint`: untrusted text makes it stricter. Without `takes_grants` grants of the session do not count, as in
+    a run that a model of another session has begun.
     """
 
     principal: Principal
     policy: PolicyContext = PolicyContext()
     watches_taint: bool = True
     classification: Classification = NO_RULES
+    takes_grants: bool = True
     _offered: tuple[ToolList, tuple[object, ...], ToolList] | None = None  # of which tools, by which rules
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
@@ -181,12 +183,16 @@ class Gate(Struct):
 
     def grant(self, grants: Iterable[Grant]) -> None:
         """Set the grants of the session."""
-        self.policy = replace(self.policy, grants=tuple(grants))
+        self.policy = replace(self.policy, grants=tuple(grants) if self.takes_grants else ())
 
     def wrote(self, tool: Tool | None) -> None:
         """Note a possible write; called before and after each call that runs."""
         if tool is not None and tool.risk not in (Risk.READ, Risk.EXECUTE):
             self.policy.writes.note()
+
+    def plan(self) -> None:
+        """Let only reading tools run, as in the run that this one helps."""
+        self.policy = replace(self.policy, planning=True)
 
     def act(self) -> None:
         """End the planning: the person has accepted the plan."""

@@ -22,7 +22,7 @@ from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
-from app.transcript.run_request import UNTRUSTED, NotFound
+from app.transcript.run_request import UNTRUSTED, NotFound, is_helper
 from app.transcript.run_totals import totals_of
 
 INTERRUPTION = "The server stopped during this run. Send the next message."
@@ -45,7 +45,7 @@ async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of
 async def _goes_on(store: Store, runs: RunManager, row: RunRow, agent_of: AgentOf) -> bool:
     """Take the run up again if all it waited for was a person. Otherwise its state is unknown."""
     pending, questions = list(unanswered(await store.messages(row.session))), await store.pending_of(row.id)
-    if not pending or not questions or row.state == "queued":
+    if not pending or not questions or row.state == "queued" or is_helper(row):
         return False
     try:
         agent, time_limit_s = await agent_of(row)

@@ -19,14 +19,14 @@ from app.budget.side_query import SideQuery
 from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
 from app.checkpoints.looks import Looks
-from app.config.folders import FolderUnsafe, workspace_of
+from app.config.folders import workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST
-from app.context.view import view_of
+from app.context.view import Opening, RequestBuilder, view_of
 from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.labels.run_labels import LabelServices
@@ -34,11 +34,11 @@ from app.mcp.servers import McpServers
 from app.memory.memories import Memories
 from app.memory.startup import memory_of_run
 from app.models.endpoints.failover import ModelRoute
-from app.models.endpoints.model_registry import Models, UnknownModel
+from app.models.endpoints.model_registry import Models
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
-from app.profiles.library import ProfileMissing, Profiles, UnknownProfile
+from app.profiles.library import Profiles
 from app.profiles.pinned import Pinned
 from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
@@ -46,7 +46,10 @@ from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
 from app.runs.composition.labels import labels_of_run
 from app.runs.composition.profiled_options import ProfiledOptions, narrowing_of
+from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.composition.run_texts import RunTexts
+from app.runs.delegation.run_delegation import delegation_of, limits_of
+from app.runs.delegation.shared_limits import Above
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
@@ -74,18 +77,6 @@ from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Toolbox
 
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
-
-
-class ModeForbidden(Exception):
-    """The approval mode is not for this principal."""
-
-
-class UnknownTool(Exception):
-    """A request names a tool that it may not use. The message says which there are."""
-
-
-# Why an agent with these options cannot be made, for this principal.
-UNFIT = (UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, UnknownProfile, ProfileMissing)
 
 
 class RunFactory(Struct):
@@ -207,16 +198,20 @@ class RunFactory(Struct):
     def _toolbox_of(
         self, options: RunOptions, gate: Gate, route: ModelRoute, project: ProjectContext, *, has_waited: bool = False
     ) -> Toolbox:
-        also = (READ_SKILL,) if project.skills and options.tools is None else ()
+        names, has_skills = options.tools, bool(project.skills)
+        also = (READ_SKILL,) if has_skills and (names is None or READ_SKILL.name in names) else ()
+        names = names and [name for name in names if not has_skills or name != READ_SKILL.name]
         window, declared = route.known_window, options.client_tools or ()
-        return self.toolbox(gate, options.tools, window, declared, also, has_waited=has_waited)
+        return self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
         rules, unseen = self.settings.tools, self.mcp.unseen()
         return FirstContact(self.mcp, gate, rules, options.tools, self.settings.mcp_wait_s, toolbox, unseen)
 
-    async def agent(self, principal: Principal, options: RunOptions, session: str | None = None) -> Agent:
-        """A new agent for one run.
+    async def agent(
+        self, principal: Principal, options: RunOptions, session: str | None = None, above: Above | None = None
+    ) -> Agent:
+        """A new agent for one run; `above` is the run that it helps.
 
         Raises UnknownModel, UnknownTool, ModeForbidden, UnknownProfile, ProfileMissing, FolderUnsafe, FolderUnusable.
         """
@@ -227,7 +222,8 @@ class RunFactory(Struct):
         gate = self._gate_of(principal, options, workspace)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         context = self._tool_context(workspace, principal, project)
-        discipline = LimitEnforcer(self.limits(options), verify=self.settings.verify)
+        limits = limits_of(self.limits(options), above, shared=self.settings.helpers)
+        discipline = LimitEnforcer(limits, verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         texts = self._texts(options, persona, project)
@@ -251,13 +247,9 @@ class RunFactory(Struct):
                 terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
                 documents=self.runs.documents,
                 memory=memory_of_run(self.settings, self.memories, principal.name),
+                delegation=delegation_of(self, options, limits),
             ),
-            view_of(
-                *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
-                self.files.read,
-                describe_files=options.without_vision == "describe",
-                parameters=options.parameters,
-            ),
+            self._view(options, route, prompt, notes),
             discipline,
             self.switch.check,
             notices=notices_of(project),
@@ -270,6 +262,14 @@ class RunFactory(Struct):
         override = self.redactor.redact_value(options.override)
         profile = self.redactor.redact_value(options.profile_prompt)
         return RunTexts(self.settings, self.store, self.mcp, persona, override, project, profile)
+
+    def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> RequestBuilder:
+        return view_of(
+            *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
+            self.files.read,
+            describe_files=options.without_vision == "describe",
+            parameters=options.parameters,
+        )
 
     def _tool_context(self, workspace: Path, principal: Principal, project: ProjectContext) -> Context:
         return Context(

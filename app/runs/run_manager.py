@@ -127,7 +127,7 @@ class RunManager:
             live.turn = turn
             live.keep(turn.imported)
             if turn.has_message:
-                live.post(turn.message, files)
+                live.post(turn.message, files, untrusted=turn.untrusted)
             try:
                 if not turn.unlisted:
                     await self._journal.flush()
@@ -140,7 +140,7 @@ class RunManager:
     def _put_rows(self, row: RunRow, turn: RunRequest, *, begins_session: bool) -> None:
         """Put the rows of a new run, and of what it can be found by."""
         if begins_session:
-            self._journal.put(SessionRow(row.session, row.principal, row.created, turn.title))
+            self._journal.put(SessionRow(row.session, row.principal, row.created, turn.title, turn.disabled))
         self._journal.put(row)
         if turn.key:
             self._journal.put(KeyRow(row.principal, turn.key.value, turn.key.body, row.id, row.created))
@@ -254,6 +254,11 @@ class RunManager:
             self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after, audience
         )
 
+    def stopping(self, run: str) -> str | None:
+        """Return why a run is being stopped; None while it is not."""
+        live = self._live.get(run)
+        return live.stopping if live else None
+
     def is_left(self, run: str) -> bool:
         """Return True if all who have read the events of a run have left it."""
         live = self._live.get(run)
@@ -326,6 +331,8 @@ class RunManager:
         await self._store.write([SessionTools(session, json.dumps(patterns))])
         for run in self._line.of(session):
             self._live[run].agent.calls.gate.disable(patterns)
+        for helper in await self._store.helpers(session):
+            await self.disable_tools(helper.session, patterns)
 
     async def add_labels(self, session: str, rows: Sequence[SessionLabel], also: Sequence[Change]) -> None:
         """Give the session labels, the run that is under way included. Raises StoreFailed."""
@@ -356,7 +363,8 @@ class RunManager:
 
     async def _suspend_waiting(self) -> None:
         """Leave the runs that wait for a person to the next server."""
-        for live in [live for live in self._live.values() if self.approvals.is_waiting(live.row.id)]:
+        waiting = [live for live in self._live.values() if self.approvals.is_waiting(live.row.id)]
+        for live in (live for live in waiting if not live.is_helper):  # a helper ends with its parent
             for behind in reversed(self._line.of(live.row.session)[1:]):
                 await self.cancel(behind, "server_stopped")
             if self.approvals.is_waiting(live.row.id):  # else somebody has decided meanwhile

@@ -39,7 +39,7 @@ from app.storage.sessions import MessageRow, SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
-from app.transcript.run_request import RunRequest
+from app.transcript.run_request import RunRequest, is_helper
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def conversation_of(
 
 
 def _keep_message(log: RunLog, run: str, position: int, message: Message) -> None:
-    log.put(InboxRow(run, position, message.text, dumped(message.attachments)))
+    log.put(InboxRow(run, position, message.text, dumped(message.attachments), message.untrusted))
 
 
 class Interrupted(Struct, frozen=True):
@@ -130,9 +130,9 @@ class RunTask:
         self.audience = Audience(was_there=self.left is not None)  # those of the server before have left it
         self.inbox = Inbox(keep=partial(_keep_message, log, run), forget=partial(log.put, InboxTaken(run)))
 
-    def post(self, text: str, files: Sequence[File] = ()) -> None:
+    def post(self, text: str, files: Sequence[File] = (), *, untrusted: bool = False) -> None:
         """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""
-        self.inbox.post(text, [file.attachment for file in files])
+        self.inbox.post(text, [file.attachment for file in files], untrusted=untrusted)
         self.keep(files)
 
     def keep(self, files: Sequence[File]) -> None:
@@ -145,6 +145,11 @@ class RunTask:
     def is_unlisted(self) -> bool:
         """Return True if neither the run nor its session is kept."""
         return isinstance(self.log, UnlistedLog)
+
+    @property
+    def is_helper(self) -> bool:
+        """Return True if a call of another run waits for this one."""
+        return is_helper(self.row)
 
     @property
     def is_tainted(self) -> bool:
@@ -201,6 +206,7 @@ class RunTask:
             self.stop("deadline")
             return
         waits = self.approvals.is_waiting(self.row.id) or self.approvals.has_question(self.row.id)
+        waits = waits or self.agent.discipline.stands_still
         after_s = max(left_s, SHORTEST_LOOK_S) if waits else left_s
         self._timer = asyncio.get_running_loop().call_later(after_s, self._watch_deadline)
 

@@ -26,12 +26,14 @@ from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.questions import Questions
 from app.redaction.redactor import Redactor
+from app.runs.delegation.parent_call import Delegation, ParentCall
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import Outputs, Written
 from app.runs.tool_results import Results
 from app.storage.files.kinds import file_of
 from app.transcript.conversation import STOPPED, Conversation
+from app.transcript.run_totals import RunTotals
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
@@ -114,6 +116,8 @@ class ToolCall(Struct, frozen=True):
     documents: Library | None = None
     memory: OwnMemory | None = None
     labels: RunLabels | None = None
+    delegation: Delegation | None = None
+    totals: RunTotals = field(default_factory=RunTotals)
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -217,6 +221,7 @@ class ToolCall(Struct, frozen=True):
         return Outcome(finished, untrusted, raw, [file_of(data) for data in result.pictures])
 
     def _context(self, running: ToolTime, call: str) -> Context:
+        parent = self._parent_call(running, call) if self.delegation else None
         return replace(
             self.context,
             session=self.conversation.session,
@@ -228,7 +233,23 @@ class ToolCall(Struct, frozen=True):
             accept_plan=self.gate.act,
             documents=Desk(self.documents, self.conversation, call) if self.documents else None,
             memory=MemoryDesk(self.memory, self.conversation) if self.memory else None,
+            helpers=self.delegation.helpers(parent) if self.delegation and parent else None,
+            sessions=self.delegation.sessions(parent) if self.delegation and parent else None,
             result_characters=self.results.characters,
+        )
+
+    def _parent_call(self, running: ToolTime, call: str) -> ParentCall:
+        return ParentCall(
+            self.run,
+            call,
+            self.conversation,
+            self.toolbox,
+            self.gate,
+            self.run_budget,
+            self.totals,
+            running.limit_s,
+            self.waiting,
+            running.waiting,
         )
 
     def _questions(self, running: ToolTime) -> Questions:

@@ -32,6 +32,7 @@ from app.policy.guards import WITHHELD, Guards
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.provenance.quotation import Provenance
 from app.redaction.output_chunks import redacted_output
+from app.runs.delegation.parent_call import Delegation
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.merge_streams import merge_streams
@@ -89,6 +90,7 @@ class ToolExecutor(Struct):
     documents: Library | None = None
     memory: OwnMemory | None = None
     labels: RunLabels | None = None
+    delegation: Delegation | None = None
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -335,6 +337,8 @@ class ToolExecutor(Struct):
             self.documents,
             self.memory,
             self.labels,
+            self.delegation,
+            self.totals,
         )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:

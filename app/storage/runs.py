@@ -53,12 +53,16 @@ class EventRow(Change, frozen=True):
 
 
 class InboxRow(Change, frozen=True):
-    """A message for a run that is not yet in the history; `position` counts from 0, `attachments` is JSON."""
+    """A message for a run that is not yet in the history; `position` counts from 0, `attachments` is JSON.
+
+    `untrusted`: it comes from a model whose conversation held untrusted text.
+    """
 
     run: str
     position: int
     text: str
     attachments: str = "[]"
+    untrusted: bool = False
 
 
 class InboxTaken(Change, frozen=True):

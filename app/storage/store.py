@@ -12,6 +12,7 @@ from app.storage.audit import AuditStore
 from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
+from app.storage.helpers import HelperStore
 from app.storage.labels import LabelStore
 from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
@@ -44,6 +45,7 @@ class Store(
     ServedModelStore,
     ScheduleStore,
     LabelStore,
+    HelperStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed."""

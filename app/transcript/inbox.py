@@ -36,13 +36,13 @@ class Inbox:
         self._posted = 0
         self._closed = False
 
-    def post(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
+    def post(self, text: str, attachments: Sequence[Attachment] = (), *, untrusted: bool = False) -> None:
         """Raises InboxClosed, InboxFull."""
         if self._closed:
             raise InboxClosed
         if len(self._waiting) >= MAX_WAITING:
             raise InboxFull
-        message = Message("user", text, attachments=tuple(attachments))
+        message = Message("user", text, attachments=tuple(attachments), untrusted=untrusted)
         self._keep(self._posted, message)
         self._posted += 1
         self._waiting.append(message)
@@ -73,7 +73,7 @@ class Inbox:
 
 
 def message_of(row: InboxRow) -> Message:
-    return Message("user", row.text, attachments=loaded(row.attachments))
+    return Message("user", row.text, attachments=loaded(row.attachments), untrusted=bool(row.untrusted))
 
 
 def added(message: Message) -> MessageAdded:

@@ -12,6 +12,7 @@ from app.core.attachments import File
 from app.core.events import Notice
 from app.core.messages import Message
 from app.storage.changes import Change
+from app.storage.helpers import HelperRow
 from app.storage.runs import RunRow
 from app.transcript.titles import NAMELESS, title_of
 
@@ -19,6 +20,8 @@ MAX_LINE = 16  # runs of one session that wait or are under way
 # In the policy of a run:
 UNASKED = "unasked"  # the server has begun it by itself, not a person
 UNTRUSTED = "untrusted"  # its message holds text of third parties
+HELPER = "helper"  # a call of another run waits for it
+SENT_BY = "sent_by"  # the model of another session has written its message
 TIME_LIMIT_S = 7200.0
 
 
@@ -62,6 +65,28 @@ class CallResult(Struct, frozen=True):
     text: str
 
 
+class ParentRun(Struct, frozen=True):
+    """The run whose call delegates another one; `depth` is that of the helper, 1 for those of a person's run."""
+
+    session: str
+    run: str
+    call: str
+    depth: int
+
+    def row(self, helper: RunRow) -> HelperRow:
+        return HelperRow(helper.session, helper.id, self.session, self.run, self.call, self.depth, helper.created)
+
+
+def is_helper(row: RunRow) -> bool:
+    """Return True if a call of another run waits for this one."""
+    return HELPER in row.policy and HELPER in json.loads(row.policy)
+
+
+def is_sent(row: RunRow) -> bool:
+    """Return True if a model of another session has sent the message of this run."""
+    return SENT_BY in row.policy and SENT_BY in json.loads(row.policy)
+
+
 class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
@@ -73,6 +98,9 @@ class RunRequest(Struct, frozen=True):
     `history` begins a new session, with the files that it refers to in `imported`. An `unlisted` run keeps neither
     session nor log. `labels` are marks of its message, and those of its history.
     `found_by` are names that the run can be looked up by later, of its principal alone.
+
+    `helper_of`: the run that delegates it, `sent_by`: the session of the model that has written the message, which is
+    `untrusted` if that had read untrusted text. `disabled`: JSON of the tools that a new session goes without.
     """
 
     message: str
@@ -93,6 +121,9 @@ class RunRequest(Struct, frozen=True):
     unlisted: bool = False
     found_by: Sequence[str] = ()
     labels: Sequence[str] = ()
+    helper_of: ParentRun | None = None
+    sent_by: str = ""
+    disabled: str = "[]"
 
     @property
     def has_message(self) -> bool:
@@ -102,6 +133,7 @@ class RunRequest(Struct, frozen=True):
     def stored_policy(self) -> str:
         """Return the policy for the run's row, which says whether a person requested the run."""
         marks = {UNASKED: not self.asked, UNTRUSTED: self.untrusted}
+        marks |= {HELPER: self.helper_of is not None, SENT_BY: bool(self.sent_by)}
         true = {name: True for name, value in marks.items() if value}
         return json.dumps(json.loads(self.policy) | true) if true else self.policy
 

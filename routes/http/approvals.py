@@ -11,6 +11,7 @@ from starlette.responses import Response
 from app.policy.approvals import is_over
 from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow
+from app.storage.helpers import HelperStore
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import ApprovalRequest, read_fields
 from routes.services import current_principal, services_of
@@ -24,10 +25,19 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     return named | arguments | decided | edited
 
 
+async def with_path(store: HelperStore, row: ApprovalRow) -> dict[str, Any]:
+    """The fields, and for a call of a helper the runs from the conversation's own down to the helper."""
+    lineage = await store.lineage(row.run)
+    above = [{"session": one.parent_session, "run": one.parent_run, "call": one.call} for one in lineage]
+    own = {"session": row.session, "run": row.run, "call": row.call}
+    return approval_fields(row) | ({"path": [*above, own]} if lineage else {})
+
+
 async def list_approvals(request: Request) -> Response:
     """The pending approvals of the caller, oldest first."""
-    rows = await services_of(request).store.approvals(current_principal(request).name)
-    return ASCIIResponse({"approvals": [approval_fields(row) for row in rows if not is_over(row)]})
+    store = services_of(request).store
+    rows = await store.approvals(current_principal(request).name)
+    return ASCIIResponse({"approvals": [await with_path(store, row) for row in rows if not is_over(row)]})
 
 
 async def decide(request: Request) -> Response:

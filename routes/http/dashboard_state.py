@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, field
 
 from app.redaction.redactor import Redactor
-from app.storage.approvals import ApprovalStore
 from app.storage.principals import Principal
-from routes.http.approvals import approval_fields
+from app.storage.store import Store
+from routes.http.approvals import with_path
 from routes.http.jobs import job_fields, seen
 from routes.http.runs import run_fields
 from routes.services import Services
@@ -39,14 +39,14 @@ class Seen(Struct):
     _jobs: dict[str, dict[str, tuple[float, Job, Row]]] = field(default_factory=dict)
     _looking: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # by principal
 
-    async def approvals(self, store: ApprovalStore, principal: str) -> list[Row]:
+    async def approvals(self, store: Store, principal: str) -> list[Row]:
         """Oldest first. What is asked for stays as it is while it waits, and may be long. Raises StoreFailed."""
         known, now = self._calls.get(principal, {}), dict[tuple[str, str], Row]()
         for key in await store.pending_calls(principal):
             if key in known:
                 now[key] = known[key]
             elif row := await store.approval(*key):
-                now[key] = approval_fields(row)
+                now[key] = await with_path(store, row)
         _put(self._calls, principal, now)
         return list(now.values())
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
+from app.storage.helpers import HelperRow
 from app.storage.search_words import words_of
 from app.storage.sessions import SessionRow, SessionTitle, SummaryRow
 from app.transcript.titles import snippet
@@ -31,9 +32,16 @@ def _fields(services: Services, row: SessionRow) -> dict[str, Any]:
 
 
 async def list_sessions(request: Request) -> Response:
-    """The ones used last first: all, those behind the session `?before=`, or those that hold the words `?q=`."""
+    """The ones used last first: all, those behind the session `?before=`, or those that hold the words `?q=`.
+
+    Sessions of helpers are not among them: `?parent=` lists those that runs of a session have begun, oldest first.
+    """
     services, principal = services_of(request), current_principal(request)
     query, before = request.query_params.get("q", "").strip(), request.query_params.get("before")
+    if (parent := request.query_params.get("parent")) is not None:
+        await services.runs.session(parent, principal)
+        helpers = [await services.store.session(row.session) for row in await services.store.helpers(parent)]
+        return ASCIIResponse({"sessions": [_fields(services, row) for row in helpers if row]})
     if query:
         return ASCIIResponse({"sessions": await _found(services, principal.name, query)})
     if before is not None:
@@ -61,8 +69,17 @@ async def show_session(request: Request) -> Response:
     used = of_runs(spent)
     runs = [run_fields(run) | {"usage": used.get(run.id, sums(()))} for run in await services.store.runs(row.id)]
     summaries = [summary_fields(one) for one in await services.store.summaries(row.id)]
-    content = {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
+    helpers = [helper_fields(one) for one in await services.store.helpers(row.id)]
+    content: dict[str, Any] = {"helpers": helpers} if helpers else {}
+    if own := await services.store.helper(row.id):
+        content["helper_of"] = {"session": own.parent_session, "run": own.parent_run, "call": own.call}
+    content |= {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
     return ASCIIResponse(_fields(services, row) | content | await label_details(services, row.id))
+
+
+def helper_fields(row: HelperRow) -> dict[str, Any]:
+    """A helper that a call of this session's runs has begun."""
+    return {name: getattr(row, name) for name in ("run", "session", "parent_run", "call", "depth", "created")}
 
 
 def summary_fields(row: SummaryRow) -> dict[str, Any]:
@@ -93,6 +110,16 @@ async def delete_session(request: Request) -> Response:
     await services.runs.session(session, principal)
     await services.runs.delete_session(session, principal)
     await services.jobs.forget(principal.name, session)  # last: until it is stopped, a run may start another
+    helpers = await _helpers_below(services, session)  # only now: no run begins others any more
+    for one in helpers:
+        await services.runs.delete_session(one, principal)
+        await services.jobs.forget(principal.name, one)
     if services.checkpoints:
-        await services.checkpoints.forget({session})
+        await services.checkpoints.forget({session, *helpers})
     return Response(status_code=204)
+
+
+async def _helpers_below(services: Services, session: str) -> list[str]:
+    """Return the sessions of all helpers below a session, those of helpers included."""
+    found = [row.session for row in await services.store.helpers(session)]
+    return [*found, *[deeper for one in found for deeper in await _helpers_below(services, one)]]

@@ -21,8 +21,8 @@ from app.notifications.service import TargetForbidden, TooManyTargets
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
+from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
-from app.runs.run_factory import ModeForbidden, UnknownTool
 from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping

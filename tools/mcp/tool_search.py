@@ -110,13 +110,13 @@ class SearchedToolbox(Toolbox):
 
     @property
     def offered(self) -> ToolList:
-        return self._usable.part(lambda tool: tool.name not in self._unlisted, self._unlisted)
+        return self.usable.part(lambda tool: tool.name not in self._unlisted, self._unlisted)
 
     def choose(self, session: str, message: str) -> None:
         """List the hidden tools that fit the message which began the session: the same in all its runs."""
         if self._choices is None:
             return
-        tools = [tool for tool in self._later or self._usable if tool.name in self._hidden]
+        tools = [tool for tool in self._later or self.usable if tool.name in self._hidden]
         best = partial(self._best, tools, message)
         chosen = self._choices.choose(session, self._principal, self._limit, tools, best)
         self._unlisted = self._hidden - chosen
@@ -131,10 +131,10 @@ class SearchedToolbox(Toolbox):
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:
         """The schemas of hidden tools, too: a model may call a tool that it has found directly."""
-        return self._usable.schemas
+        return self.usable.schemas
 
     @property
-    def _usable(self) -> ToolList:
+    def usable(self) -> ToolList:
         """The tools that may be used, and the two above: the same list while that stays the same."""
         offered = self._offer_found(self._found)
         if offered is not self._known_usable[0]:
@@ -159,7 +159,7 @@ class SearchedToolbox(Toolbox):
 
     @property
     def _hidden_tools(self) -> list[Tool]:
-        return [tool for tool in self._usable if tool.name in self._hidden]
+        return [tool for tool in self.usable if tool.name in self._hidden]
 
     def _best(self, tools: list[Tool], message: str, most: int) -> list[Tool]:
         return self._index_of(tools).best(_telling(message), most)

@@ -15,12 +15,13 @@ from app.core.rules import ApprovalMode
 from app.policy.current_rights import principal_named
 from app.profiles.pinned import NOTHING
 from app.runs.agent import Agent
+from app.runs.composition.refusals import UNFIT
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
-from app.runs.run_factory import UNFIT, RunFactory
+from app.runs.run_factory import RunFactory
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import ALL, RunRow
-from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
+from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest, is_sent
 from app.transcript.run_totals import totals_of
 from tools.base.rights import Risk
 from tools.jobs.records import Job
@@ -37,6 +38,7 @@ class UnattendedRuns(Struct, frozen=True):
         Raises NotFound if its agent cannot be made, FolderUnusable, and as `RunManager.start`.
         """
         agent = await self._agent(principal, options, turn.session)
+        agent.calls.gate.takes_grants = not turn.sent_by
         seconds = self.factory.limits(options).seconds
         turn = replace(turn, time_limit_s=seconds, policy=options.policy(), asked=False)
         return await self.factory.runs.start(agent, principal, turn)
@@ -61,6 +63,7 @@ class UnattendedRuns(Struct, frozen=True):
         principal = await principal_named(self.factory.store, row.principal)
         options = stored_options(row.policy)
         agent = await self._agent(principal, options)
+        agent.calls.gate.takes_grants = not is_sent(row)
         return agent, agent.time_limit_within(self.factory.limits(options).seconds)
 
     async def start_follow_up(self, job: Job, message: str) -> None:
@@ -78,8 +81,9 @@ class UnattendedRuns(Struct, frozen=True):
             options = options.model_copy(update={"mode": "act"})
         # Stored so: a restart must not give them back.
         options = options.model_copy(update={"max_rounds": rounds, "client_tools": None, "terminal": None})
+        sent_by = job.session if last and is_sent(last[0]) else ""
         notice = Notice("follow_ups", LAST) if room.last else None
-        await self.start(principal, options, RunRequest(message, job.session, key=key, notice=notice))
+        await self.start(principal, options, RunRequest(message, job.session, key=key, notice=notice, sent_by=sent_by))
 
     async def _agent(self, principal: Principal, options: RunOptions, session: str | None = None) -> Agent:
         """An agent that no request waits for. Raises NotFound if it cannot be made any more, FolderUnusable."""

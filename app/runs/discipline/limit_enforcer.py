@@ -54,6 +54,7 @@ class LimitEnforcer:
         self._clock = clock
         self._ends_at: float | None = None
         self._waiting_since: float | None = None  # for a person
+        self._waiters = 0  # calls that do
         self._loop_detector: LoopDetector | None = None  # made with the first calls
         self._loops = False
         self._nudge = ""
@@ -78,14 +79,22 @@ class LimitEnforcer:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While the run waits for a person its time stands still."""
-        self._waiting_since = self._clock()
+        """While the run waits for a person its time stands still; several of its calls may wait at the same time."""
+        self._waiting_since = self._clock() if self._waiting_since is None else self._waiting_since
+        self._waiters += 1
         try:
             yield
         finally:
-            if self._ends_at is not None:
-                self._ends_at += self._clock() - self._waiting_since
-            self._waiting_since = None
+            self._waiters -= 1
+            if not self._waiters:
+                if self._ends_at is not None:
+                    self._ends_at += self._clock() - self._waiting_since
+                self._waiting_since = None
+
+    @property
+    def stands_still(self) -> bool:
+        """Return True while the run, or a helper of it, waits for a person."""
+        return self._waiting_since is not None
 
     def plan(self, totals: RunTotals, *, offers: bool = True) -> RoundPlan:
         """The next round. `offers`: there are tools that could be used in it."""

@@ -30,6 +30,7 @@ FORGET = (
     f"DELETE FROM document_suggestions WHERE document IN ({DOCUMENTS})",
     "DELETE FROM documents WHERE session IN (SESSIONS)",
     "DELETE FROM deliveries WHERE session IN (SESSIONS)",
+    "DELETE FROM helpers WHERE session IN (SESSIONS)",
     KEEP_USAGE,
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",

@@ -18,4 +18,5 @@ TABLES = (
     "served_models",
     *("schedules", "triggers", "occurrences"),
     *("session_labels", "file_labels"),
+    "helpers",
 )

@@ -58,6 +58,20 @@ CREATE TABLE memory_jobs (
     created REAL NOT NULL
 );
 
+-- Helpers: sessions of runs that a call of another run has begun.
+CREATE TABLE helpers (
+    session        TEXT PRIMARY KEY,
+    run            TEXT NOT NULL,
+    parent_session TEXT NOT NULL,
+    parent_run     TEXT NOT NULL,
+    call           TEXT NOT NULL,
+    depth          INTEGER NOT NULL,
+    created        DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX helpers_of_session ON helpers (parent_session, created);
+CREATE INDEX helpers_by_run ON helpers (run);
+ALTER TABLE inbox ADD COLUMN untrusted INTEGER NOT NULL DEFAULT 0;
+
 -- Schedules and triggers: what begins runs without a request.
 CREATE TABLE schedules (
     id TEXT PRIMARY KEY,

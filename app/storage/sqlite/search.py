@@ -57,10 +57,15 @@ def without_spaces(words: list[str]) -> bool:
     return any(max(word) >= UNSPACED for word in words)
 
 
+# Sessions of helpers are listed with the session that they work for.
+OF_PEOPLE = "NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)"
+
+
 def listed(principal: str, limit: int, before: str | None) -> Query:
     """The most recently used sessions; with `before` only those that follow that session."""
     behind, cursor = (f" AND {BEHIND}", [before]) if before else ("", [])
-    query = f"SELECT {COLUMNS} FROM sessions WHERE principal = ?{behind} ORDER BY updated DESC, id DESC LIMIT ?"
+    where = f"principal = ? AND {OF_PEOPLE}{behind}"
+    query = f"SELECT {COLUMNS} FROM sessions WHERE {where} ORDER BY updated DESC, id DESC LIMIT ?"
     return query, (principal, *cursor, limit)
 
 
@@ -83,7 +88,7 @@ def sessions_with(principal: str, query: str, limit: int) -> list[Query]:
 def _in_titles(principal: str, words: list[str], limit: int) -> Query:
     like = " AND ".join([r"title LIKE ? ESCAPE '\'"] * len(words))
     query = f"""
-        SELECT {COLUMNS}, '' FROM sessions WHERE principal = ? AND {like}
+        SELECT {COLUMNS}, '' FROM sessions WHERE principal = ? AND {like} AND {OF_PEOPLE}
         ORDER BY updated DESC, id DESC LIMIT ?
     """
     return query, (principal, *map(_anywhere, words), limit)
@@ -118,7 +123,7 @@ def _newest_messages(matched: str) -> str:
             SELECT session, position, MAX(number) FROM ({matched}) AS matched GROUP BY session
         ) AS found JOIN sessions ON sessions.id = found.session
         JOIN message_texts ON message_texts.session = found.session AND message_texts.position = found.position
-        WHERE sessions.principal = ? ORDER BY sessions.updated DESC, sessions.id DESC LIMIT ?
+        WHERE sessions.principal = ? AND {OF_PEOPLE} ORDER BY sessions.updated DESC, sessions.id DESC LIMIT ?
     """
 
 

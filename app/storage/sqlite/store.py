@@ -16,6 +16,7 @@ from app.storage.sqlite import (
     approvals,
     configuration,
     documents,
+    helpers,
     labels,
     memories,
     notifications,
@@ -32,6 +33,7 @@ from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.documents import SQLiteDocuments
+from app.storage.sqlite.helpers import SQLiteHelpers
 from app.storage.sqlite.labels import SQLiteLabels
 from app.storage.sqlite.memories import SQLiteMemories
 from app.storage.sqlite.notifications import SQLiteNotifications
@@ -56,6 +58,7 @@ WRITES: dict[type[Change], Write] = {
     **served_models.WRITES,
     **schedules.WRITES,
     **labels.WRITES,
+    **helpers.WRITES,
 }
 
 
@@ -79,6 +82,7 @@ class SQLiteStore(
     SQLiteServedModels,
     SQLiteSchedules,
     SQLiteLabels,
+    SQLiteHelpers,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

@@ -1,0 +1,238 @@
+"""Helpers of one call: a run of its own for each, that shares the limits of the run above and ends with its call.
+
+The call's generator owns the helper. Whatever closes it (the run or the call is cancelled, the deadline, the kill
+switch, the server's end) cancels the helper and waits until it is gone; its own helpers go in the same way. After a
+crash recovery ends both, and the call counts as one of unknown outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
+
+from msgspec import Struct
+
+from app.budget.budgets import BudgetSpent
+from app.budget.side_query import SideQuery
+from app.config.folders import FolderUnusable
+from app.core.data_delimiters import as_data
+from app.core.helper_events import HelperFinished, HelperStarted
+from app.core.messages import Message
+from app.models.endpoints.failover import ModelRoute
+from app.models.endpoints.model_registry import UnknownModel
+from app.policy.gate import Gate
+from app.runs.agent import Agent
+from app.runs.composition.refusals import UNFIT
+from app.runs.delegation.composing import Server, chosen_names, inherited, is_tainted, usable_names
+from app.runs.delegation.helper_view import HelperView
+from app.runs.delegation.parent_call import ParentCall
+from app.runs.delegation.shared_limits import Above, Member, SharedLimits
+from app.runs.run_options import RunOptions
+from app.runs.run_task import SUSPENDED
+from app.storage.changes import StoreFailed
+from app.storage.runs import RunRow
+from app.transcript.run_request import ParentRun, RunRequest, Stopping
+from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.pause_check import Paused
+from tools.builtin.delegation import DELEGATE
+from tools.builtin.session_tools import SEND
+
+PROGRESS_S = 0.5  # least time between two reports of progress
+ANSWER_TOKENS = 4_096
+ASKED = "Another model asks you one question. Answer it directly and completely; you have no tools."
+REFUSALS = (*UNFIT, BudgetSpent, Paused, Stopping, FolderUnusable)
+
+
+class HelperDesk(Struct, frozen=True):
+    """`options` and `limits` are those of the parent's run. Implements `tools.base.access.helpers.HelperAccess`."""
+
+    server: Server
+    parent: ParentCall
+    options: RunOptions
+    limits: SharedLimits
+    slots: asyncio.Semaphore
+
+    async def delegate(
+        self, task: str, tools: Sequence[str] | None, model: str | None
+    ) -> AsyncGenerator[Progress | Result, None]:
+        """Run a helper to its end. Closing the generator stops it."""
+        with self.parent.untimed():
+            depth = await self._next_depth()
+            self._count()
+            async with self.slots:
+                started = time.monotonic()
+                agent = await self._agent(tools, model, depth)
+                helper = await self._start(agent, task, depth)
+                async with aclosing(self._watched(helper, agent, depth, started)) as steps:
+                    async for step in steps:
+                        yield step
+
+    async def ask_model(self, question: str, model: str | None) -> str:
+        """Return the answer of a model, as data."""
+        parent, models = self.parent, self.server.models
+        route = self._route(model)
+        route = route if model else models.utility(route)
+        query = SideQuery(route, parent.run_budget, route, parent.time_limit_s)
+        messages = [Message("system", ASKED), Message("user", question)]
+        reply = query.reply()
+        try:
+            with parent.untimed():
+                answer = await query.put(messages, reply, parent.totals, parent.conversation, most_tokens=ANSWER_TOKENS)
+        except BudgetSpent as spent:
+            raise ToolFailed(str(spent)) from spent
+        parent.conversation.log_event(answer.usage)
+        text = parent.conversation.redactor.redact(reply.shown.strip())
+        if not text:
+            raise ToolFailed(f"The model {answer.trouble or 'gave no answer'}. Go on without it.")
+        note = f"\n[the answer is not complete: the model {answer.trouble}]" if answer.trouble else ""
+        return as_data(f"Answer of {route.model}", text) + note
+
+    async def _next_depth(self) -> int:
+        session, most = self.parent.conversation.session, self.server.settings.helper_depth
+        row = await self.server.store.helper(session)
+        depth = row.depth + 1 if row else 1
+        if depth > most:
+            raise ToolFailed(f"Helpers have no helpers here (helper_depth: {most}). Do it yourself.")
+        if await self.server.store.owner_of(session) is None:
+            raise ToolFailed("Nothing is kept of this conversation, so it has no helpers. Do it yourself.")
+        return depth
+
+    def _count(self) -> None:
+        """Count the helper against the limits of the person's run. Raises ToolFailed."""
+        root, most = self.limits.root, self.server.settings.max_helpers
+        if root.begun >= most:
+            raise ToolFailed(f"This run has begun {most} helpers, which is the most (max_helpers). Do it yourself.")
+        if over := self.limits.over(self.parent.totals, 0):
+            raise ToolFailed(f"No helper can begin: this run nears its end ({over}). Answer from what you know.")
+        root.begun += 1
+
+    def _route(self, model: str | None) -> ModelRoute:
+        try:
+            return self.server.models.route(model, self.parent.gate.principal.name)
+        except UnknownModel as unknown:
+            raise ToolFailed(str(unknown)) from unknown
+
+    async def _agent(self, tools: Sequence[str] | None, model: str | None, depth: int) -> Agent:
+        """Compose the helper's agent, with at most the parent's rights. Raises ToolFailed."""
+        parent, gate = self.parent, self.parent.gate
+        without = {SEND} | ({DELEGATE} if depth >= self.server.settings.helper_depth else set())
+        names = chosen_names(usable_names(parent, without), tools)
+        options = inherited(parent, self.options, names, model)
+        above = Above(self.limits, lambda: parent.totals)
+        try:
+            agent = await self.server.agent(gate.principal, options, above=above)
+        except REFUSALS as refused:
+            raise ToolFailed(f"The helper cannot begin: {refused}") from refused
+        agent.first_contact = None  # its tools are the parent's, which has waited for them
+        _narrow(agent.calls.gate, gate, tainted=is_tainted(parent))
+        agent.calls.waiting = _both(parent.waiting, agent.calls.waiting)
+        return agent
+
+    async def _start(self, agent: Agent, task: str, depth: int) -> RunRow:
+        """Begin the helper's run, so that it is known even if the call is stopped meanwhile. Raises ToolFailed."""
+        parent, policy = self.parent, self.parent.gate.policy
+        options = inherited(parent, self.options, [tool.name for tool in agent.toolbox.usable], None)
+        above = ParentRun(parent.conversation.session, parent.run, parent.call, depth)
+        turn = RunRequest(
+            task,
+            time_limit_s=parent.time_limit_s,
+            policy=options.policy(),
+            asked=False,
+            beside=lambda helper: [above.row(helper)],
+            helper_of=above,
+            untrusted=is_tainted(parent),
+            disabled=json.dumps(policy.disabled),
+        )
+        beginning = asyncio.ensure_future(self.server.runs.start(agent, parent.gate.principal, turn))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            with suppress(*REFUSALS, StoreFailed):
+                await self._stop((await beginning).id)
+            raise
+        except REFUSALS as refused:
+            raise ToolFailed(f"The helper cannot begin: {refused}") from refused
+
+    async def _stop(self, helper: str) -> None:
+        why = self.server.runs.stopping(self.parent.run) or "cancelled"
+        await self.server.runs.cancel(helper, "server_stopped" if why == SUSPENDED else why)
+
+    async def _watched(
+        self, helper: RunRow, agent: Agent, depth: int, started: float
+    ) -> AsyncGenerator[Progress | Result, None]:
+        log, call = self.parent.conversation.log_event, self.parent.call
+        tools = [tool.name for tool in agent.toolbox.offered]
+        log(HelperStarted(call, helper.id, helper.session, agent.provider.model, tools, depth))
+        view, member = HelperView(helper.id, call), Member(lambda: agent.totals, _limits_of(agent).family)
+        self.limits.family.under_way.append(member)
+        try:
+            async with aclosing(self._progress(view, helper.id, started)) as steps:
+                async for step in steps:
+                    yield step
+        finally:
+            await self._stop(helper.id)
+            self.limits.family.leave(member)
+            totals = agent.totals
+            usage = {"prompt_tokens": totals.prompt_tokens, "completion_tokens": totals.completion_tokens}
+            reason = view.reason or await self._state(helper.id)
+            log(HelperFinished(call, helper.id, reason, totals.rounds, totals.calls_run, usage))
+        yield _result(view, helper.id, untrusted=await self.server.store.tainted(helper.session))
+
+    async def _progress(self, view: HelperView, helper: str, started: float) -> AsyncGenerator[Progress, None]:
+        shown_at = 0.0
+        async with aclosing(self.server.runs.watch(helper, 0)) as pages:
+            async for rows in pages:
+                for approval in filter(None, map(view.read, rows)):
+                    self.parent.conversation.log_event(approval)
+                    shown_at = 0.0
+                now = time.monotonic()
+                if now - shown_at >= PROGRESS_S:
+                    shown_at = now
+                    yield Progress(now - started, view.tail, view.lines, view.bytes)
+
+    async def _state(self, helper: str) -> str:
+        with suppress(StoreFailed):
+            row = await self.server.store.run(helper)
+            return row.state if row else "deleted"
+        return "unknown"
+
+
+def _narrow(gate: Gate, parent: Gate, *, tainted: bool) -> None:
+    """Take the state of the parent's gate over, but for its grants."""
+    gate.disable(parent.policy.disabled)
+    if parent.policy.planning:
+        gate.plan()
+    if tainted:
+        gate.taint()
+
+
+def _limits_of(agent: Agent) -> SharedLimits:
+    limits = agent.discipline.limits
+    assert isinstance(limits, SharedLimits)
+    return limits
+
+
+def _both(
+    above: Callable[[], AbstractContextManager[None]], own: Callable[[], AbstractContextManager[None]]
+) -> Callable[[], AbstractContextManager[None]]:
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        with above(), own():
+            yield
+
+    return waiting
+
+
+def _result(view: HelperView, helper: str, *, untrusted: bool) -> Result:
+    """Return the helper's last words between delimiters: they are data, whatever they say they are."""
+    text, fields = view.terminal.get("text") or "", view.terminal
+    facts = f"rounds: {fields.get('rounds', 0)}, calls: {fields.get('calls', 0)}"
+    if fields.get("message"):
+        return Result(ok=False, text=f"The helper {helper} failed ({view.reason}): {fields['message']}")
+    if not text:
+        return Result(ok=False, text=f"The helper {helper} ended without an answer: {view.reason} ({facts}).")
+    note = f"[helper {helper}: {view.reason}, {facts}]"
+    return Result(ok=True, text=f"{as_data('Words of the helper', text)}\n{note}", untrusted=untrusted)

@@ -1,0 +1,49 @@
+"""The reach of one run: which of its calls get helpers and other sessions, by the settings."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct, field
+
+from app.runs.delegation.composing import Server
+from app.runs.delegation.helper_desk import HelperDesk
+from app.runs.delegation.parent_call import ParentCall
+from app.runs.delegation.session_desk import SessionDesk
+from app.runs.delegation.shared_limits import Above, SharedLimits
+from app.runs.discipline.limits import Limits
+from app.runs.run_options import RunOptions
+from tools.base.access.helpers import HelperAccess
+from tools.base.access.sessions import SessionAccess
+
+
+class RunDelegation(Struct):
+    """Implements `app.runs.delegation.parent_call.Delegation`. `slots` bounds the helpers that work at a time."""
+
+    server: Server
+    options: RunOptions
+    limits: Limits
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+
+    def helpers(self, parent: ParentCall) -> HelperAccess | None:
+        if not isinstance(self.limits, SharedLimits):
+            return None
+        return HelperDesk(self.server, parent, self.options, self.limits, self.slots)
+
+    def sessions(self, parent: ParentCall) -> SessionAccess | None:
+        return SessionDesk(self.server, parent, self.options) if self.server.settings.session_tools else None
+
+
+def delegation_of(server: Server, options: RunOptions, limits: Limits) -> RunDelegation | None:
+    """Return the reach of a run with these options; None if all of it is switched off."""
+    settings = server.settings
+    if not (settings.helpers or settings.session_tools):
+        return None
+    return RunDelegation(server, options, limits, asyncio.Semaphore(settings.helpers_parallel))
+
+
+def limits_of(limits: Limits, above: Above | None, *, shared: bool) -> Limits:
+    """Return limits that count helpers, where there may be some."""
+    if not shared:
+        return limits
+    return SharedLimits(limits.rounds, limits.calls, limits.tokens, limits.seconds, above=above)

@@ -1,0 +1,155 @@
+"""The other sessions of a run's principal: listed, read as data, and written to with at most the run's own rights.
+
+A message begins an ordinary run there. Such a run cannot send messages itself, and counts like a follow-up: since the
+person last wrote in that session there are at most `max_follow_ups` of both together. Grants of that session, which
+its person gave to another conversation, do not count in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from pydantic import ValidationError
+
+from app.core.data_delimiters import as_data
+from app.core.messages import Message
+from app.profiles.pinned import NOTHING
+from app.runs.composition.refusals import UNFIT
+from app.runs.delegation.composing import (
+    Server,
+    inherited,
+    is_tainted,
+    stricter,
+    stricter_absence,
+    usable_names,
+)
+from app.runs.delegation.parent_call import ParentCall
+from app.runs.follow_up import ROUNDS, room_in
+from app.runs.run_options import RunOptions
+from app.storage.sessions import SessionRow
+from app.transcript.run_request import NotFound, RunRequest, SessionBusy, Stopping
+from tools.base.outcome import Result, ToolFailed
+from tools.base.pause_check import Paused
+from tools.builtin.session_tools import SEND
+
+LISTED = 20
+RESULT_CHARACTERS = 500  # of a tool's result in a session that is read
+PAGE = 6_000  # characters
+LONGEST_QUERY = 200
+
+
+class SessionDesk(Struct, frozen=True):
+    """`options` are those of the run. Implements `tools.base.access.sessions.SessionAccess`."""
+
+    server: Server
+    parent: ParentCall
+    options: RunOptions
+
+    async def list(self, query: str) -> Result:
+        """List the sessions used last, or those that hold the words of a query."""
+        store, principal = self.server.store, self.parent.gate.principal.name
+        if query.strip():
+            rows = [row for row, _ in await store.find_sessions(principal, query[:LONGEST_QUERY], LISTED)]
+        else:
+            rows = await store.sessions(principal, LISTED)
+        others = [row for row in rows if row.id != self.parent.conversation.session]
+        if not others:
+            return Result(
+                ok=True, text="There are no other sessions." if not query.strip() else "None has these words."
+            )
+        tainted = [await store.tainted(row.id) for row in others]
+        return Result(ok=True, text=as_data("Sessions", "\n".join(map(self._line, others))), untrusted=any(tainted))
+
+    async def read(self, session: str, offset: int) -> Result:
+        """Return messages of a session as data, from the character `offset` on."""
+        row = await self._session(session)
+        messages = await self.server.store.messages(row.id)
+        text = "\n\n".join(_shown(messages)) or "(no messages)"
+        if offset and offset >= len(text):
+            raise ToolFailed(f"The session has {len(text):,} characters: give an offset below that.")
+        page, end = text[offset : offset + PAGE], min(len(text), offset + PAGE)
+        following = f"Next: offset={end}" if end < len(text) else "This is the end"
+        note = f"[Characters {offset:,} to {end:,} of {len(text):,}. {following}.]"
+        title = f"Session {row.id}, {row.title!r}"
+        return Result(
+            ok=True, text=f"{as_data(title, page)}\n{note}", untrusted=await self.server.store.tainted(row.id)
+        )
+
+    async def send(self, session: str, message: str) -> str:
+        """Begin a run with this message in a session, or put it in its queue."""
+        store, parent, settings = self.server.store, self.parent, self.server.settings
+        row, own = await self._session(session), parent.conversation.session
+        if row.id == own:
+            raise ToolFailed("That is this conversation. Name another one: list_sessions shows them.")
+        room = await room_in(row.id, store, settings.max_follow_ups)
+        if not room:
+            raise ToolFailed(
+                f"Session {row.id} has had as many messages and follow-ups as may be (max_follow_ups) since the person "
+                "last wrote there. Ask the person to go on there."
+            )
+        options = await self._options(row.id, min(ROUNDS, settings.max_rounds, max(1, room.requests)))
+        words = as_data(f"Message of the model in the session {own}, not of the person", message)
+        turn = RunRequest(
+            words,
+            row.id,
+            when_busy="queue",
+            time_limit_s=options.time_limit_s or settings.run_time_limit_s,
+            policy=options.policy(),
+            asked=False,
+            sent_by=own,
+            untrusted=is_tainted(parent),
+        )
+        try:
+            agent = await self.server.agent(parent.gate.principal, options, row.id)
+            agent.calls.gate.takes_grants = False
+            run = await self.server.runs.start(agent, parent.gate.principal, turn)
+        except (*UNFIT, NotFound, SessionBusy, Paused, Stopping) as refused:
+            raise ToolFailed(f"The message was not sent: {refused}") from refused
+        return f"Sent: run {run.id} answers it in the session {row.id}. read_session shows what comes of it."
+
+    async def _options(self, session: str, rounds: int) -> RunOptions:
+        """Return the options of the run: those of this one, narrowed by those of the session's last one."""
+        last = await self.server.store.last_runs(session, None, 1)
+        try:
+            before = RunOptions.of_policy(last[0].policy if last else "{}")
+        except ValidationError:
+            before = RunOptions()
+        names = usable_names(self.parent, {SEND})
+        if before.tools is not None:
+            names = [name for name in names if name in before.tools]
+        options = inherited(self.parent, self.options, names, before.model)
+        if before.pinned:  # its profiles hold on, too
+            options = options.with_pinned({}, (options.pinned or NOTHING).after(before.pinned))
+        mode, gate = options.approval, self.parent.gate
+        usual = before.approval or self.server.settings.mode_of(gate.principal.role)
+        return options.model_copy(
+            update={
+                "approval": stricter(mode, usual) if mode else usual,
+                "when_absent": stricter_absence(options.when_absent, before.when_absent),
+                "mode": before.mode,
+                "max_rounds": rounds,
+                "time_limit_s": None,
+            }
+        )
+
+    async def _session(self, session: str) -> SessionRow:
+        try:
+            return await self.server.runs.session(session, self.parent.gate.principal)
+        except NotFound as missing:
+            raise ToolFailed("There is no such session: list_sessions shows them.") from missing
+
+    def _line(self, row: SessionRow) -> str:
+        busy = ", busy" if self.server.runs.under_way(row.id) else ""
+        return f"{row.id}: {row.title!r}, used {time.strftime('%Y-%m-%d %H:%M', time.gmtime(row.updated))} UTC{busy}"
+
+
+def _shown(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        text = message.text if message.shown is None else message.shown
+        if message.role == "tool":
+            more = "…" if len(text) > RESULT_CHARACTERS else ""
+            yield f"[result of {message.name}]\n{text[:RESULT_CHARACTERS]}{more}"
+        elif text.strip():
+            yield f"[{message.role}]\n{text}"
