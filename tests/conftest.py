@@ -31,6 +31,7 @@ WITH_A_MODEL = frozenset(
         "test_app_embedded_model",
         "test_app_prompt",
         "test_app_provider_anthropic_real",
+        "test_app_served_models",
         "test_app_two_models",
         "test_routes_attachments_real",
         "test_routes_context_real",
@@ -39,6 +40,7 @@ WITH_A_MODEL = frozenset(
         "test_routes_newcomer",
         "test_routes_page_first_visit",
         "test_routes_prefix",
+        "test_routes_served_models",
     }
 )
 MODEL_GROUP = "with a model"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
-from app.models.capabilities.abilities import AbilityOverrides
+from app.models.capabilities.abilities import LIMIT_S, AbilityOverrides
 from app.models.http.client import INACTIVITY_S, ModelClient, TransportKind, model_client
 from app.models.serving.catalogue import served_name
 from app.models.serving.pool import Member, ModelPool
@@ -60,10 +61,13 @@ class ServedChat(OpenAIChat):
         return super().stream(request)
 
     async def window(self) -> int | None:
-        """Return the context of the row; a server that runs is probed for its other abilities."""
-        if not self._awake():
+        """Return the context of the row. Starts the server, if that takes no longer than a probe, for its abilities."""
+        try:
+            async with asyncio.timeout(LIMIT_S), self._member.use() as url:
+                self._point_to(url)
+                return await super().window()
+        except (TimeoutError, ProviderFailed):
             return self._overrides.window
-        return await super().window()
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
         return await super().count_tokens(texts) if self._awake() else None
