@@ -1,7 +1,8 @@
 """The table of what an admin's agent may do to the server: an action is a route, an area a tool with its actions.
 
 Left out on purpose: approvals, grants and the trust in MCP servers (a model must not decide on its own calls), creating
-tokens (the secret would pass through the model), keys of endpoints, and whatever streams.
+tokens (the secret would pass through the model), keys of endpoints, memories that would count as written by the person,
+schedules that do not deny what needs approval, and whatever streams.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 TEXT, FLAG, FROM_0 = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 0}
 TEXTS, FIELDS = {"type": "array", "items": TEXT}, {"type": "object"}
+TIMES = {"cron": TEXT, "every": TEXT, "once": TEXT, "time_zone": TEXT}
 NONE: Mapping[str, Any] = MappingProxyType({})
 ACT = "/mcp/servers/{name:path}/{action}"
 
@@ -60,6 +62,28 @@ AREAS = (
         ),
     ),
     Area(
+        "schedules",
+        (
+            Action("list", "GET", "/schedules"),
+            Action("show", "GET", "/schedules/{schedule}"),
+            Action(
+                "add", "POST", "/schedules", {"name": TEXT, "message": TEXT, **TIMES, "model": TEXT, "tools": TEXTS}
+            ),
+            Action("switch", "PATCH", "/schedules/{schedule}", {"enabled": FLAG}),
+            Action("run", "POST", "/schedules/{schedule}/run"),
+            Action("delete", "DELETE", "/schedules/{schedule}"),
+            Action("triggers", "GET", "/triggers"),
+        ),
+    ),
+    Area(
+        "memory",
+        (
+            Action("list", "GET", "/memory", query={"q": TEXT, "session": TEXT, "before": TEXT}),
+            Action("show", "GET", "/memory/{memory}"),
+            Action("delete", "DELETE", "/memory/{memory}"),
+        ),
+    ),
+    Area(
         "mcp",
         (
             Action("list", "GET", "/mcp/servers"),
@@ -75,6 +99,14 @@ AREAS = (
             Action("list", "GET", "/endpoints"),
             Action("add", "POST", "/endpoints", {"name": TEXT, "url": TEXT, "format": TEXT, "test": FLAG}),
             Action("remove", "DELETE", "/endpoints/{endpoint}"),
+        ),
+    ),
+    Area(
+        "models",
+        (
+            Action("list", "GET", "/served-models"),
+            Action("serve", "POST", "/served-models/{name}/serve"),
+            Action("stop", "POST", "/served-models/{name}/stop"),
         ),
     ),
     Area("tokens", (Action("list", "GET", "/tokens"), Action("revoke", "DELETE", "/tokens/{name}"))),
