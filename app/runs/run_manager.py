@@ -256,8 +256,7 @@ class RunManager:
 
     def stopping(self, run: str) -> str | None:
         """Return why a run is being stopped; None while it is not."""
-        live = self._live.get(run)
-        return live.stopping if live else None
+        return live.stopping if (live := self._live.get(run)) else None
 
     def is_left(self, run: str) -> bool:
         """Return True if all who have read the events of a run have left it."""
@@ -363,8 +362,7 @@ class RunManager:
 
     async def _suspend_waiting(self) -> None:
         """Leave the runs that wait for a person to the next server."""
-        waiting = [live for live in self._live.values() if self.approvals.is_waiting(live.row.id)]
-        for live in (live for live in waiting if not live.is_helper):  # a helper ends with its parent
+        for live in [live for live in self._live.values() if live.may_be_suspended]:
             for behind in reversed(self._line.of(live.row.session)[1:]):
                 await self.cancel(behind, "server_stopped")
             if self.approvals.is_waiting(live.row.id):  # else somebody has decided meanwhile

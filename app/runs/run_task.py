@@ -147,9 +147,9 @@ class RunTask:
         return isinstance(self.log, UnlistedLog)
 
     @property
-    def is_helper(self) -> bool:
-        """Return True if a call of another run waits for this one."""
-        return is_helper(self.row)
+    def may_be_suspended(self) -> bool:
+        """Return True if all it waits for is a person, and no call of another run waits for it."""
+        return self.approvals.is_waiting(self.row.id) and not is_helper(self.row)
 
     @property
     def is_tainted(self) -> bool:

@@ -12,13 +12,12 @@ from app.storage.audit import AuditStore
 from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
-from app.storage.helpers import HelperStore
 from app.storage.labels import LabelStore
 from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
 from app.storage.notifications import NotificationStore
 from app.storage.profiles import ProfileStore
-from app.storage.runs import RunStore
+from app.storage.runs import HelperStore, RunStore
 from app.storage.schedules import ScheduleStore
 from app.storage.served_models import ServedModelStore
 from app.storage.sessions import SessionStore

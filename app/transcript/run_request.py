@@ -12,8 +12,7 @@ from app.core.attachments import File
 from app.core.events import Notice
 from app.core.messages import Message
 from app.storage.changes import Change
-from app.storage.helpers import HelperRow
-from app.storage.runs import RunRow
+from app.storage.runs import HelperRow, RunRow
 from app.transcript.titles import NAMELESS, title_of
 
 MAX_LINE = 16  # runs of one session that wait or are under way

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.policy.approvals import is_over
 from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow
-from app.storage.helpers import HelperStore
+from app.storage.runs import HelperStore
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import ApprovalRequest, read_fields
 from routes.services import current_principal, services_of

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
-from app.storage.helpers import HelperRow
+from app.storage.runs import HelperRow
 from app.storage.search_words import words_of
 from app.storage.sessions import SessionRow, SessionTitle, SummaryRow
 from app.transcript.titles import snippet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.storage.changes import Change
-from app.storage.helpers import HelperRow
+from app.storage.runs import HelperRow
 from app.storage.sqlite.columns import Select, Write, insert, names, select
 from app.storage.sqlite.database import Database
 
