@@ -73,8 +73,10 @@ class Due(Struct, frozen=True):
     def moved(self, run: RunRow | None = None) -> ScheduleRow:
         """The schedule once this time has been handled."""
         session = run.session if run and self.row.place == "one" else self.row.session
-        last = self.row.last if self.at is None else self.at
-        return replace(self.row, next=self.following, last=last, session=session, run=run.id if run else self.row.run)
+        reckoned = self.row.reckoned if self.at is None else self.now
+        return replace(
+            self.row, next=self.following, reckoned=reckoned, session=session, run=run.id if run else self.row.run
+        )
 
 
 class Scheduler:
@@ -124,8 +126,9 @@ class Scheduler:
         async with self._lock:
             known = self._rows.get(row.id)
             if known:  # a run may have begun meanwhile
-                row = replace(row, last=known.last, session=known.session, run=known.run)
-            row = replace(row, next=timetable(row).after(self._clock()) if row.enabled else None)
+                row = replace(row, session=known.session, run=known.run)
+            now = self._clock()
+            row = replace(row, next=timetable(row).after(now) if row.enabled else None, reckoned=now)
             await self._write([row, self._audit(row, decision, row.name, by)])
             self._keep(row)
         return row
@@ -195,9 +198,9 @@ class Scheduler:
     def _reckoned(self, row: ScheduleRow) -> ScheduleRow:
         """Return the schedule with its next time; anew if the clock was far ahead when that was reckoned."""
         now = self._clock()
-        if row.next is None or row.last is None or row.last <= now + DAY_S:
+        if row.next is None or row.reckoned is None or row.reckoned <= now + DAY_S:
             return row
-        row = replace(row, next=timetable(row).after(now), last=None)
+        row = replace(row, next=timetable(row).after(now), reckoned=now)
         self._rows[row.id] = row
         return row
 
@@ -282,4 +285,4 @@ def timetable(row: ScheduleRow) -> Timetable:
 
 
 def _step(row: ScheduleRow) -> ScheduleMoved:
-    return ScheduleMoved(row.id, row.next, row.last, row.session, row.run)
+    return ScheduleMoved(row.id, row.next, row.reckoned, row.session, row.run)

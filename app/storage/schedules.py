@@ -13,7 +13,7 @@ class ScheduleRow(Change, frozen=True):
     """A message that begins a run at its times. `policy`: JSON of the run's options.
 
     `kind` is `cron`, `every` or `once`, `place` is `new` (a session for each run) or `one`, `missed` is `run` or
-    `skip`. `next` is the next time without jitter, `last` the last one that was handled, `run` the last that was begun.
+    `skip`. `next` is the next time without jitter, as of `reckoned`; `run` is the last that was begun.
     """
 
     id: str
@@ -30,7 +30,7 @@ class ScheduleRow(Change, frozen=True):
     enabled: bool
     created: float
     next: float | None = None
-    last: float | None = None
+    reckoned: float | None = None
     session: str | None = None
     run: str | None = None
 
@@ -40,7 +40,7 @@ class ScheduleMoved(Change, frozen=True):
 
     id: str
     next: float | None
-    last: float | None
+    reckoned: float | None
     session: str | None
     run: str | None
 

@@ -88,7 +88,7 @@ CREATE TABLE schedules (
     enabled INTEGER NOT NULL,
     created DOUBLE PRECISION NOT NULL,
     next DOUBLE PRECISION,
-    last DOUBLE PRECISION,
+    reckoned DOUBLE PRECISION,
     session TEXT,
     run TEXT
 );
