@@ -3,7 +3,7 @@
 import { remove } from "../feed/api.js";
 import { openConnect } from "./connect_model.js";
 import { fill, h, icon } from "../dom/elements.js";
-import { formatNumber, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
+import { collapsible, formatNumber, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
 import { currentModel, chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
 
@@ -50,9 +50,23 @@ class Picker {
           icon("plus"),
           "Connect a model",
         ),
+      admin && collapsible("Model files on the server", () => this.#files()),
     );
     watch("endpoints", () => this.#draw());
     watch("model", () => this.#mark());
+  }
+
+  /** What serves model files, loaded when it is opened. */
+  #files() {
+    const box = h("div", {}, h("p", { class: "faint", role: "status" }, "Loading …"));
+    import("./serving/served_models.js")
+      .then(({ servedModels }) => servedModels(this.#page))
+      .then((element) => fill(box, element))
+      .catch((error) => {
+        if (typeof error.status !== "number") throw error;
+        fill(box, h("p", { class: "problem" }, error.message));
+      });
+    return box;
   }
 
   #draw() {

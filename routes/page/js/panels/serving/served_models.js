@@ -1,0 +1,142 @@
+/** Model files of the server's machine, for admins: adds, serves, stops and forgets them. */
+
+import { get, post, remove } from "../../feed/api.js";
+import { fill, h, icon } from "../../dom/elements.js";
+import { actionButton, confirmButton, field, formatNumber, KeyedRows, Outcome, runOnce } from "../../dom/forms.js";
+import { refresh } from "../models.js";
+
+const PATH = "/served-models";
+const AGAIN_MS = 1_000; // between two requests while a model starts or stops
+const MIB = 1 << 20;
+const CACHES = { f16: "full", q8_0: "half the memory (q8_0)", q4_0: "a quarter of the memory (q4_0)" };
+const STATES = {
+  off: "not served",
+  asleep: "starts with the next request",
+  starting: "starting",
+  ready: "runs",
+  failed: "failed",
+};
+const NO_FOLDER = "Name folders in the setting model_folders to add files here, or add one on the server's machine:";
+
+/** The list and the form. Raises Refused. */
+export async function servedModels(page) {
+  const part = new ServedModels(page);
+  await part.draw();
+  return part.element;
+}
+
+class ServedModels {
+  #page;
+  #rows;
+  #timer = null;
+
+  constructor(page) {
+    this.#page = page;
+    this.list = h("ul", { class: "tokens", "aria-label": "Model files" });
+    this.none = h("p", { class: "faint" }, "No model file was added.");
+    this.form = h("div");
+    this.#rows = new KeyedRows(this.list, (row) => this.#row(row));
+    this.element = h("div", { class: "stack" }, this.none, this.list, this.form);
+  }
+
+  async draw() {
+    const { models, memory, folders, files } = await get(PATH);
+    this.none.hidden = models.length > 0;
+    this.#rows.show(
+      models.map(({ pid, in_use, restarts, ...row }) => row),
+      ({ name }) => name,
+    );
+    if (!this.form.firstChild) fill(this.form, folders.length ? this.#add(files, memory) : advice());
+    clearTimeout(this.#timer);
+    if (models.some(({ state }) => state === "starting")) this.#timer = setTimeout(() => this.#again(), AGAIN_MS);
+  }
+
+  async #again() {
+    if (!this.element.isConnected) return;
+    try {
+      await this.draw();
+    } catch (error) {
+      if (typeof error.status !== "number") throw error;
+    }
+  }
+
+  /** Does something with a model, then shows what there is. */
+  async #act(work) {
+    await work();
+    await Promise.all([this.draw(), refresh(this.#page)]);
+  }
+
+  #row(row) {
+    const { name, model, quantisation, context, slots, memory, state, problem } = row;
+    const outcome = new Outcome();
+    const path = `${PATH}/${encodeURIComponent(name)}`;
+    const served = state !== "off";
+    const toggle = served
+      ? actionButton("Stop", outcome, () => this.#act(() => post(`${path}/stop`)))
+      : actionButton("Serve", outcome, () => this.#act(() => post(`${path}/serve`)));
+    const away = () => this.#act(() => remove(path));
+    const size = `${formatNumber(Math.round(memory.total / MIB))} MiB`;
+    const about = [model, quantisation, `${slots > 1 ? `${slots} × ` : ""}${formatNumber(context)} tokens`, size];
+    if (problem) outcome.show(problem, "problem");
+    return h(
+      "li",
+      {},
+      h(
+        "span",
+        { dir: "auto" },
+        h("strong", {}, name),
+        h("span", { class: "faint" }, ` ${STATES[state] ?? state} · ${about.filter(Boolean).join(" · ")}`),
+      ),
+      toggle,
+      confirmButton("Remove", `Forget ${name}? Its file stays.`, "Forget it", outcome, away),
+      outcome.element,
+    );
+  }
+
+  #add(files, { available }) {
+    const outcome = new Outcome();
+    const file = h("input", { required: true, maxlength: 4096, list: "model-files", autocomplete: "off", dir: "ltr" });
+    const name = h("input", { maxlength: 64, autocomplete: "off", spellcheck: "false", dir: "ltr" });
+    const context = h("input", { type: "number", min: 512, max: 1 << 22, placeholder: "8192", dir: "ltr" });
+    const cache = h(
+      "select",
+      {},
+      Object.entries(CACHES).map(([value, words]) => h("option", { value }, words)),
+    );
+    const begin = h("input", { type: "checkbox" });
+    const make = h("button", { type: "submit" }, icon("plus"), "Add the file");
+    const free = available === null ? null : `${formatNumber(Math.round(available / MIB))} MiB are available.`;
+    const form = h(
+      "form",
+      { class: "form" },
+      field("File (GGUF)", file, "In a folder of model_folders."),
+      h(
+        "datalist",
+        { id: "model-files" },
+        files.map((path) => h("option", { value: path })),
+      ),
+      field("Name", name, "By default from the file."),
+      field("Context in tokens", context, free),
+      field("Key-value cache", cache),
+      h("label", { class: "check" }, begin, " Start it with the server"),
+      h("div", { class: "buttons" }, make),
+      outcome.element,
+    );
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const wish = { file: file.value.trim(), cache_type: cache.value, at_start: begin.checked };
+      if (name.value.trim()) wish.name = name.value.trim();
+      if (context.value) wish.context = Number(context.value);
+      const added = await runOnce(make, outcome, () => post(PATH, wish));
+      if (!added) return;
+      form.reset();
+      outcome.show(`${added.name} is added. Serve it to use it.`, "good");
+      await this.draw().catch((error) => outcome.show(error.message, "problem"));
+    });
+    return form;
+  }
+}
+
+function advice() {
+  return h("p", { class: "faint" }, NO_FOLDER, " ", h("code", { dir: "ltr" }, "dragoman model add FILE.gguf"));
+}
