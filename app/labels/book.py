@@ -53,8 +53,8 @@ class LabelBook:
         return self._of_parts(workspace, parts)
 
     def _of_parts(self, workspace: Path, parts: Sequence[str]) -> Labels:
-        place = "/".join((*filter(None, (self.folder(workspace),)), *parts))
-        labels = joined(self._paths.labels(place), self._of_rows(place))
+        place = self._place(workspace, parts)
+        labels = self._of_name(place)
         try:
             found = os.lstat(self.root / place)
         except (OSError, ValueError):
@@ -78,8 +78,14 @@ class LabelBook:
             return self.of_path(workspace, path)
         if names is None:
             return self.present(workspace)
-        found = (self.of_path(workspace, "/".join((*parts, name))) for name in names)
+        found = (self._of_name(self._place(workspace, (*parts, name))) for name in names)
         return joined(self._of_parts(workspace, parts), *found)
+
+    def _place(self, workspace: Path, parts: Sequence[str]) -> str:
+        return "/".join((*filter(None, (self.folder(workspace),)), *parts))
+
+    def _of_name(self, place: str) -> Labels:
+        return joined(self._paths.labels(place), self._of_rows(place))
 
     def _names(self, folder: Path) -> list[str] | None:
         if not folder.is_dir():

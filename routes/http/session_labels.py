@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from app.config.folders import workspace_of
 from app.config.settings import Settings
 from app.core.labels import joined
 from app.labels.run_labels import MARK
 from app.storage.audit import AuditRow
 from app.storage.labels import SessionLabel
+from app.storage.principals import Principal
 from app.storage.sessions import SessionRow
 from routes.protocol.errors import Refused
 from routes.services import Services
@@ -44,7 +47,7 @@ async def label_details(services: Services, session: str) -> dict[str, Any]:
     return {"labels": sorted(row.label for row in rows), "label_sources": told}
 
 
-async def mark_session(services: Services, row: SessionRow, labels: Sequence[str]) -> None:
+async def mark_session(services: Services, principal: Principal, row: SessionRow, labels: Sequence[str]) -> None:
     """Add labels to a session and to the files of its messages. Raises StoreFailed."""
     there = joined(one.label for one in await services.store.session_labels([row.id]))
     new, now = [label for label in labels if label not in there], time.time()
@@ -52,4 +55,7 @@ async def mark_session(services: Services, row: SessionRow, labels: Sequence[str
         return
     audit = AuditRow(now, row.principal, f"labels of {row.id}", "added", ", ".join(new), row.principal)
     rows = [SessionLabel(row.id, label, MARK, "", "", now) for label in new]
-    await services.runs.add_labels(row.id, rows, [audit])
+    paths = [one.path for message in await services.store.messages(row.id) for one in message.attachments if one.path]
+    workspace = await asyncio.to_thread(workspace_of, services.settings.workspace, principal)
+    files = services.factory.labels.book.label_files(workspace, paths, joined(there, new))
+    await services.runs.add_labels(row.id, rows, [audit, *files])

@@ -94,7 +94,7 @@ async def change_session(request: Request) -> Response:
     body = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
     marks = known_labels(services.settings, body.labels or ())
     if marks:
-        await mark_session(services, row, marks)
+        await mark_session(services, current_principal(request), row, marks)
     if body.title is not None:
         await services.store.write([SessionTitle(row.id, body.title)])
         row = replace(row, title=body.title)
