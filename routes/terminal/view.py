@@ -39,6 +39,7 @@ from app.core.events import (
     ToolRejected,
     ToolStarted,
 )
+from app.core.label_events import LabelsAdded
 from routes.terminal.approval_text import answer, question
 from tools.base.patterns import lazy_pattern
 
@@ -159,6 +160,8 @@ class View:
                 return self._block(Text(f"  ▤ {printable(title)}, version {version}", "cyan"))
             case DocumentSuggested(title=title, suggestion=number):
                 return self._block(Text(f"  ▤ {printable(title)}: suggestion {number}", "cyan"))
+            case LabelsAdded(labels):
+                return self._block(Text(f"! this conversation carries {printable(', '.join(labels))}", "magenta"))
             case Notice(_, message):
                 return self._block(Text(f"! {printable(message)}", "yellow"))
             case RunFinished() | RunFailed():

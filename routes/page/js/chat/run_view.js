@@ -29,6 +29,7 @@ const HANDLERS = {
   "context.trimmed": (view, event) => view.contextReduced(event, trimmed(event)),
   "context.summarised": (view, event) => view.contextReduced(event, summarised(event, view.asked.session)),
   notice: (view, event) => view.note(event.code, event.message),
+  "labels.added": (view, event) => view.labelled(event),
   plan: (view, event) => view.plan(event),
   "document.updated": () => undefined, // the same text is in text.delta
   "document.started": (view, event) => view.document(event),
@@ -232,6 +233,11 @@ export class RunView {
     const note = new Note(code, words, code === PROJECT ? reviewButton(this.page) : null);
     this.append(note.element);
     this.#note = note;
+  }
+
+  labelled({ labels }) {
+    this.note("labels", `This conversation now carries: ${labels.join(", ")}.`);
+    if (!this.restoring) this.page.sessions.refresh();
   }
 
   /** The steps of the plan, ticked off in place. */

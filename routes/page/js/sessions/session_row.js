@@ -23,9 +23,10 @@ export class SessionRow {
     this.session = session;
     this.title = h("span", { class: "session-title", dir: "auto" });
     this.state = h("span", { class: "session-state" });
+    this.labels = h("span", { class: "session-labels" });
     this.snippet = h("span", { class: "session-snippet", dir: "auto" });
     this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: () => page.drawer.close() });
-    this.link.append(this.title, this.state, this.snippet);
+    this.link.append(this.title, this.state, this.labels, this.snippet);
     this.more = h("button", { type: "button", class: "quiet session-more" }, icon("more"));
     this.menu = new Menu(this.more, () => this.#actions());
     this.element = h("li", { class: "session" }, this.link, this.more, this.menu.element);
@@ -36,6 +37,9 @@ export class SessionRow {
     const title = session.title || UNNAMED;
     if (this.title.textContent !== title) this.title.textContent = title;
     this.more.setAttribute("aria-label", `More for ${title}`);
+    const labels = session.labels ?? [];
+    if (this.labels.childElementCount !== labels.length)
+      fill(this.labels, ...labels.map((label) => h("span", { class: "badge label" }, label)));
     this.snippet.textContent = session.snippet ?? "";
     this.snippet.hidden = !session.snippet;
   }
@@ -54,7 +58,14 @@ export class SessionRow {
 
   #actions() {
     const exports = EXPORTS.map(([label, form]) => [label, "save", () => this.#guard(exported(this.session.id, form))]);
-    return [["Rename", "pencil", () => this.rename()], ...exports, ["Delete", "bin", () => this.#delete()]];
+    const labels = this.session.labels && ["Labels", "check", () => this.#guard(this.#label())];
+    const rename = ["Rename", "pencil", () => this.rename()];
+    return [rename, ...(labels ? [labels] : []), ...exports, ["Delete", "bin", () => this.#delete()]];
+  }
+
+  async #label() {
+    const { chooseLabels } = await import("./labels.js");
+    if (await chooseLabels(this.session)) this.#page.sessions.refresh();
   }
 
   #guard(doing) {
