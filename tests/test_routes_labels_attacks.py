@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.guards import of_kind
-from tests.labelled import LABELS, SECRET, Labelled, added, labelled
+from tests.labelled import SECRET, Labelled, added, labelled
 
 pytestmark = pytest.mark.anyio
 
@@ -145,28 +145,28 @@ async def test_an_undo_brings_no_file_back_without_its_label(tmp_path: Path) -> 
         assert await one.labels(session) == ["customer"]  # an undo takes no label away
 
 
+def sent(name: str, data: str = "QUNNRQ==") -> list[dict[str, object]]:
+    file = {"filename": name, "file_data": f"data:text/plain;base64,{data}"}
+    return [{"type": "text", "text": "Look."}, {"type": "file", "file": file}]
+
+
 async def test_files_of_a_marked_message_are_labelled_in_the_workspace(tmp_path: Path) -> None:
-    part = {"type": "file", "file": {"filename": "offer.txt", "file_data": "data:text/plain;base64,QUNNRQ=="}}
-    async with labelled(tmp_path, ["Fine."], ["Fine."]) as one:
-        message = [{"type": "text", "text": "Look."}, part]
-        events = await one.served.chat(message, labels=["customer"])
+    async with labelled(tmp_path, ["Fine."], ["Fine.", "Fine."]) as one:
+        events = await one.served.chat(sent("offer.txt"), labels=["customer"])
         assert events[-1]["type"] == "run.finished"
         assert await says(one, "```read_file\noffer.txt\n```") == ["customer"]
-        other = await one.served.chat(
-            [{"type": "text", "text": "Look."}, part | {"file": part["file"] | {"filename": "b.secret"}}]
-        )
-        assert [labels for labels, _ in added(other)] == [["customer"]]  # by its name
-        third = {"filename": "c.txt", "file_data": "data:text/plain;base64,QUJD"}
+        one.replies["local"][:] = ["Fine."]
+        other = await one.served.chat(sent("b.secret"))
+        assert added(other) == [(["customer"], "path")]  # by its name
         one.replies["hosted"][:] = ["Fine."]
-        events = await one.served.chat([{"type": "text", "text": "Look."}, part | {"file": third}])
+        events = await one.served.chat(sent("c.txt", "QUJD"))
         patch = {"labels": ["secret"]}
         assert (await one.served.client.patch(f"/sessions/{events[0]['session']}", json=patch)).status_code == 200
         assert await says(one, "```read_file\nc.txt\n```") == ["secret"]
 
 
 async def test_another_principal_has_patterns_of_its_own_folder(tmp_path: Path) -> None:
-    toml = LABELS
-    async with labelled(tmp_path, toml=toml) as one:
+    async with labelled(tmp_path) as one:
         book = one.served.services.factory.labels
         assert book is not None
         root = tmp_path / "work"

@@ -32,7 +32,6 @@ from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import KillSwitch
-from app.storage.labels import SessionLabel
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, KeyRow, RunRow
 from app.storage.sessions import SessionRow, SessionTools
@@ -333,13 +332,9 @@ class RunManager:
         for helper in await self._store.helpers(session):
             await self.disable_tools(helper.session, patterns)
 
-    async def add_labels(self, session: str, rows: Sequence[SessionLabel], also: Sequence[Change]) -> None:
-        """Give the session labels, the run that is under way included. Raises StoreFailed."""
-        await self._store.write([*rows, *also])
-        for run in self._line.of(session):
-            if labels := self._live[run].agent.calls.labels:
-                labels.adopt([row.label for row in rows])
-        self.notifier.notify(session)
+    def agents_of(self, session: str) -> list[Agent]:
+        """Return the agents of a session's runs that are under way or wait."""
+        return [self._live[run].agent for run in self._line.of(session)]
 
     async def decide(self, run: str, call: str, principal: Principal, review: Review) -> ApprovalRow:
         """A person's decision on a call that waits. Raises what `Approvals.decide` raises."""

@@ -58,4 +58,8 @@ async def mark_session(services: Services, principal: Principal, row: SessionRow
     paths = [one.path for message in await services.store.messages(row.id) for one in message.attachments if one.path]
     workspace = await asyncio.to_thread(workspace_of, services.settings.workspace, principal)
     files = services.factory.labels.book.label_files(workspace, paths, joined(there, new))
-    await services.runs.add_labels(row.id, rows, [audit, *files])
+    await services.store.write([*rows, audit, *files])
+    for agent in services.runs.agents_of(row.id):
+        if agent.calls.labels:
+            agent.calls.labels.adopt(new)
+    services.runs.notifier.notify(row.id)

@@ -160,10 +160,8 @@ class View:
                 return self._block(Text(f"  ▤ {printable(title)}, version {version}", "cyan"))
             case DocumentSuggested(title=title, suggestion=number):
                 return self._block(Text(f"  ▤ {printable(title)}: suggestion {number}", "cyan"))
-            case LabelsAdded(labels):
-                return self._block(Text(f"! this conversation carries {printable(', '.join(labels))}", "magenta"))
-            case Notice(_, message):
-                return self._block(Text(f"! {printable(message)}", "yellow"))
+            case Notice() | LabelsAdded():
+                return self._block(_notice(event))
             case RunFinished() | RunFailed():
                 return self._end(event)
             case _:
@@ -273,6 +271,12 @@ MARKS = {"done": ("☑", "dim"), "active": ("▶", "bold")}
 def _file_facts(event: FileChanged) -> str:
     facts = event.change if event.size is None else f"{event.change}, {_bytes(event.size)}"
     return f"{facts}, no undo" if event.unkept else facts
+
+
+def _notice(event: Notice | LabelsAdded) -> Text:
+    if isinstance(event, Notice):
+        return Text(f"! {printable(event.message)}", "yellow")
+    return Text(f"! this conversation carries {printable(', '.join(event.labels))}", "magenta")
 
 
 def _step(step: dict[str, str]) -> Text:
