@@ -73,7 +73,7 @@ def policy_of(options: RunOptions, mode: ApprovalMode | None, *, boxed: bool, ta
         workspace=Path("/work"),
         tainted=tainted,
         when_absent=options.when_absent,
-        narrowing=narrowing_of(options.pinned),
+        narrowing=narrowing_of(options),
     )
 
 

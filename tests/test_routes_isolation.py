@@ -20,6 +20,7 @@ from app.memory.memories import Source
 from app.models.scripted import Scripted
 from app.storage.approvals import GrantRow
 from app.storage.documents import DocumentRow, VersionRow
+from app.storage.profiles import ProfileRow
 from routes.lanes.catalogue import LANES
 from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
@@ -100,6 +101,11 @@ ROWS: dict[str, Row] = {
     "GET /page/{path:path}": Open(),
     "GET /events": Own(shows="job", stream=True),
     "GET /tools": Own(),
+    "GET /options": Own(),
+    "GET /profiles": Own(shows="profile"),
+    "GET /profiles/{profile}": Thing(),
+    "PUT /profiles/{profile}": Own(400),  # adds one's own
+    "DELETE /profiles/{profile}": Thing(ok=204),
     "GET /usage": Own(),
     "GET /sessions": Own(shows="session"),
     "GET /jobs": Own(shows="job"),
@@ -217,6 +223,7 @@ LOST = {
     "sha256": "0" * 64,
     "grant": "grt_" + "0" * 20,
     "document": "doc_" + "0" * 20,
+    "profile": "no_such_profile",
     "number": "8" * 12,
     "memory": "mem_" + "0" * 20,
     "webhook": "whk_" + "0" * 20,
@@ -292,8 +299,9 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     grant = GrantRow("grt_" + "1" * 20, started["session"], "ann", "write_file", 1.0, "ann", "0" * 64)
     document = DocumentRow("doc_" + "1" * 20, started["session"], "Notes", "plain", 1, 1, 1.0, 1.0)
     version = VersionRow(document.id, 1, "model", started["run"], question["call"], 1.0, "Milk")
-    await served.services.store.write([grant, document, version])
-    named = {"document": document.id, "number": "7" * 12}
+    profile = ProfileRow("ann", "profile_of_hers", "{}", "ann", 1.0)
+    await served.services.store.write([grant, document, version, profile])
+    named = {"document": document.id, "number": "7" * 12, "profile": profile.name}
     kept, _ = await served.services.memories.remember("ann", "Likes milk", "fact", Source())
     named |= {"memory": kept.id}
     named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}

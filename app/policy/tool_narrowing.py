@@ -13,6 +13,7 @@ class ToolNarrowing(Struct, frozen=True):
     profiles: str = ""
     allowed: tuple[tuple[str, ...], ...] = ()
     disabled: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()  # the tools of a memory that the run goes without
 
     def objection(self, name: str, also_disabled: str) -> str | None:
         """Return why a tool may not be used; `also_disabled` is another name that switches it off."""
@@ -20,7 +21,7 @@ class ToolNarrowing(Struct, frozen=True):
             return f"{name} is not among the tools of the profile {self.profiles}."
         if any(fnmatchcase(one, pattern) for one in (name, also_disabled) for pattern in self.disabled):
             return f"{name} is disabled by the profile {self.profiles}."
-        return None
+        return f"{name} is not available: this run has no memory." if name in self.memory else None
 
 
 ALL_TOOLS = ToolNarrowing()

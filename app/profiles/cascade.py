@@ -120,7 +120,7 @@ class Layers(Struct, frozen=True):
         layers = [*self._profiles, *self._session, (REQUEST, self.request)]
         off = (Value("memory", False, source) for source, spec in layers if spec.memory is False)
         on = (Value("memory", True, source) for source, spec in reversed(layers) if spec.memory)
-        return next(off, None) or next(on, None) or Value("memory", None, DEFAULT)
+        return next(off, None) or next(on, None) or Value("memory", self.defaults.get("memory"), DEFAULT)
 
     def _approval(self) -> list[Value]:
         mode = self._base_mode()

@@ -172,7 +172,7 @@ class Profiles:
         names = [one.name for one in await self.listed(owner)]
         more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         there = f"there are {', '.join(names[:LISTED])}{more}" if names else NONE_YET
-        return f"there is no profile {name[:80]!a}; {there}"
+        return f"There is no profile {name[:80]!a}; {there}."
 
 
 def defaults_of(options: str) -> SessionDefaults | None:

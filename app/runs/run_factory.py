@@ -38,8 +38,8 @@ from app.models.endpoints.model_registry import Models
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
+from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
-from app.profiles.pinned import Pinned
 from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
@@ -121,7 +121,7 @@ class RunFactory(Struct):
         when_absent: WhenAbsent = WhenAbsent.WAIT,
         *,
         planning: bool = False,
-        pinned: Pinned | None = None,
+        narrowing: ToolNarrowing = ALL_TOOLS,
     ) -> Gate:
         """The gate of a run in this workspace. Raises ModeForbidden."""
         mode = mode or self.settings.mode_of(principal.role)
@@ -136,23 +136,23 @@ class RunFactory(Struct):
             commands=self.settings.allowed_commands,
             when_absent=when_absent,
             planning=planning,
-            narrowing=narrowing_of(pinned),
+            narrowing=narrowing,
             writes=self.writes,
         )
         return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)
 
-    def _gate_of(self, principal: Principal, options: RunOptions, workspace: Path | None = None) -> Gate:
-        """Raises ModeForbidden."""
+    def gate_of(self, principal: Principal, options: RunOptions, workspace: Path | None = None) -> Gate:
+        """The gate of a run with these options, which `resolved` returned. Raises ModeForbidden."""
         return self.gate(
             *(principal, options.approval, workspace, options.when_absent),
             planning=options.plans,
-            pinned=options.pinned,
+            narrowing=narrowing_of(options),
         )
 
     async def current_gate(self, principal: Principal, mode: ApprovalMode | None = None) -> Gate:
         """The gate of a principal outside of a run, under its token's profile. Raises ProfileMissing, StoreFailed."""
         options = await self.resolved(principal, RunOptions())
-        return self.gate(principal, mode or options.approval, pinned=options.pinned)
+        return self.gate(principal, mode or options.approval, narrowing=narrowing_of(options))
 
     async def resolved(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:
         """The options under the profiles in force. Raises UnknownProfile, ProfileMissing, StoreFailed."""
@@ -219,7 +219,7 @@ class RunFactory(Struct):
         route = self.models.route(options.model, principal.name)
         utility = self.models.utility(route)
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
-        gate = self._gate_of(principal, options, workspace)
+        gate = self.gate_of(principal, options, workspace)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         context = self._tool_context(workspace, principal, project)
         limits = limits_of(self.limits(options), above, shared=self.settings.helpers)
@@ -246,7 +246,7 @@ class RunFactory(Struct):
                 checkpoints=kept_by(self.looks),
                 terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
                 documents=self.runs.documents,
-                memory=memory_of_run(self.settings, self.memories, principal.name),
+                memory=None if options.memory is False else memory_of_run(self.settings, self.memories, principal.name),
                 delegation=delegation_of(self, options, limits),
             ),
             self._view(options, route, prompt, notes),
@@ -296,7 +296,7 @@ class RunFactory(Struct):
         `parameters` are those of chat completions, for the model's server; `files` those that the messages refer to.
         """
         route = self.models.route(options.model, principal.name)
-        gate = self._gate_of(principal, options)
+        gate = self.gate_of(principal, options)
         tools = self.client_tools.joined(NO_TOOLS, options.client_tools or ())
         run_budget = RunBudget(self.runs.ledger, principal)
         read = {file.attachment.sha256: file.data for file in files}

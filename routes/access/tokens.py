@@ -46,6 +46,7 @@ class TokenRequest(StrictModel):
     disabled: Patterns = Field(default_factory=list)
     expires: Annotated[str, AfterValidator(_some_expiry)] | None = None
     budget: BudgetRequest = Field(default_factory=BudgetRequest)
+    profile: str | None = Field(default=None, min_length=1, max_length=64)
 
 
 async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple[str, TokenRow]:
@@ -60,8 +61,10 @@ async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple
         json.dumps(request.disabled),
         request.budget.model_dump_json(exclude_none=True),
         None if request.expires is None else expiry(request.expires, now),
+        profile=request.profile or "",
     )
     why = f"role {request.role}, until {_day(row.expires)}" if row.expires else f"role {request.role}"
+    why += f", bound to the profile {row.profile}" if row.profile else ""
     if await store.add_token(row, [AuditRow(now, request.name, "token", "made", why, by)]):
         return token, row
     known = next((one for one in await store.tokens() if one.name.lower() == request.name.lower()), row)
@@ -93,6 +96,7 @@ def token_fields(row: TokenRow) -> dict[str, Any]:
         "revoked": row.revoked,
         "tools": json.loads(row.tools),
         "disabled": json.loads(row.disabled),
+        "profile": row.profile or None,
         "budget": asdict(Budget(**json.loads(row.budget))),
     }
 

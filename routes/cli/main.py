@@ -153,6 +153,8 @@ def _chat_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--approval", choices=[mode.value for mode in ApprovalMode], help=help_text)
     help_text = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
     parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=help_text)
+    help_text = "the profile of the runs: named options that only narrow rights"
+    parser.add_argument("--profile", dest="its_profile", metavar="NAME", help=help_text)
     parser.add_argument("--plan", action="store_true", help="only reading tools run until you have accepted a plan")
     _settings_flags(parser)
 
@@ -164,13 +166,51 @@ def _chat(args: argparse.Namespace, environ: Environ) -> int:
     url = args.url or environ.get("DRAGOMAN_URL") or None
     token = args.token or environ.get("DRAGOMAN_TOKEN") or None
     message, mode = " ".join(args.message), "plan" if args.plan else None
-    options = ChatOptions(message, url, args.session, token, args.approval, args.model, args.when_absent, mode)
+    options = ChatOptions(
+        message=message,
+        url=url,
+        session=args.session,
+        token=token,
+        approval=args.approval,
+        model=args.model,
+        when_absent=args.when_absent,
+        mode=mode,
+        profile=args.its_profile,
+    )
     return chat(options, loaded, environ)
 
 
+def _config_flags(parser: argparse.ArgumentParser) -> None:
+    help_text = "also show the options of a run with this profile, and the layers that they are from"
+    parser.add_argument("--profile", dest="its_profile", metavar="NAME", help=help_text)
+    help_text = "the same for a run in this session"
+    parser.add_argument("--session", dest="its_session", metavar="ID", help=help_text)
+    _settings_flags(parser)
+
+
 def _config(args: argparse.Namespace, environ: Environ) -> int:
-    print(config_table(_loaded(args, environ)))
-    return 0
+    loaded = _loaded(args, environ)
+    print(config_table(loaded))
+    if not (args.its_profile or args.its_session):
+        return 0
+    from routes.cli.profiles import show_options
+
+    print()
+    return show_options(loaded, args.its_profile, args.its_session)
+
+
+def _profile_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.profiles import profile_flags
+
+    for child in profile_flags(parser):
+        _settings_flags(child, only=("data_dir", "workspace"))  # some of the others are words of `set`
+
+
+def _profile(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.profiles import run_profile
+
+    return run_profile(args, loaded)
 
 
 def config_table(loaded: Loaded) -> str:
@@ -316,7 +356,8 @@ _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, ch
 COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
     Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
-    Command("config", "show the settings in force and where each value comes from", _settings_flags, _config),
+    Command("config", "show the settings in force and where each value comes from", _config_flags, _config),
+    Command("profile", "list, show, set and remove profiles: named options of runs", _profile_flags, _profile),
     Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
     Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
     Command("project", "see and accept the instructions of the workspace (AGENTS.md)", _project_flags, _project),

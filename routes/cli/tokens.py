@@ -11,10 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from app.config.settings import Loaded
+from app.core.profile_spec import checked_profile_name
 from app.core.rules import checked_pattern
+from app.profiles.library import Profile, Profiles, UnknownProfile
 from app.storage.changes import StoreFailed
 from app.storage.database import DATABASE, open_store
 from app.storage.principals import checked_name, expiry
+from app.storage.profiles import SHARED
 from app.storage.store import Store
 from app.storage.tokens import TokenRow, TokenStore
 from routes.access.tokens import MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
@@ -29,7 +32,7 @@ This is the token of {name}, whose role is {role}. It is shown only now: the ser
 From now on every request needs the header  Authorization: Bearer TOKEN
 """
 ROLES = "guest (reads), user (tools in the sandbox) or admin (everything, other people's tokens included)"
-COLUMNS = ("name", "role", "state", "created", "expires", "tools", "disabled")
+COLUMNS = ("name", "role", "state", "created", "expires", "profile", "tools", "disabled")
 _T = TypeVar("_T")
 
 
@@ -44,6 +47,9 @@ def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParse
         create.add_argument(
             flag, dest=field, nargs="+", action="extend", default=[], type=kind, metavar="GLOB", help=help_text
         )
+    help_text = "a profile that none of its runs can leave: of the settings, or a shared one"
+    kind = _parsed_by(checked_profile_name)
+    create.add_argument("--profile", dest="its_profile", type=kind, metavar="NAME", help=help_text)
     help_text = "when it ends: 30d, 12h or a date such as 2027-01-01 (default: never)"
     create.add_argument("--expires", type=_parsed_by(_expiry), metavar="WHEN", help=help_text)
     for flag, field, help_text in BUDGET_FLAGS:
@@ -114,14 +120,17 @@ def run_token(args: argparse.Namespace, loaded: Loaded) -> int:
                 disabled=args.no_tools,
                 expires=args.expires,
                 budget=budget,
+                profile=args.its_profile or None,
             )
-            return with_store(loaded, lambda store: _create(store, request))
+            return with_store(loaded, lambda store: _create(store, request, loaded))
         case "revoke":
             return with_store(loaded, lambda store: _revoke(store, args.name))
     return with_store(loaded, _list)
 
 
-async def _create(store: TokenStore, request: TokenRequest) -> int:
+async def _create(store: Store, request: TokenRequest, loaded: Loaded) -> int:
+    if request.profile:
+        await shared_profile(Profiles(loaded.settings.profiles, store), request.profile)
     token, row = await make_token(store, request, BY)
     print(MADE.format(token=token, name=row.name, role=row.role))
     return 0
@@ -145,6 +154,7 @@ def _columns(row: TokenRow) -> Mapping[str, str]:
         "state": state_of(row),
         "created": _moment(row.created),
         "expires": "never" if row.expires is None else _moment(row.expires),
+        "profile": row.profile or "none",
         "tools": " ".join(json.loads(row.tools)) or "all of the role",
         "disabled": " ".join(json.loads(row.disabled)) or "none",
     }
@@ -152,6 +162,14 @@ def _columns(row: TokenRow) -> Mapping[str, str]:
 
 def _moment(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+
+
+async def shared_profile(profiles: Profiles, name: str) -> Profile:
+    """A profile of the settings, or a shared one. Raises Refused."""
+    try:
+        return await profiles.named(name, SHARED)
+    except UnknownProfile as unknown:
+        raise Refused(404, "not_found", str(unknown)) from None
 
 
 def with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:

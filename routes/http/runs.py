@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from msgspec.structs import asdict
@@ -9,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.budget.usage_report import sums
+from app.profiles.pinned import NOTHING
+from app.runs.run_options import pinned_in
 from app.storage.runs import RunRow
 from routes.protocol.cursors import cursor
 from routes.protocol.errors import ASCIIResponse
@@ -27,7 +30,15 @@ async def run_state(request: Request) -> Response:
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     spent = [one for one in await services.store.spent_by_runs(row.session) if one.run == row.id]
-    return ASCIIResponse(run_fields(row) | {"usage": sums(spent)})
+    return ASCIIResponse(run_fields(row) | {"usage": sums(spent)} | profile_fields(row))
+
+
+def profile_fields(row: RunRow) -> dict[str, Any]:
+    """The profiles of a run, and the options that they or the session have set, as they were when it began."""
+    policy = json.loads(row.policy)
+    pinned = pinned_in(policy) or NOTHING
+    options = [{"option": name, "value": policy.get(name), "from": one} for name, one in pinned.sources.items()]
+    return {"profiles": [asdict(one) for one in pinned.profiles], "options": options}
 
 
 async def run_events(request: Request) -> Response:

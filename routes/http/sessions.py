@@ -11,6 +11,9 @@ from starlette.responses import Response
 
 from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
+from app.core.profile_spec import PresetDefaults, SessionDefaults
+from app.profiles.library import defaults_of
+from app.storage.principals import Principal
 from app.storage.runs import HelperRow
 from app.storage.search_words import words_of
 from app.storage.sessions import SessionRow, SessionTitle, SummaryRow
@@ -28,7 +31,9 @@ LONGEST_QUERY = 1_000  # characters
 
 def _fields(services: Services, row: SessionRow) -> dict[str, Any]:
     used = {"created": row.created, "updated": row.updated, "running": services.runs.under_way(row.id) is not None}
-    return {"id": row.id, "title": row.title} | used | {"disabled_tools": json.loads(row.disabled)}
+    options = json.loads(row.options)
+    narrowed = {"disabled_tools": json.loads(row.disabled), "profile": options.pop("profile", None), "options": options}
+    return {"id": row.id, "title": row.title} | used | narrowed
 
 
 async def list_sessions(request: Request) -> Response:
@@ -88,11 +93,17 @@ def summary_fields(row: SummaryRow) -> dict[str, Any]:
 
 
 async def change_session(request: Request) -> Response:
-    """`{"title": ..., "disabled_tools": [...], "labels": [...]}`, or one of them: labels are only added."""
+    """`{"title": ..., "disabled_tools": [...], "profile": ..., "options": {...}, "labels": [...]}`, or some of them.
+
+    From now on the session goes without those tools; its next runs have that profile and those options. Labels are
+    only added.
+    """
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], current_principal(request))
     body = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
     marks = known_labels(services.settings, body.labels or ())
+    if body.sets_options:
+        row = replace(row, options=await _set_options(services, current_principal(request), row, body))
     if marks:
         await mark_session(services, current_principal(request), row, marks)
     if body.title is not None:
@@ -102,6 +113,20 @@ async def change_session(request: Request) -> Response:
         await services.runs.disable_tools(row.id, body.disabled_tools)
         row = replace(row, disabled=json.dumps(body.disabled_tools))
     return ASCIIResponse(_fields(services, row) | (await label_fields(services, [row.id])).get(row.id, {}))
+
+
+async def _set_options(services: Services, principal: Principal, row: SessionRow, body: SessionRequest) -> str:
+    """Raises UnknownProfile, UnknownModel, ModeForbidden, StoreFailed."""
+    given = (body.options or PresetDefaults()).model_dump() if "options" in body.model_fields_set else None
+    earlier = defaults_of(row.options) or SessionDefaults()
+    kept = earlier.model_dump(exclude={"profile"}) if given is None else given
+    name = body.profile if "profile" in body.model_fields_set else earlier.profile
+    if name:
+        await services.profiles.named(name, principal.name)
+    defaults = SessionDefaults(profile=name or None, **kept)
+    services.models.route(defaults.model, principal.name)
+    services.factory.gate(principal, defaults.approval)
+    return await services.profiles.set_session_defaults(row.id, defaults)
 
 
 async def delete_session(request: Request) -> Response:

@@ -14,6 +14,7 @@ from pydantic import (
 from starlette.requests import Request
 
 from app.core.labels import MOST_LABELS, LabelName
+from app.core.profile_spec import PresetDefaults
 from app.core.strict_model import StrictModel
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
@@ -109,18 +110,27 @@ class ApprovalRequest(StrictModel):
 
 
 class SessionRequest(StrictModel):
-    """The body of PATCH /sessions/{id}: what it is called, patterns of tools that it goes without, labels to add."""
+    """The body of PATCH /sessions/{id}: its title, patterns of the tools that it goes without, options of its runs.
+
+    `profile` is one of those options; null is none. `options` replaces the others. `labels` are added.
+    """
 
     title: str | None = Field(default=None, max_length=MOST_WRITTEN)
     disabled_tools: list[Annotated[str, Field(min_length=1, max_length=200)]] | None = Field(
         default=None, max_length=256
     )
     labels: list[LabelName] | None = Field(default=None, max_length=MOST_LABELS)
+    profile: str | None = Field(default=None, max_length=64)
+    options: PresetDefaults | None = None
+
+    @property
+    def sets_options(self) -> bool:
+        return not {"profile", "options"}.isdisjoint(self.model_fields_set)
 
     @model_validator(mode="after")
     def _sensible(self) -> SessionRequest:
-        if self.title is None and self.disabled_tools is None and self.labels is None:
-            raise ValueError("send title, disabled_tools or labels")
+        if not self.sets_options and self.title is None and self.disabled_tools is None and self.labels is None:
+            raise ValueError("send title, disabled_tools, profile, options or labels")
         if self.title is not None:
             self.title = one_line(self.title)
             if not 1 <= len(self.title) <= LONGEST_TITLE:

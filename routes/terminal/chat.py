@@ -53,6 +53,7 @@ class ChatOptions(Struct, frozen=True):
     model: str | None = None
     when_absent: str | None = None
     mode: str | None = None
+    profile: str | None = None
 
 
 def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -67,7 +68,9 @@ def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> in
             model = None if is_own else options.model  # our own has it as its default
             own = read_local_token(loaded.settings.data_dir)
             talk = Talk(
-                url, options.token, options.session, options.approval, model, own, options.when_absent, options.mode
+                *(url, options.token, options.session, options.approval, model, own, options.when_absent),
+                mode=options.mode,
+                profile=options.profile,
             )
             return talk.say(message) if message else talk.converse()
     except ChatFailed as error:
@@ -89,7 +92,9 @@ class Talk:
         own: str | None = None,
         when_absent: str | None = None,
         mode: str | None = None,
+        profile: str | None = None,
     ) -> None:
+        self._profile = _sendable(profile) if profile else None
         self._url = url
         self._model = _sendable(model) if model else None
         self._approval = approval
@@ -180,6 +185,7 @@ class Talk:
                 model=self._model,
                 when_absent=self._when_absent,
                 mode=self._mode,
+                profile=self._profile,
                 terminal=_window(),
             )
             interrupts = Interrupts(link, lambda event: asking.show(event))

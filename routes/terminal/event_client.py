@@ -54,12 +54,13 @@ class Link:
         model: str | None = None,
         when_absent: str | None = None,
         mode: str | None = None,
+        profile: str | None = None,
         terminal: Mapping[str, int] | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
         self._options: dict[str, Any] = {"approval": approval, "model": model, "when_absent": when_absent, "mode": mode}
-        self._options |= {"terminal": terminal}
+        self._options |= {"terminal": terminal, "profile": profile}
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal

@@ -17,10 +17,13 @@ from app.core.rules import WhenAbsent
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.cascade import Applied, Layers, Value
 from app.profiles.library import Profiles, UnknownProfile
-from app.profiles.pinned import REQUEST, SESSION, Pinned
+from app.profiles.pinned import NOTHING, REQUEST, SESSION
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from tools.base.rights import Role
+from tools.catalogue import MEMORY
+
+MEMORY_TOOLS = tuple(tool.name for tool in MEMORY)
 
 
 class ProfiledOptions(Struct, frozen=True):
@@ -62,8 +65,8 @@ class ProfiledOptions(Struct, frozen=True):
         except UnknownProfile as unknown:
             if source == SESSION:
                 advice = "PATCH /sessions/{id} sets another, or none with profile: null"
-                raise UnknownProfile(f"The session's profile does not exist any more: {unknown}. {advice}.") from None
-            raise UnknownProfile(f"profile: {unknown}.") from None
+                raise UnknownProfile(f"The session's profile does not exist any more. {unknown} {advice}.") from None
+            raise
 
     def _layers(
         self, principal: Principal, options: RunOptions, session: SessionDefaults | None, applied: list[Applied]
@@ -85,6 +88,7 @@ def defaults_of(settings: Settings, role: Role, model: str | None = None) -> Map
         "temperature": settings.model_temperature,
         "approval": settings.mode_of(role),
         "when_absent": WhenAbsent.WAIT,
+        "memory": settings.memory,
         "max_rounds": settings.max_rounds,
         "max_calls": settings.max_calls,
         "max_tokens": settings.max_run_tokens,
@@ -101,8 +105,10 @@ def effective_values(layers: Layers, model: str | None = None) -> list[Value]:
     ]
 
 
-def narrowing_of(pinned: Pinned | None) -> ToolNarrowing:
-    """The tools that the profiles of a run leave."""
-    if not pinned or not (pinned.tools or pinned.disabled):
+def narrowing_of(options: RunOptions) -> ToolNarrowing:
+    """The tools that the profiles of a run leave; without memory also none of its tools."""
+    pinned = options.pinned or NOTHING
+    if not (pinned.tools or pinned.disabled or options.memory is False):
         return ALL_TOOLS
-    return ToolNarrowing(pinned.names, pinned.tools, pinned.disabled)
+    memory = MEMORY_TOOLS if options.memory is False else ()
+    return ToolNarrowing(pinned.names, pinned.tools, pinned.disabled, memory)

@@ -15,6 +15,7 @@ from app.core.rules import ApprovalMode
 from app.policy.current_rights import principal_named
 from app.profiles.pinned import NOTHING
 from app.runs.agent import Agent
+from app.runs.composition.profiled_options import narrowing_of
 from app.runs.composition.refusals import UNFIT
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.run_factory import RunFactory
@@ -50,10 +51,10 @@ class UnattendedRuns(Struct, frozen=True):
     async def reading_tools(self, principal: Principal, options: RunOptions, session: str | None) -> list[str]:
         """Names of the tools that only read, of those that such a run would have. Raises NotFound."""
         try:
-            pinned = (await self.factory.resolved(principal, options, session)).pinned
+            options = await self.factory.resolved(principal, options, session)
         except UNFIT as unfit:
             raise NotFound(str(unfit)) from unfit
-        gate = self.factory.gate(principal, ApprovalMode.DENY, pinned=pinned)
+        gate = self.factory.gate(principal, ApprovalMode.DENY, narrowing=narrowing_of(options))
         window = self.factory.models.default.counter.known_window
         offered = [tool for tool in gate.offer(self.factory.tools) if tool.least_window <= window]
         return [tool.name for tool in offered if tool.risk is Risk.READ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.storage.profiles import SHARED
 from routes.access.tokens import TokenRequest, make_token, revoke_token, token_fields
-from routes.protocol.errors import ASCIIResponse
+from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import admins_only, read_fields
 from routes.services import current_principal, services_of
@@ -21,8 +22,14 @@ async def list_tokens(request: Request) -> Response:
 async def create_token(request: Request) -> Response:
     """The only answer that ever has the token in it."""
     admins_only(current_principal(request))
+    services, principal = services_of(request), current_principal(request)
     body = await read_fields(request, TokenRequest)
-    token, row = await make_token(services_of(request).store, body, current_principal(request).name)
+    if principal.profile and body.profile != principal.profile:
+        bound = f"The token of {principal.name} is bound to the profile {principal.profile}"
+        raise Refused(403, "forbidden", f"{bound}, and makes tokens that are bound to it only. Send profile, too.")
+    if body.profile:
+        await services.profiles.named(body.profile, SHARED)
+    token, row = await make_token(services.store, body, principal.name)
     setattr(request.state, SHOWN_ONCE, True)
     return ASCIIResponse({"token": token} | token_fields(row), 201)
 
