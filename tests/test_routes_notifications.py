@@ -13,7 +13,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from tests.chatting import DONE, chunk, says
-from tests.dragoman_process import server
+from tests.dragoman_process import run_dragoman, server
 from tests.receivers import HANG, receiver, verified
 from tests.serving import serving, until
 from tests.upstream import stream, upstream
@@ -21,6 +21,7 @@ from tests.upstream import stream, upstream
 pytestmark = pytest.mark.anyio
 
 HERE = "127.0.0.1"
+DELIVERY_TIMES = ("attempts", "created", "error")
 BAD: Mapping[str, tuple[dict[str, Any], int, str]] = {
     "no url": ({}, 422, "url"),
     "another type": ({"url": 7}, 422, "url"),
@@ -93,3 +94,31 @@ async def test_a_kill_neither_loses_nor_invents_a_delivery(tmp_path: Path) -> No
             await there.got(3)
             listed = (await client.get(f"/webhooks/{made['id']}/deliveries")).json()["deliveries"]
             assert len(listed) == 2, "one for each run"
+
+
+async def test_webhooks_on_the_command_line(tmp_path: Path) -> None:
+    async with receiver() as there, receiver(500) as broken, serving(tmp_path, None, private_hosts=HERE) as served:
+
+        async def dragoman(*words: str) -> tuple[int, str, str]:
+            environ = {"HOME": str(tmp_path), "PATH": "/usr/bin", "DRAGOMAN_URL": str(served.client.base_url)}
+            environ["DRAGOMAN_DATA_DIR"] = str(tmp_path / "data")
+            done = await asyncio.to_thread(run_dragoman, "webhook", *words, environ=environ)
+            return done.returncode, done.stdout, done.stderr
+
+        code, out, _ = await dragoman("add", there.url, "--name", "chat", "--events", "run.ended, job.ended")
+        assert (code, out.startswith("whsec_")) == (0, True)
+        [hook] = (await served.client.get("/webhooks")).json()["webhooks"]
+        assert (hook["name"], hook["events"]) == ("chat", ["run.ended", "job.ended"])
+        assert (await dragoman("test", hook["id"]))[0] == 0
+        assert verified((await there.got(1))[0], out.split()[0])
+        await dragoman("add", broken.url)
+        listed = (await dragoman("list"))[1].splitlines()
+        assert len(listed) == 3 and hook["id"] in listed[1]
+        code, _, error = await dragoman("test", listed[2].split()[0])
+        assert (code, "500" in error) == (1, True)
+        assert (await dragoman("deliveries", hook["id"]))[1].split() == ["id", "type", "state", *DELIVERY_TIMES]
+        assert (await dragoman("remove", hook["id"]))[0] == 0
+        code, _, error = await dragoman("remove", hook["id"])
+        assert (code, "GET /webhooks" in error) == (1, True)
+        code, _, error = await dragoman("add", "https://10.0.0.1/")
+        assert (code, "private_hosts" in error) == (1, True)

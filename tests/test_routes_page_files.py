@@ -82,10 +82,10 @@ async def test_every_file_comes_with_a_policy_that_lets_nothing_else_in(tmp_path
             if path.endswith((".js", ".css")):
                 continue  # no document: with that policy it is nothing but what another one loads
             assert policy["script-src"] == policy["connect-src"] == ["'self'"]
-            assert policy["require-trusted-types-for"] == ["'script'"] and policy["trusted-types"] == ["'none'"]
+            assert policy["require-trusted-types-for"] == ["'script'"] and policy["trusted-types"] == ["push-worker"]
             assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
             sources = {source for given in policy.values() for source in given}
-            assert sources <= {"'none'", "'self'", "'script'", "blob:", "data:"}, path
+            assert sources <= {"'none'", "'self'", "'script'", "blob:", "data:", "push-worker"}, path
             assert answer.headers["x-dns-prefetch-control"] == "off", "the name of a host could tell what was read"
             own = {"Content-Security-Policy", "Cache-Control"}
             assert {name for name, value in SAFE_HEADERS.items() if answer.headers.get(name) != value} == own

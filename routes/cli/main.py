@@ -294,6 +294,20 @@ def _project(args: argparse.Namespace, environ: Environ) -> int:
     return run_project(args, loaded, environ)
 
 
+def _webhook_flags(parser: argparse.ArgumentParser) -> None:
+    from routes.cli.webhooks import webhook_flags
+
+    for child in webhook_flags(parser):
+        _settings_flags(child, only=("host", "port", "data_dir"))
+
+
+def _webhook(args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.webhooks import run_webhook
+
+    return run_webhook(args, loaded, environ)
+
+
 def _db_flags(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
@@ -364,6 +378,7 @@ COMMANDS = (
     Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
     Command("model", "add, list, serve and stop model files (GGUF) of this machine", _model_flags, _model),
     Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
+    Command("webhook", "add, list, test and remove receivers of notifications", _webhook_flags, _webhook),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),

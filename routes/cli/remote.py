@@ -57,6 +57,10 @@ class Remote:
     def decide_on_file(self, path: str, digest: str, decision: str) -> dict[str, Any]:
         return self._ask("POST", "/project", {"path": path, "digest": digest, "decision": decision})
 
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Make a request; an answer without a body is empty."""
+        return self._ask(method, path, body)
+
     def logs(self, name: str) -> list[str]:
         lines: list[str] = self._ask("GET", f"/mcp/servers/{quote(name, safe='')}/logs")["lines"]
         return lines

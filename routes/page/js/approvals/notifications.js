@@ -20,6 +20,7 @@ export function startNotifications(page, show) {
     waiting = rows.length;
     badge();
   });
+  navigator.serviceWorker?.addEventListener("message", ({ data }) => data.session && open(page, data.session));
   notifyApprovals(page, show);
   notifyRuns(page);
 }

@@ -49,6 +49,7 @@ function content(page) {
     theme(),
     h("h3", {}, "Notifications"),
     notifySwitch(page),
+    loadedSection("Push messages and webhooks", () => receivers(page)),
     loadedSection("Used this month", monthly),
     admin && loadedSection("Authentication", tokens),
     admin && loadedSection(`The last ${AUDITED} decisions`, audit),
@@ -76,6 +77,9 @@ function theme() {
   });
   return field("Colours", select);
 }
+
+/** Webhooks and Web Push, whose code few need. */
+const receivers = async (page) => (await import("../notifications/webhooks.js")).receivers(page);
 
 /** A collapsible section whose content is fetched when it is first opened. */
 function loadedSection(title, load) {

@@ -1,0 +1,97 @@
+/** The switch for Web Push in this browser, and the list of the principal's browsers. */
+
+import { get, post, remove } from "../feed/api.js";
+import { fill, h } from "../dom/elements.js";
+import { Outcome, actionButton } from "../dom/forms.js";
+
+const WORKER = "/page/js/notifications/push_worker.js"; // without a version: its address is that of its scope
+const UNSUPPORTED = "This browser does not support push messages for this page. Use HTTPS or localhost.";
+const BLOCKED = "The browser blocks notifications. Allow them for this site in its settings, then try again.";
+
+const isSupported = () => "serviceWorker" in navigator && "PushManager" in window && window.isSecureContext;
+
+/** The worker, active. The page's policy lets only this one address become a script. */
+export async function worker() {
+  const policy = (worker.policy ??= window.trustedTypes?.createPolicy("push-worker", {
+    createScriptURL: () => WORKER,
+  }));
+  const registration = await navigator.serviceWorker.register(policy?.createScriptURL("") ?? WORKER);
+  const starting = registration.installing ?? registration.waiting;
+  if (starting && !registration.active) {
+    await new Promise((done) => starting.addEventListener("statechange", done, { once: true }));
+  }
+  return registration;
+}
+
+async function subscription() {
+  const registration = await navigator.serviceWorker.getRegistration(WORKER);
+  return (await registration?.pushManager.getSubscription()) ?? null;
+}
+
+async function subscribe(key) {
+  if ((await Notification.requestPermission()) !== "granted") throw problem(BLOCKED);
+  const { pushManager } = await worker();
+  const made = await pushManager
+    .subscribe({ userVisibleOnly: true, applicationServerKey: key })
+    .catch((error) => Promise.reject(problem(`The browser's push service refuses: ${error.message}`)));
+  const { endpoint, keys } = made.toJSON();
+  await post("/push", { endpoint, keys, name: navigator.userAgentData?.platform || navigator.platform || "" });
+}
+
+/** An error that a form shows as what the server refuses. */
+const problem = (message) => Object.assign(new Error(message), { status: 0 });
+
+/** The switch, and the browsers that get push messages. Raises Refused. */
+export async function pushSection() {
+  const outcome = new Outcome();
+  const list = h("ul", { class: "tokens" });
+  const box = h("input", { type: "checkbox", role: "switch" });
+  let key = "";
+  const draw = async () => {
+    const answer = await get("/push");
+    key = answer.key;
+    box.checked = isSupported() && answer.subscriptions.length > 0 && (await subscription()) !== null;
+    fill(
+      list,
+      answer.subscriptions.map((row) => browserRow(row, draw)),
+    );
+  };
+  const change = async (on) => {
+    if (!isSupported()) throw problem(UNSUPPORTED);
+    if (on) await subscribe(key);
+    else await (await subscription())?.unsubscribe();
+  };
+  box.addEventListener("change", async () => {
+    box.disabled = true;
+    await change(box.checked).catch((error) => outcome.show(error.message, "problem"));
+    box.disabled = false;
+    await draw().catch((error) => outcome.show(error.message, "problem"));
+  });
+  await draw();
+  const words = "Notify this browser, also while no page is open";
+  const label = h("label", {}, box, h("span", {}, words));
+  return h("div", { class: "stack" }, h("div", { class: "notify-switch" }, label), outcome.element, list);
+}
+
+function browserRow({ id, name, url, state, reason }, draw) {
+  const outcome = new Outcome();
+  const off = async () => {
+    await remove(`/push/${encodeURIComponent(id)}`);
+    await draw();
+  };
+  const test = async () => outcome.show(...resultOf(await post(`/push/${encodeURIComponent(id)}/test`)));
+  return h(
+    "li",
+    {},
+    h("span", {}, h("strong", { dir: "auto" }, name), h("span", { class: "faint" }, ` ${new URL(url).host}`)),
+    state === "disabled" && h("p", { class: "problem", dir: "auto" }, reason),
+    actionButton("Test", outcome, test, { "aria-label": `Test ${name}` }),
+    actionButton("Remove", outcome, off, { class: "danger", "aria-label": `Remove ${name}` }),
+    outcome.element,
+  );
+}
+
+/** The words and the kind of the result of a test. */
+export function resultOf({ delivered, status, error, duration_s }) {
+  return delivered ? [`Delivered (${status}) in ${duration_s} s.`, "good"] : [`Not delivered: ${error}.`, "problem"];
+}

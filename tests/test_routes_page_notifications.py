@@ -1,0 +1,102 @@
+"""The page's receivers of notifications: webhooks in the settings, and the service worker of Web Push."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from app.models.scripted import Scripted
+from tests.browser import Page, browsing, expect, home
+from tests.receivers import receiver, verified
+from tests.serving import serving
+
+pytestmark = pytest.mark.usefixtures("chromium")
+
+LIMIT_MS = 20_000
+
+
+# The shell has no notifications: what the worker shows is kept for the test, and a click is an event of the test.
+SHOWS = """() => {
+  self.shown = new Promise((done) => {
+    ServiceWorkerRegistration.prototype.showNotification = async (...given) => done(given);
+  });
+}"""
+CLICKED = """(data) => {
+  const event = new ExtendableEvent("notificationclick");
+  event.notification = { data, close() {} };
+  event.waitUntil = (work) => work.catch(() => null); // without a person's click no window may take the focus
+  self.dispatchEvent(event);
+}"""
+
+
+async def worker_of(page: Page) -> str:
+    """Register the service worker as the switch does, without the push service that tests cannot reach."""
+    path = "/page/js/notifications/push_switch.js"
+    scope: str = await page.evaluate(f"import('{path}').then((module) => module.worker()).then((one) => one.scope)")
+    return scope
+
+
+async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(90),
+        receiver() as there,
+        serving(tmp_path, Scripted(["Good."]), private_hosts="127.0.0.1") as served,
+        browsing() as browser,
+    ):
+        browser.expected.append("422")
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.get_by_role("button", name="Settings").click()
+        await page.get_by_text("Push messages and webhooks").click()
+        await page.get_by_label("Address").fill("https://10.0.0.1/")
+        await page.get_by_role("button", name="Add a webhook").click()
+        await expect(page.get_by_text("private_hosts")).to_be_visible()
+        await page.get_by_label("Address").fill(there.url)
+        await page.get_by_label("A budget is nearly spent").uncheck()
+        await page.get_by_role("button", name="Add a webhook").click()
+        secret = await page.get_by_label("Secret of 127.0.0.1").input_value()
+        await page.get_by_role("button", name="Test 127.0.0.1").click()
+        await expect(page.get_by_text("Delivered (200)")).to_be_visible()
+        assert verified((await there.got(1))[0], secret)
+        await served.chat("Hello")
+        await there.got(2)
+        await page.get_by_text("Last deliveries").click()
+        await expect(page.get_by_text("run.ended: delivered")).to_be_visible()
+        [hook] = (await served.client.get("/webhooks")).json()["webhooks"]
+        assert "budget.low" not in hook["events"] and "run.ended" in hook["events"]
+        await page.get_by_role("button", name="Remove", exact=True).click()
+        await page.get_by_role("button", name="Remove it").click()
+        await expect(page.get_by_text("Last deliveries")).to_have_count(0)
+
+
+async def test_a_push_message_is_shown_and_opens_its_conversation(tmp_path: Path) -> None:
+    """The message comes from the debugger: headless Chromium has no push service here."""
+    async with asyncio.timeout(90), serving(tmp_path, Scripted(["Good."])) as served, browsing() as browser:
+        session = (await served.chat("Hello"))[0]["session"]
+        page = await browser.page()
+        await page.context.grant_permissions(["notifications"], origin=home(served).rstrip("/"))
+        await page.goto(home(served))
+        scope = await worker_of(page)
+        assert scope.endswith("/page/js/notifications/")
+        debugger = await page.context.new_cdp_session(page)
+        registered = asyncio.get_running_loop().create_future()
+
+        def seen(event: dict[str, list[dict[str, str]]]) -> None:
+            for one in event["registrations"]:
+                if one["scopeURL"] == scope and not registered.done():
+                    registered.set_result(one["registrationId"])
+
+        debugger.on("ServiceWorker.workerRegistrationUpdated", seen)
+        await debugger.send("ServiceWorker.enable")
+        message = {"title": "A run has ended", "body": "Hello", "session": session, "tag": "run.ended/1"}
+        delivery = {"origin": home(served).rstrip("/"), "registrationId": await registered, "data": json.dumps(message)}
+        worker = page.context.service_workers[0]
+        await worker.evaluate(SHOWS)
+        await debugger.send("ServiceWorker.deliverPushMessage", delivery)
+        [title, options] = await worker.evaluate("self.shown")
+        assert (title, options["body"], options["data"]) == ("A run has ended", "Hello", {"session": session})
+        await worker.evaluate(CLICKED, options["data"])
+        await page.wait_for_url(f"**/#{session}", timeout=LIMIT_MS)
