@@ -21,6 +21,7 @@ from benchmarks import (
     stages,
     startup,
 )
+from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
 
 ALL = (
@@ -41,6 +42,7 @@ ALL = (
     lanes,
     log,
     mcp,
+    memory,
     page,
 )
 names = {benchmark.__name__.partition(".")[2]: benchmark for benchmark in ALL}

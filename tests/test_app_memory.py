@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.memory.embedders.embedder import EmbeddingFailed
+from app.memory.embedders.embedder import Embedder, EmbeddingFailed
 from app.memory.embedders.local import LocalE5, is_installed
 from app.memory.limits import MOST_BYTES, MemoryFull, UnfitMemory
 from app.memory.memories import PAUSE_S, Memories, Source
@@ -110,39 +110,37 @@ def test_words_of_a_search() -> None:
 
 
 class Flaky:
-    """An embedder in whose space a text is where its first letter points; it fails as often as it shall."""
+    """A model in whose space a text is where its first letter points; it fails as often as it shall."""
 
-    name, floor, fails, asked = "flaky", 0.5, 0, 0
+    name, fails, asked = "flaky", 0, 0
 
-    async def embed_query(self, text: str) -> bytes:
+    async def vectors(self, texts: Sequence[str], *, are_queries: bool) -> list[bytes]:
         self.asked += 1
         if self.fails:
             self.fails -= 1
             raise EmbeddingFailed("is tired")
-        return vector(text)
-
-    async def embed_passages(self, texts: Sequence[str]) -> list[bytes]:
-        return [await self.embed_query(text) for text in texts]
+        return list(map(vector, texts))
 
     async def close(self) -> None:
         pass
 
 
 def vector(text: str) -> bytes:
-    return array("f", [1.0, 0.0] if text[:1] == "a" else [0.0, 1.0]).tobytes()
+    """All have one direction in common; those that begin with `a` or `b` have one more."""
+    return array("f", [float(text[:1] == "a"), float(text[:1] == "b"), 1.0]).tobytes()
 
 
 async def test_words_alone_are_searched_while_the_embedder_fails(store: SQLiteStore) -> None:
-    now, embedder = 1000.0, Flaky()
-    memories = Memories(store, Redactor([]), 9, embedder, lambda: now)
+    now, raw = 1000.0, Flaky()
+    memories = Memories(store, Redactor([]), 9, Embedder(raw), lambda: now)
     async with asyncio.timeout(LIMIT_S):
         await keep(memories, "apples", "bread")
         await memories.embedded("ann")
-        assert await texts(memories, "a fruit") == ["apples"] and await texts(memories, "zzz") == ["bread"]
-        embedder.fails = 1
+        assert await texts(memories, "a fruit") == ["apples"] and await texts(memories, "best") == ["bread"]
+        raw.fails = 1
         assert await texts(memories, "a fruit") == [] and await texts(memories, "apples") == ["apples"]
-        asked = embedder.asked
-        assert await texts(memories, "a fruit") == [] and embedder.asked == asked, "it has a pause"
+        asked = raw.asked
+        assert await texts(memories, "a fruit") == [] and raw.asked == asked, "it has a pause"
         await keep(memories, "almonds")
         now += PAUSE_S
         await memories.search("ann", "a", 5)  # what it has missed is embedded now
@@ -154,7 +152,7 @@ async def test_words_alone_are_searched_while_the_embedder_fails(store: SQLiteSt
         assert await texts(memories, "a fruit") == ["apples"]
         other = Flaky()
         other.name = "another"
-        again = Memories(store, Redactor([]), 9, other)
+        again = Memories(store, Redactor([]), 9, Embedder(other))
         assert await texts(again, "a fruit") == [], "vectors of one space are not compared with those of another"
         await again.embedded("ann")
         assert await texts(again, "a fruit") == ["apples"]
@@ -166,14 +164,14 @@ async def test_words_alone_are_searched_while_the_embedder_fails(store: SQLiteSt
 def test_nearest_with_and_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     index = VectorIndex([("a", vector("a")), ("odd", b"1234"), ("b", vector("b"))])
     plain = sorted(enumerate(index._products(vector("a"))), key=lambda one: -one[1])
-    assert [(index.ids[at], score) for at, score in plain] == [("a", 1.0), ("b", 0.0)]
-    assert [(near.id, near.similarity) for near in index.nearest(vector("a"), 9)] == [("a", 1.0), ("b", 0.0)]
+    assert [(index.ids[at], score) for at, score in plain] == [("a", 2.0), ("b", 1.0)]
+    assert [(near.id, near.similarity) for near in index.nearest(vector("a"), 9)] == [("a", 2.0), ("b", 1.0)]
     assert VectorIndex([]).nearest(vector("a"), 3) == index.nearest(b"", 3) == []
 
 
 @pytest.mark.skipif(not is_installed(), reason="the extra embeddings is not installed")
 async def test_meaning_finds_a_memory_across_languages(store: SQLiteStore) -> None:
-    memories = Memories(store, Redactor([]), 9, LocalE5())
+    memories = Memories(store, Redactor([]), 9, Embedder(LocalE5()))
     async with asyncio.timeout(LIMIT_S):
         await keep(
             memories, "Meine Tochter studiert Medizin in Wien.", "Prefers short answers.", "飼い犬の名前はポチです"

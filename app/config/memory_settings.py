@@ -22,9 +22,9 @@ class MemorySettings(BaseModel, defer_build=True):
         False, "have the model read each turn for what to remember, after its end", "true or false"
     )
     memory_rows: int = whole(10_000, 1, 1_000_000, "memories of one principal")
-    memory_relevance: float | None = setting(
-        None,
-        "least similarity of what is recalled by meaning (default: by the embedding model)",
+    memory_relevance: float = setting(
+        0.28,
+        "least similarity of what is recalled beside a message by its meaning",
         "a number from -1 to 1",
         ge=-1,
         le=1,

@@ -43,7 +43,7 @@ async def recalled_beside(memory: OwnMemory | None, message: str) -> Beside | No
     if memory is None or not memory.lines or not message.strip():
         return None
     try:
-        found = await memory.memories.search(memory.owner, message, memory.lines)
+        found = await memory.memories.search(memory.owner, message, memory.lines, floor=memory.floor)
     except StoreFailed:
         return None
     return beside_of(found)

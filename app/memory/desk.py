@@ -19,11 +19,12 @@ ENOUGH = f"This run has stored {MOST_OF_RUN} memories, which is enough."
 
 
 class OwnMemory(Struct):
-    """`lines` are recalled beside a message at most; `extracts`: turns are read for memories after their end."""
+    """`lines` are recalled beside a message at most, none below the `floor`; `extracts`: ended turns are read."""
 
     memories: Memories
     owner: str
     lines: int = 0
+    floor: float = 0.0
     extracts: bool = False
     stored: int = 0  # by this run
 

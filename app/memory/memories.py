@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from app.memory.embedders.embedder import BATCH, Embedder, EmbeddingFailed
 from app.memory.limits import MOST_PAGE, MemoryFull, UnfitMemory, kind_of, text_of
-from app.memory.search import CANDIDATES, Found, fused
+from app.memory.search import CANDIDATES, FLOOR, Found, fused
 from app.memory.vectors import Near, VectorCache, VectorIndex
 from app.memory.words import as_indexed, digest_of, search_words
 from app.redaction.redactor import Redactor
@@ -137,7 +137,7 @@ class Memories:
                 **{"digest": digest_of(text), "words": as_indexed(text)},
             )
             await self.store.write([row])
-            self._forget_vectors(row.owner)
+            self.forget_vectors(row.owner)
         self.embed_soon(row.owner)
         return row
 
@@ -153,18 +153,18 @@ class Memories:
     async def _delete(self, owner: str, change: Change) -> None:
         async with self._turn(owner):
             await self.store.write([change])
-            self._forget_vectors(owner)
+            self.forget_vectors(owner)
 
-    async def search(self, owner: str, query: str, limit: int) -> list[Found]:
+    async def search(self, owner: str, query: str, limit: int, *, floor: float = FLOOR) -> list[Found]:
         """Return the best matches, best first. A query without words finds what is near to it, or nothing."""
         by_words = await self.store.memory_matches(owner, search_words(query), CANDIDATES)
-        near = await self._near(owner, query)
-        floor = self.embedder.floor if self.embedder else 0.0
+        near = await self.near(owner, query)
         best = fused(by_words, near, floor)[: min(limit, MOST_PAGE)]
         rows = {row.id: row for row in await self.store.memories_named(owner, [one.id for one in best])} if best else {}
         return [Found(rows[one.id], one.similarity) for one in best if one.id in rows]
 
-    async def _near(self, owner: str, query: str) -> list[Near]:
+    async def near(self, owner: str, query: str) -> list[Near]:
+        """Return what is nearest to the query by its meaning; nothing where that cannot be searched now."""
         if self.embedder is None or self._clock() < self._resumes or not query.strip():
             return []
         index = await self._index(owner, self.embedder)
@@ -205,7 +205,7 @@ class Memories:
                 vectors = await embedder.embed_passages([one.text for one in missing])
                 made = zip(missing, vectors, strict=True)
                 await self.store.write([VectorRow(one.id, owner, one.digest, embedder.name, v) for one, v in made])
-                self._forget_vectors(owner)
+                self.forget_vectors(owner)
         except EmbeddingFailed as failure:
             self._failed(failure)
         except StoreFailed as failure:
@@ -213,7 +213,8 @@ class Memories:
         finally:
             del self._embedding[owner]
 
-    def _forget_vectors(self, owner: str) -> None:
+    def forget_vectors(self, owner: str) -> None:
+        """Read the owner's vectors anew at the next search."""
         self._changes += 1
         self._vectors.drop(owner)
 

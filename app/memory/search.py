@@ -14,8 +14,10 @@ from app.memory.vectors import Near
 from app.storage.memories import MemoryRow
 
 CANDIDATES = 50  # of each way
-RANK_CONSTANT = 60  # of the publication
-WORDS_WEIGHT = 0.8  # of a rank by words, beside one by meaning
+RANK_CONSTANT = 10  # with the 60 of the publication, the 40th of both ways would come before the first of one
+WORDS_WEIGHT = 0.5  # of a rank by words, beside one by meaning
+FLOOR = 0.15  # the least similarity of what a search finds by meaning
+FEW_BY_WORDS = 2  # that are above any floor, where words have found them and meaning knows nothing of them
 
 
 class Found(Struct, frozen=True):
@@ -31,11 +33,16 @@ class Ranked(Struct, frozen=True):
 
 
 def fused(by_words: Sequence[str], near: Sequence[Near], floor: float) -> list[Ranked]:
-    """Return all that one of the ways has found, best first; of the vectors only those above the floor count."""
-    similar = {one.id: one.similarity for one in near if one.similarity >= floor}
+    """Return what the ways have found, best first; what is less similar than the floor is only found by words.
+
+    `near` is empty where there are no vectors; then words alone decide.
+    """
+    similar = {one.id: one.similarity for one in near if one.similarity >= min(floor, FLOOR)}
     scores = dict[str, float]()
     for rank, one in enumerate(by_words, start=1):
         scores[one] = WORDS_WEIGHT / (RANK_CONSTANT + rank)
     for rank, memory in enumerate(similar, start=1):
         scores[memory] = scores.get(memory, 0.0) + 1 / (RANK_CONSTANT + rank)
-    return [Ranked(one, similar.get(one)) for one in sorted(scores, key=scores.__getitem__, reverse=True)]
+    best = sorted(scores, key=scores.__getitem__, reverse=True)
+    few = set(by_words if not near or floor <= FLOOR else by_words[:FEW_BY_WORDS])
+    return [Ranked(one, similar.get(one)) for one in best if one in few or similar.get(one, -1.0) >= floor]

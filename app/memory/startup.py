@@ -34,13 +34,13 @@ def embedder_of(settings: MemorySettings) -> Embedder | None:
     """The endpoint that embeds, else the package in this process, else none."""
     if settings.memory_embeddings_url:
         key = settings.memory_embeddings_key
-        return EndpointEmbedder(
+        endpoint = EndpointEmbedder(
             settings.memory_embeddings_url,
             settings.memory_embeddings_model or "",
             key.get_secret_value() if key else None,
-            settings.memory_relevance,
         )
-    return LocalE5(settings.memory_relevance) if is_installed() else None
+        return Embedder(endpoint)
+    return Embedder(LocalE5()) if is_installed() else None
 
 
 def memory_tools(settings: MemorySettings) -> Sequence[Tool]:
@@ -51,4 +51,4 @@ def memory_of_run(settings: MemorySettings, memories: Memories | None, owner: st
     """Return what a run of this principal gets of the memory; None where it is off."""
     if memories is None or not settings.memory:
         return None
-    return OwnMemory(memories, owner, settings.memory_lines, settings.memory_extraction)
+    return OwnMemory(*(memories, owner, settings.memory_lines, settings.memory_relevance, settings.memory_extraction))

@@ -56,7 +56,8 @@ class VectorIndex:
         if np is None:
             return nlargest(limit, enumerate(self._products(vector)), key=itemgetter(1))
         matrix = np.frombuffer(self._matrix, dtype=np.float32).reshape(len(self.ids), self._width // FLOAT)
-        scores = matrix @ np.frombuffer(vector, dtype=np.float32)
+        # Not `@`, whose threads wait for each other, and for a processor that others use, many times as long.
+        scores = np.einsum("ij,j->i", matrix, np.frombuffer(vector, dtype=np.float32))
         few = min(limit, len(self.ids))
         best = np.argpartition(-scores, few - 1)[:few]
         return sorted(((int(at), scores[at]) for at in best), key=itemgetter(1), reverse=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from app.memory.embedders.embedder import BATCH, PASSAGES_LIMIT_S, QUERY_LIMIT_S, EmbeddingFailed
+from app.memory.embedders.embedder import BATCH, EmbeddingFailed, unit
 from app.models.http.client import NoAnswer, base_url_of, model_client
 from app.models.http.json_body import encodable
 from app.models.http.served_model import ServedModel
@@ -20,54 +18,45 @@ MOST_DIMENSIONS = 8_192
 LONGEST = 4_000  # characters of a text
 
 
-class EmbeddingModel(Struct, frozen=True):
-    """A family of models, known by a part of its name: the prefixes it is trained with, and its floor."""
+class Prefixes(Struct, frozen=True):
+    """The prefixes that a family of models is trained with; `part` is a part of their names."""
 
     part: str
     query: str = ""
     passage: str = ""
-    floor: float = 0.35
 
 
-MODELS = (
-    EmbeddingModel("e5", "query: ", "passage: ", 0.82),
-    EmbeddingModel("nomic-embed", "search_query: ", "search_document: ", 0.6),
-    EmbeddingModel("bge-m3", floor=0.5),
-    EmbeddingModel("embeddinggemma", "task: search result | query: ", "title: none | text: ", 0.4),
+FAMILIES = (
+    Prefixes("e5", "query: ", "passage: "),
+    Prefixes("nomic-embed", "search_query: ", "search_document: "),
+    Prefixes("embeddinggemma", "task: search result | query: ", "title: none | text: "),
 )
-OTHER = EmbeddingModel("")
+OTHER = Prefixes("")
 
 
 class EndpointEmbedder:
     """`name` has the model and its server: vectors of another are of another space."""
 
-    def __init__(self, url: str, model: str, key: str | None, floor: float | None = None) -> None:
+    def __init__(self, url: str, model: str, key: str | None) -> None:
         base = base_url_of(url.removesuffix("/embeddings"))
         self.name = f"{model}@{base}"
-        self._kind = next((one for one in MODELS if one.part in model.lower()), OTHER)
-        self.floor = self._kind.floor if floor is None else floor
+        self._prefixes = next((one for one in FAMILIES if one.part in model.lower()), OTHER)
         self._server = ServedModel(model_client(base, transport="httpx2"), base, model, key)
 
-    async def embed_query(self, text: str) -> bytes:
-        return (await self._embed([self._kind.query + text[:LONGEST]], QUERY_LIMIT_S))[0]
-
-    async def embed_passages(self, texts: Sequence[str]) -> list[bytes]:
+    async def vectors(self, texts: Sequence[str], *, are_queries: bool) -> list[bytes]:
+        prefix = self._prefixes.query if are_queries else self._prefixes.passage
         found = list[bytes]()
         for at in range(0, len(texts), BATCH):
-            batch = [self._kind.passage + text[:LONGEST] for text in texts[at : at + BATCH]]
-            found += await self._embed(batch, PASSAGES_LIMIT_S)
+            found += await self._embed([prefix + text[:LONGEST] for text in texts[at : at + BATCH]])
         return found
 
     async def close(self) -> None:
         await self._server.client.aclose()
 
-    async def _embed(self, texts: Sequence[str], limit_s: float) -> list[bytes]:
+    async def _embed(self, texts: Sequence[str]) -> list[bytes]:
         url, body = f"{self._server.base_url}/embeddings", {"model": self._server.model, "input": encoded(texts)}
         try:
-            async with asyncio.timeout(limit_s):
-                answer = await self._server.ask("POST", url, body)
-        except TimeoutError:
-            raise EmbeddingFailed(f"took more than {limit_s:g} s") from None
+            answer = await self._server.ask("POST", url, body)
         except (NoAnswer, httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise EmbeddingFailed(f"failed: {str(error) or type(error).__name__}") from error
         return vectors_in(answer, len(texts))
@@ -97,7 +86,4 @@ def vector_of(numbers: Any) -> bytes:
         raise EmbeddingFailed("answered with something else than vectors")
     if not all(isinstance(one, int | float) for one in numbers):
         raise EmbeddingFailed("answered with a vector that holds no numbers")
-    length = math.sqrt(math.fsum(one * one for one in numbers))
-    if not math.isfinite(length) or length == 0:
-        raise EmbeddingFailed("answered with a vector without a direction")
-    return array("f", (one / length for one in numbers)).tobytes()
+    return array("f", unit(numbers)).tobytes()

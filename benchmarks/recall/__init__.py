@@ -1,0 +1,1 @@
+"""Recall of the memory over conversations."""
