@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
@@ -11,8 +12,11 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
+from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import server
 from tests.people import bearer
-from tests.serving import Served, serving, until
+from tests.serving import Served, events_of, serving, until
+from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
 FILE = """
@@ -266,3 +270,32 @@ async def test_a_run_that_waits_keeps_its_profile_over_a_restart(tmp_path: Path)
         assert state["profiles"] == begun["profiles"]
         policy = json.loads((await served.services.store.runs(begun["session"]))[0].policy)
         assert policy["pinned"]["tools"] == [["write_*"]]
+
+
+@pytest.mark.timeout(60)
+async def test_a_killed_server_does_not_lose_what_limits_a_run(tmp_path: Path) -> None:
+    """Killed while a call waits, after the profile was deleted: the run goes on under it."""
+    (tmp_path / "work").mkdir()
+    call = json.dumps({"name": "write_file", "arguments": {"path": "note.txt", "content": "x"}})
+    said = stream(says(f"<tool_call>{call}</tool_call>"), chunk(finish="stop"), DONE)
+    slow = {"max_rounds": 2, "tools": ["write_*"], "prompt": "Slowly.", "approval": "ask"}
+    async with asyncio.timeout(50), upstream(said, repeat=True, chats=True) as model:
+        async with server(tmp_path, model.base_url) as (client, process):
+            assert (await client.put("/profiles/slow", json=slow)).status_code == 201
+            body = {"message": "Go", "profile": "slow"}
+            async with client.stream("POST", "/chat", json=body) as response, aclosing(events_of(response)) as turn:
+                begun, waiting = await until(turn, "run.started"), await until(turn, "approval.required")
+                assert (await client.delete("/profiles/slow")).status_code == 204
+                process.kill()
+            await process.wait()
+        async with server(tmp_path, model.base_url) as (client, _):
+            run = f"/runs/{begun['run']}"
+            assert (await client.get("/profiles")).json()["profiles"] == []
+            await client.post(f"{run}/approvals/{waiting['call']}", json={"decision": "approve"})
+            async with client.stream("GET", f"{run}/events") as response, aclosing(events_of(response)) as events:
+                ended = [event async for event in events][-1]
+            state = (await client.get(run)).json()
+    assert (ended["type"], ended["rounds"]) == ("run.finished", 2)
+    assert state["profiles"] == begun["profiles"] != []
+    prompts = [asked.json["messages"][0]["content"] for asked in model.asked if "messages" in (asked.json or {})]
+    assert ["Slowly." in prompt for prompt in prompts[:2]] == [True, True]  # before the kill and after it

@@ -51,6 +51,7 @@ function content(page) {
     notifySwitch(page),
     loadedSection("Push messages and webhooks", () => receivers(page)),
     loadedSection("Used this month", monthly),
+    loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection("Authentication", tokens),
     admin && loadedSection(`The last ${AUDITED} decisions`, audit),
     collapsible("Keys", () =>

@@ -60,12 +60,19 @@ export class SessionRow {
     const exports = EXPORTS.map(([label, form]) => [label, "save", () => this.#guard(exported(this.session.id, form))]);
     const labels = this.session.labels && ["Labels", "check", () => this.#guard(this.#label())];
     const rename = ["Rename", "pencil", () => this.rename()];
-    return [rename, ...(labels ? [labels] : []), ...exports, ["Delete", "bin", () => this.#delete()]];
+    const options = ["Options", "gear", () => this.#guard(this.#options())];
+    return [rename, options, ...(labels ? [labels] : []), ...exports, ["Delete", "bin", () => this.#delete()]];
   }
 
   async #label() {
     const { chooseLabels } = await import("./labels.js");
     if (await chooseLabels(this.session)) this.#page.sessions.refresh();
+  }
+
+  async #options() {
+    const { toggle } = await import("../panels/profiles/session_options.js");
+    this.#page.drawer.close();
+    toggle(this.#page, this.session, this.more, () => this.#page.sessions.refresh());
   }
 
   #guard(doing) {

@@ -1,0 +1,88 @@
+/** The profiles that there are, and a form that adds one or replaces one of the same name. */
+
+import { get, remove, request } from "../../feed/api.js";
+import { fill, h, icon } from "../../dom/elements.js";
+import { Outcome, confirmButton, factList, field, runOnce } from "../../dom/forms.js";
+
+const EMPTY = "No profiles yet. A profile names instructions, tools and limits of runs; it only narrows rights.";
+const FROM = { settings: "of the settings", shared: "for everyone", own: "your own" };
+const MODES = ["", "sandboxed", "ask", "deny"];
+
+/** The list and the form. Raises Refused. */
+export async function profiles(admin) {
+  const list = h("ul", { class: "tokens" });
+  const draw = async () => {
+    const { profiles: rows } = await get("/profiles");
+    fill(
+      list,
+      rows.map((row) => profileRow(row, admin, draw)),
+    );
+    if (!list.firstChild) list.append(h("li", { class: "faint" }, EMPTY));
+  };
+  await draw();
+  return h("div", { class: "stack" }, list, addForm(admin, draw));
+}
+
+const path = (name) => `/profiles/${encodeURIComponent(name)}`;
+
+function profileRow({ name, source, options }, admin, draw) {
+  const outcome = new Outcome();
+  const away = async () => {
+    await remove(path(name));
+    await draw();
+  };
+  const { description, ...values } = options;
+  const mine = source === "own" || (source === "shared" && admin);
+  return h(
+    "li",
+    {},
+    h("span", {}, h("strong", {}, name), h("span", { class: "faint" }, ` ${description || FROM[source]}`)),
+    mine && confirmButton("Delete", `Delete ${name}? Active runs keep it.`, "Delete it", outcome, away),
+    factList(Object.entries(values).map(([option, value]) => [option.replaceAll("_", " "), written(value)])),
+    outcome.element,
+  );
+}
+
+const written = (value) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
+
+function addForm(admin, draw) {
+  const outcome = new Outcome();
+  const name = h("input", { required: true, maxlength: 64, autocomplete: "off", dir: "ltr" });
+  const prompt = h("textarea", { rows: 3, maxlength: 16000, dir: "auto" });
+  const tools = h("input", { autocomplete: "off", dir: "ltr" });
+  const approval = h(
+    "select",
+    {},
+    MODES.map((value) => h("option", { value }, value || "as elsewhere")),
+  );
+  const rounds = h("input", { type: "number", min: 1, max: 200 });
+  const save = h("button", { type: "submit" }, icon("plus"), "Save the profile");
+  const form = h(
+    "form",
+    { class: "form" },
+    field("Name", name),
+    field("Instructions", prompt),
+    field("Only tools", tools, "Patterns such as read_* list_files, separated by spaces; empty for all"),
+    field("Approvals", approval),
+    field("Rounds at most", rounds),
+    h("div", { class: "buttons" }, save),
+    outcome.element,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const patterns = tools.value.split(/\s+/).filter(Boolean);
+    const body = {
+      ...(prompt.value.trim() && { prompt: prompt.value.trim() }),
+      ...(patterns.length && { tools: patterns }),
+      ...(approval.value && { approval: approval.value }),
+      ...(rounds.value && { max_rounds: Number(rounds.value) }),
+      shared: admin,
+    };
+    const saved = await runOnce(save, outcome, () => request("PUT", path(name.value.trim()), { body }));
+    if (!saved) return;
+    form.reset();
+    outcome.show("The profile is saved.", "good");
+    await draw();
+  });
+  return form;
+}

@@ -1,0 +1,45 @@
+"""Profiles on the page: added in the settings, chosen for a conversation, shown with the layers of its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.models.scripted import Scripted
+from tests.browser import browsing, expect, home, say
+from tests.serving import serving
+
+pytestmark = pytest.mark.usefixtures("chromium")
+
+
+async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
+    model = Scripted(["Done."], repeat=True)
+    async with serving(tmp_path, model) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.get_by_role("button", name="Settings").click()
+        panel = page.locator("#panel")
+        await panel.get_by_text("Profiles", exact=True).click()
+        await panel.get_by_label("Name").fill("careful")
+        await panel.get_by_label("Instructions").fill("Quote the lines.")
+        await panel.get_by_label("Only tools").fill("read_* nope")
+        await panel.get_by_label("Approvals").select_option("ask")
+        await panel.get_by_role("button", name="Save the profile").click()
+        await expect(panel.get_by_text("The profile is saved.")).to_be_visible()
+        await expect(panel.get_by_role("listitem").filter(has_text="careful")).to_contain_text("Quote the lines.")
+        await page.keyboard.press("Escape")
+        await say(page, "Look around")
+        await expect(page.locator("#conversation").get_by_text("Done.")).to_be_visible()
+        await page.get_by_role("button", name="More for Look around").click()
+        await page.get_by_role("menuitem", name="Options").click()
+        values = panel.get_by_role("region", name="Options in force")
+        await expect(values.get_by_role("row", name="rounds 20 default")).to_be_visible()
+        await panel.get_by_label("Profile").select_option("careful")
+        await expect(values.get_by_role("row", name="approvals ask profile careful")).to_be_visible()
+        await expect(values.get_by_role("row", name="only tools read_*, nope profile careful")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await say(page, "And now?")
+        await expect(page.locator("#conversation").get_by_text("Done.")).to_have_count(2)
+    assert "Quote the lines." in model.requests[-1].opening()[0].text
+    assert "Quote the lines." not in model.requests[0].opening()[0].text
