@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -308,6 +309,20 @@ def _webhook(args: argparse.Namespace, environ: Environ) -> int:
     return run_webhook(args, loaded, environ)
 
 
+def _automation_flags(kind: str, parser: argparse.ArgumentParser) -> None:
+    from routes.cli.schedules import automation_flags
+
+    for child in automation_flags(kind, parser):
+        _settings_flags(child, only=("host", "port", "data_dir"))
+
+
+def _automation(kind: str, args: argparse.Namespace, environ: Environ) -> int:
+    loaded = _loaded(args, environ)
+    from routes.cli.schedules import run_automation
+
+    return run_automation(kind, args, loaded, environ)
+
+
 def _db_flags(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
@@ -377,6 +392,18 @@ COMMANDS = (
     Command("project", "see and accept the instructions of the workspace (AGENTS.md)", _project_flags, _project),
     Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
     Command("model", "add, list, serve and stop model files (GGUF) of this machine", _model_flags, _model),
+    Command(
+        "schedule",
+        "add, list, run and switch messages that are sent at times",
+        partial(_automation_flags, "schedule"),
+        partial(_automation, "schedule"),
+    ),
+    Command(
+        "trigger",
+        "add, list and switch webhooks that begin runs",
+        partial(_automation_flags, "trigger"),
+        partial(_automation, "trigger"),
+    ),
     Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
     Command("webhook", "add, list, test and remove receivers of notifications", _webhook_flags, _webhook),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),

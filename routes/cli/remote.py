@@ -71,6 +71,15 @@ class Remote:
     def act(self, name: str, action: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._ask("POST", f"/mcp/servers/{quote(name, safe='')}/{action}", body)
 
+    def automation(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Schedules and triggers: the answer to a request with a path below theirs."""
+        return self._ask(method, path, body)
+
+    @staticmethod
+    def quoted(name: str) -> str:
+        """A name as one step of a path."""
+        return quote(name, safe="")
+
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         try:
             answer = httpx2.request(

@@ -1,0 +1,180 @@
+"""`dragoman schedule` and `dragoman trigger`: what begins runs without a request, on a server that runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from app.config.settings import Loaded
+from app.schedules.signatures import SCHEMES
+from routes.access.local_admin import read_local_token
+from routes.cli.columns import aligned
+from routes.cli.remote import NoServer, Refusal, Remote
+from routes.terminal.approval_text import exact
+from routes.terminal.chat import default_url
+from routes.terminal.event_client import ChatFailed
+
+MODES = ("deny", "ask", "sandboxed", "auto")
+TIMES = {
+    "cron": 'five fields, such as "30 7 * * MON-FRI", or @daily',
+    "every": "an interval, such as 90m or 1h30m",
+    "once": "a date and time, such as 2027-01-31T09:00",
+}
+SECRET = "Its secret, which is shown this once: {secret}"
+SHOWN = {"name", "message", "session", "missed", "scheme", "template", "time_zone", "profile", "model", "tools"}
+
+
+class Kind(Struct, frozen=True):
+    """Schedules or triggers. `columns` makes a row's text of what the server says."""
+
+    name: str
+    path: str
+    listed: str
+    columns: Sequence[str]
+    texts: Callable[[Mapping[str, Any]], Sequence[str]]
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    return next(f"{kind} {row[kind]}" for kind in TIMES if row[kind])
+
+
+def _moment(at: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"
+
+
+def _last(row: Mapping[str, Any]) -> str:
+    if not row["last"]:
+        return "-"
+    last = row["last"][0]
+    return f"{_moment(last['at'])} {last.get('state') or last['outcome']}"
+
+
+def _switch(row: Mapping[str, Any]) -> str:
+    return "on" if row["enabled"] else "off"
+
+
+SCHEDULE = Kind(
+    "schedule",
+    "/schedules",
+    "schedules",
+    ("id", "name", "state", "times", "next", "last"),
+    lambda row: (row["id"], row["name"], _switch(row), _times(row), _moment(row["next"]), _last(row)),
+)
+TRIGGER = Kind(
+    "trigger",
+    "/triggers",
+    "triggers",
+    ("id", "name", "state", "scheme", "last"),
+    lambda row: (row["id"], row["name"], _switch(row), row["scheme"], _last(row)),
+)
+KINDS = {kind.name: kind for kind in (SCHEDULE, TRIGGER)}
+
+
+def automation_flags(kind: str, parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+    """The parsers of the actions on `schedule` or `trigger`, for the flags that all of them have."""
+    add, others = _actions(parser, KINDS[kind])
+    if kind == "trigger":
+        add.add_argument("--scheme", dest="its_scheme", choices=SCHEMES, help="how deliveries prove themselves (hmac)")
+        text = "what of the body the model reads, such as {{repository.name}} (default: all)"
+        add.add_argument("--template", dest="its_template", help=text)
+        return add, *others
+    group = add.add_mutually_exclusive_group(required=True)
+    for name, text in TIMES.items():
+        group.add_argument(f"--{name}", dest=f"its_{name}", metavar="TIME", help=text)
+    add.add_argument("--time-zone", dest="its_time_zone", metavar="ZONE", help="such as Europe/Berlin")
+    add.add_argument("--missed", dest="its_missed", choices=("run", "skip"), help="missed times (default: run once)")
+    add.add_argument("--jitter-s", dest="its_jitter_s", type=float, metavar="SECONDS", help="put times off by up to")
+    return add, *others
+
+
+def _actions(
+    parser: argparse.ArgumentParser, kind: Kind
+) -> tuple[argparse.ArgumentParser, list[argparse.ArgumentParser]]:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = actions.add_parser("add", help=f"add a {kind.name}", allow_abbrev=False)
+    add.add_argument("name", help="what you call it")
+    add.add_argument("message", help="what the model is to do")
+    add.add_argument("--profile", dest="its_profile", help="the profile of its runs")
+    add.add_argument("--use-model", dest="its_model", metavar="MODEL", help="the model of its runs")
+    add.add_argument(
+        "--tools", dest="its_tools", metavar="NAMES", help="separated by commas (default: those that read)"
+    )
+    add.add_argument("--approval", dest="its_approval", choices=MODES, help="default: deny")
+    add.add_argument("--rounds", dest="its_max_rounds", type=int, metavar="N", help="most rounds of each run")
+    add.add_argument(
+        "--session", dest="its_session", choices=("new", "one"), help="a new one each time, or one for all"
+    )
+    listing = actions.add_parser("list", help=f"your {kind.listed}", allow_abbrev=False)
+    words = {"show": "one of them, with its last runs", "enable": "switch one on", "disable": "switch one off"}
+    words |= {"run": "begin a run now"} if kind is SCHEDULE else {"secret": "renew its secret"}
+    others = [listing]
+    for action, text in (words | {"remove": "remove one; its runs are kept"}).items():
+        other = actions.add_parser(action, help=text, allow_abbrev=False)
+        other.add_argument("id", help=f"of `dragoman {kind.name} list`")
+        others.append(other)
+    for one in (add, *others):
+        one.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
+        one.add_argument("--token", help="your token for it; better in DRAGOMAN_TOKEN, others can see flags")
+    return add, others
+
+
+def run_automation(kind: str, args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
+    try:
+        own = read_local_token(loaded.settings.data_dir)
+        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
+        for line in _act(KINDS[kind], args, remote, url):
+            print(line)
+    except (NoServer, Refusal, ChatFailed) as failure:
+        print(f"dragoman: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _act(kind: Kind, args: argparse.Namespace, remote: Remote, url: str) -> list[str]:
+    """Return the lines that say what there is, or what was done."""
+    match args.action:
+        case "list":
+            rows = remote.automation("GET", kind.path)[kind.listed]
+            texts = [dict(zip(kind.columns, map(exact, kind.texts(row)), strict=True)) for row in rows]
+            return aligned(kind.columns, texts) if rows else [f"You have no {kind.listed}."]
+        case "add":
+            return _described(kind, remote.automation("POST", kind.path, _fields(args)), url)
+    path = f"{kind.path}/{remote.quoted(args.id)}"
+    match args.action:
+        case "show":
+            return _described(kind, remote.automation("GET", path), url)
+        case "remove":
+            remote.automation("DELETE", path)
+            return [f"{exact(args.id)} is removed."]
+        case "run":
+            return [f"Run {exact(remote.automation('POST', f'{path}/run')['run'])} begins."]
+        case "secret":
+            return _described(kind, remote.automation("POST", f"{path}/secret"), url)
+    return _described(kind, remote.automation("PATCH", path, {"enabled": args.action == "enable"}), url)
+
+
+def _fields(args: argparse.Namespace) -> dict[str, Any]:
+    given = {name.removeprefix("its_"): value for name, value in vars(args).items() if name.startswith("its_")}
+    fields = {"name": args.name, "message": args.message} | {k: v for k, v in given.items() if v is not None}
+    if "tools" in fields:
+        fields["tools"] = [name.strip() for name in fields["tools"].split(",") if name.strip()]
+    return fields
+
+
+def _described(kind: Kind, row: Mapping[str, Any], url: str) -> list[str]:
+    texts = zip(kind.columns, kind.texts(row), strict=True)
+    lines = [f"{name}: {exact(text)}" for name, text in texts if name not in SHOWN | {"last"}]
+    lines += [f"{name}: {exact(str(row[name]))}" for name in sorted(SHOWN & row.keys()) if row[name] not in (None, "")]
+    if kind is TRIGGER:
+        lines.append(f"deliveries: POST {url.rstrip('/')}{row['path']}")
+    for last in row["last"]:
+        words = (last["outcome"], last["run"] or "", last.get("state") or "", last["reason"])
+        lines.append(f"  {_moment(last['at'])} {exact(' '.join(filter(None, words)))}")
+    return [*lines, SECRET.format(secret=row["secret"])] if "secret" in row else lines
