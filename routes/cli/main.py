@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from app.config.settings import Loaded
 
 Environ = Mapping[str, str]
+AUTOMATION = (
+    ("schedule", "add, list, run and switch messages that are sent at times"),
+    ("trigger", "add, list and switch webhooks that begin runs"),
+)
 USAGE_ERROR = 2
 INTERRUPTED = 130
-MAX_COLUMN = 40
 
 
 class Command(Struct, frozen=True):
@@ -191,6 +194,8 @@ def _config_flags(parser: argparse.ArgumentParser) -> None:
 
 def _config(args: argparse.Namespace, environ: Environ) -> int:
     loaded = _loaded(args, environ)
+    from routes.cli.columns import config_table
+
     print(config_table(loaded))
     if not (args.its_profile or args.its_session):
         return 0
@@ -212,17 +217,6 @@ def _profile(args: argparse.Namespace, environ: Environ) -> int:
     from routes.cli.profiles import run_profile
 
     return run_profile(args, loaded)
-
-
-def config_table(loaded: Loaded) -> str:
-    """The settings in force, one aligned line each: name, value (keys masked), where the value comes from."""
-    from app.config.display import as_written
-
-    rows = [("setting", "value", "from")]
-    rows += [(name, as_written(getattr(loaded.settings, name)), origin) for name, origin in loaded.origins.items()]
-    name_width = max(len(name) for name, _, _ in rows)
-    value_width = min(MAX_COLUMN, max(len(value) for _, value, _ in rows))  # a longer value moves its own line only
-    return "\n".join(f"{name:{name_width}}  {value:{value_width}}  {origin}" for name, value, origin in rows)
 
 
 def _token_flags(parser: argparse.ArgumentParser) -> None:
@@ -317,10 +311,9 @@ def _automation_flags(kind: str, parser: argparse.ArgumentParser) -> None:
 
 
 def _automation(kind: str, args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
     from routes.cli.schedules import run_automation
 
-    return run_automation(kind, args, loaded, environ)
+    return run_automation(kind, args, _loaded(args, environ), environ)
 
 
 def _db_flags(parser: argparse.ArgumentParser) -> None:
@@ -392,18 +385,7 @@ COMMANDS = (
     Command("project", "see and accept the instructions of the workspace (AGENTS.md)", _project_flags, _project),
     Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
     Command("model", "add, list, serve and stop model files (GGUF) of this machine", _model_flags, _model),
-    Command(
-        "schedule",
-        "add, list, run and switch messages that are sent at times",
-        partial(_automation_flags, "schedule"),
-        partial(_automation, "schedule"),
-    ),
-    Command(
-        "trigger",
-        "add, list and switch webhooks that begin runs",
-        partial(_automation_flags, "trigger"),
-        partial(_automation, "trigger"),
-    ),
+    *(Command(kind, text, partial(_automation_flags, kind), partial(_automation, kind)) for kind, text in AUTOMATION),
     Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
     Command("webhook", "add, list, test and remove receivers of notifications", _webhook_flags, _webhook),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),

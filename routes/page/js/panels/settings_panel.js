@@ -50,6 +50,7 @@ function content(page) {
     h("h3", {}, "Notifications"),
     notifySwitch(page),
     loadedSection("Push messages and webhooks", () => receivers(page)),
+    role !== "guest" && loadedSection("Schedules and triggers", () => automation(page)),
     loadedSection("Used this month", monthly),
     loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection("Authentication", tokens),
@@ -81,6 +82,8 @@ function theme() {
 
 /** Webhooks and Web Push, whose code few need. */
 const receivers = async (page) => (await import("../notifications/webhooks.js")).receivers(page);
+
+const automation = async (page) => (await import("./automation/schedules.js")).automation(page);
 
 /** A collapsible section whose content is fetched when it is first opened. */
 function loadedSection(title, load) {
