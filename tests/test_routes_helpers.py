@@ -16,6 +16,7 @@ from app.models.scripted import Pause, Reply, Scripted
 from tests.guards import of_kind
 from tests.people import bearer
 from tests.serving import Served, serving, until
+from tests.terminals import terminal
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60
@@ -185,7 +186,7 @@ async def test_words_of_a_helper_are_data_and_taint_goes_both_ways(tmp_path: Pat
 
 async def test_cancel_reaches_helpers_at_once(tmp_path: Path) -> None:
     hold = asyncio.Event()
-    replies = {"Ask": [delegates("One", "Two")], "One": [[Pause(hold)]], "Two": [[Pause(hold)]]}
+    replies: dict[str, Any] = {"Ask": [delegates("One", "Two")], "One": [[Pause(hold)]], "Two": [[Pause(hold)]]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies) as served:
         async with aclosing(served.turn(message="Ask")) as turn:
             first, second = await until(turn, "helper.started"), await until(turn, "helper.started")
@@ -200,7 +201,7 @@ async def test_cancel_reaches_helpers_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_is_stopped_stops_its_helper_alone(tmp_path: Path) -> None:
-    replies = {"Ask": [delegates("One"), "Without it, then."], "One": [[Pause(asyncio.Event())]]}
+    replies: dict[str, Any] = {"Ask": [delegates("One"), "Without it, then."], "One": [[Pause(asyncio.Event())]]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies) as served:
         async with aclosing(served.turn(message="Ask")) as turn:
             started = await until(turn, "helper.started")
@@ -282,3 +283,17 @@ async def test_other_sessions_are_read_as_data_and_written_to_within_bounds(tmp_
         model.add("Third", call("read_session", session="ses_nothing"), "Done.")
         missing = result_of(await served.chat("Third"), "read_session")
         assert not missing["ok"] and "no such session" in missing["text"]
+
+
+async def test_the_terminal_shows_helpers_and_answers_for_them(tmp_path: Path) -> None:
+    write = call("write_file", path="a.txt", content="x")
+    replies = {"Ask": [delegates("Help"), "Done."], "Help": [write, "Written."]}
+    async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies, approval_admin="ask") as served:
+        async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
+            await shown.ends_with("\n>")
+            shown.press("Ask\r")
+            await shown.ends_with("answer:")
+            shown.press("y\r")
+            said = await shown.until("Done.")
+            assert "helper run_" in said and "A helper asks." in said
+    assert (tmp_path / "work" / "a.txt").read_text() == "x"

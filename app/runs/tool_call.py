@@ -250,6 +250,7 @@ class ToolCall(Struct, frozen=True):
             running.limit_s,
             self.waiting,
             running.waiting,
+            self.labels,
         )
 
     def _questions(self, running: ToolTime) -> Questions:

@@ -13,6 +13,7 @@ import httpx2
 from msgspec import Struct
 
 from app.core.events import TERMINAL, AgentEvent, Notice, ToolFinished, ToolProgress, ToolStarted
+from app.core.helper_events import HelperApproval
 from routes.access.token_auth import NotProven
 from routes.terminal.view import printable, read_event
 
@@ -65,6 +66,7 @@ class Link:
         self.running: list[str] = []  # calls, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal
         self.hides_input = False  # its program reads a line without showing it, such as a password
+        self._helpers: dict[str, str] = {}  # approval -> the helper whose call it is
         self._client = client
         self._pauses_s = pauses_s
         self._last_id = ""
@@ -107,7 +109,9 @@ class Link:
             connection = self._connection("GET", f"/runs/{self.run}/events", headers=headers)
 
     def _follow(self, event: AgentEvent) -> None:
-        if isinstance(event, ToolStarted):
+        if isinstance(event, HelperApproval):
+            self._helpers[event.approval] = event.path[-1] if event.path else ""
+        elif isinstance(event, ToolStarted):
             self.running.append(event.call)
         elif isinstance(event, ToolProgress) and event.input:
             self.reading, self.hides_input = event.call, bool(event.hidden)
@@ -159,11 +163,12 @@ class Link:
 
     def decision_url(self, call: str) -> str:
         base = str(self._client.base_url).rstrip("/")
-        return f"{base}/runs/{self.run}/approvals/{quote(call, safe='')}"
+        return f"{base}/runs/{self._helpers.get(call, self.run)}/approvals/{quote(call, safe='')}"
 
     def _forget_run(self) -> None:
         self.run, self._last_id = None, ""
         self.running.clear()
+        self._helpers.clear()
         self.reading, self.hides_input = None, False
 
     async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:

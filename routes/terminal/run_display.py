@@ -9,6 +9,7 @@ from collections import deque
 from typing import Protocol
 
 from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
+from app.core.helper_events import HelperApproval
 from routes.terminal.event_client import Link
 from routes.terminal.keyboard import Decision
 from routes.terminal.screen import Screen
@@ -59,6 +60,14 @@ class RemoteAnswerer:
         return None
 
 
+def as_own(event: HelperApproval) -> ApprovalRequired | ApprovalResolved:
+    """Return the event that the log of the helper has: the person decides it like one of the run itself."""
+    if event.state != "pending":
+        return ApprovalResolved(event.approval, event.state, event.by or "")
+    reason = f"A helper asks. {event.reason or ''}".rstrip()
+    return ApprovalRequired(event.approval, event.name or "", event.arguments or {}, reason, event.expires_at)
+
+
 class Asking:
     """Shows events in their order. While a question is open, those after it wait: nothing is written into a prompt."""
 
@@ -74,6 +83,8 @@ class Asking:
         self._task: asyncio.Task[None] | None = None
 
     def show(self, event: AgentEvent) -> None:
+        if isinstance(event, HelperApproval):
+            event = as_own(event)
         if isinstance(event, ApprovalResolved):
             self._settled.add(event.call)
         self._over = self._over or event.type in TERMINAL

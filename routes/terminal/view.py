@@ -39,6 +39,7 @@ from app.core.events import (
     ToolRejected,
     ToolStarted,
 )
+from app.core.helper_events import HelperFinished, HelperStarted
 from app.core.label_events import LabelsAdded
 from routes.terminal.approval_text import answer, question
 from tools.base.patterns import lazy_pattern
@@ -162,6 +163,12 @@ class View:
                 return self._block(Text(f"  ▤ {printable(title)}: suggestion {number}", "cyan"))
             case Notice() | LabelsAdded():
                 return self._block(_notice(event))
+            case HelperStarted(helper=helper, model=model):
+                return self._block(Text(f"  ◦ helper {printable(helper)} begins ({printable(model)})", "cyan"))
+            case HelperFinished(helper=helper, reason=reason, rounds=rounds):
+                return self._block(
+                    Text(f"  ◦ helper {printable(helper)}: {printable(reason)}, rounds {rounds}", "cyan")
+                )
             case RunFinished() | RunFailed():
                 return self._end(event)
             case _:

@@ -92,3 +92,16 @@ def stricter_absence(one: WhenAbsent, other: WhenAbsent) -> WhenAbsent:
 def is_tainted(parent: ParentCall) -> bool:
     """Return True if the parent's conversation holds untrusted text, whether its gate minds or not."""
     return parent.gate.policy.tainted or any(message.untrusted for message in parent.conversation.messages)
+
+
+def labels_of(parent: ParentCall) -> tuple[str, ...]:
+    """Return the sensitivity labels of the parent's conversation, for what is made of it elsewhere."""
+    return tuple(sorted(parent.labels.labels)) if parent.labels else ()
+
+
+async def labels_of_sessions(parent: ParentCall, *sessions: str) -> tuple[str, ...]:
+    """Return the labels of sessions whose text the parent is about to read. Raises StoreFailed."""
+    if parent.labels is None:
+        return ()
+    services = parent.labels.services
+    return tuple(sorted({label for session in sessions for label in await services.of_session(session)}))

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.side_query import SideQuery
@@ -26,7 +27,15 @@ from app.models.endpoints.model_registry import UnknownModel
 from app.policy.gate import Gate
 from app.runs.agent import Agent
 from app.runs.composition.refusals import UNFIT
-from app.runs.delegation.composing import Server, chosen_names, inherited, is_tainted, usable_names
+from app.runs.delegation.composing import (
+    Server,
+    chosen_names,
+    inherited,
+    is_tainted,
+    labels_of,
+    labels_of_sessions,
+    usable_names,
+)
 from app.runs.delegation.helper_view import HelperView
 from app.runs.delegation.parent_call import ParentCall
 from app.runs.delegation.shared_limits import Above, Member, SharedLimits
@@ -75,6 +84,8 @@ class HelperDesk(Struct, frozen=True):
         parent, models = self.parent, self.server.models
         route = self._route(model)
         route = route if model else models.utility(route)
+        if parent.labels and route.clearance:  # labelled data goes to no server that may not have it
+            route.clearance.labels = parent.labels.labels
         query = SideQuery(route, parent.run_budget, route, parent.time_limit_s)
         messages = [Message("system", ASKED), Message("user", question)]
         reply = query.reply()
@@ -144,6 +155,7 @@ class HelperDesk(Struct, frozen=True):
             beside=lambda helper: [above.row(helper)],
             helper_of=above,
             untrusted=is_tainted(parent),
+            labels=labels_of(parent),
             disabled=json.dumps(policy.disabled),
         )
         beginning = asyncio.ensure_future(self.server.runs.start(agent, parent.gate.principal, turn))
@@ -179,7 +191,9 @@ class HelperDesk(Struct, frozen=True):
             usage = {"prompt_tokens": totals.prompt_tokens, "completion_tokens": totals.completion_tokens}
             reason = view.reason or await self._state(helper.id)
             log(HelperFinished(call, helper.id, reason, totals.rounds, totals.calls_run, usage))
-        yield _result(view, helper.id, untrusted=await self.server.store.tainted(helper.session))
+        labels = await labels_of_sessions(self.parent, helper.session)
+        result = _result(view, helper.id, untrusted=await self.server.store.tainted(helper.session))
+        yield replace(result, labels=labels)
 
     async def _progress(self, view: HelperView, helper: str, started: float) -> AsyncGenerator[Progress, None]:
         shown_at = 0.0

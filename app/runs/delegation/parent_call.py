@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from app.budget.run_budget import RunBudget
+from app.labels.run_labels import RunLabels
 from app.policy.gate import Gate
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
@@ -30,6 +31,7 @@ class ParentCall(Struct, frozen=True):
     time_limit_s: float
     waiting: Callable[[], AbstractContextManager[None]]
     untimed: Callable[[], AbstractContextManager[None]]
+    labels: RunLabels | None = None
 
 
 class Delegation(Protocol):

@@ -21,6 +21,8 @@ from app.runs.delegation.composing import (
     Server,
     inherited,
     is_tainted,
+    labels_of,
+    labels_of_sessions,
     stricter,
     stricter_absence,
     usable_names,
@@ -60,7 +62,9 @@ class SessionDesk(Struct, frozen=True):
                 ok=True, text="There are no other sessions." if not query.strip() else "None has these words."
             )
         tainted = [await store.tainted(row.id) for row in others]
-        return Result(ok=True, text=as_data("Sessions", "\n".join(map(self._line, others))), untrusted=any(tainted))
+        labels = await labels_of_sessions(self.parent, *(row.id for row in others))
+        text = as_data("Sessions", "\n".join(map(self._line, others)))
+        return Result(ok=True, text=text, untrusted=any(tainted), labels=labels)
 
     async def read(self, session: str, offset: int) -> Result:
         """Return messages of a session as data, from the character `offset` on."""
@@ -73,9 +77,8 @@ class SessionDesk(Struct, frozen=True):
         following = f"Next: offset={end}" if end < len(text) else "This is the end"
         note = f"[Characters {offset:,} to {end:,} of {len(text):,}. {following}.]"
         title = f"Session {row.id}, {row.title!r}"
-        return Result(
-            ok=True, text=f"{as_data(title, page)}\n{note}", untrusted=await self.server.store.tainted(row.id)
-        )
+        tainted, labels = await self.server.store.tainted(row.id), await labels_of_sessions(self.parent, row.id)
+        return Result(ok=True, text=f"{as_data(title, page)}\n{note}", untrusted=tainted, labels=labels)
 
     async def send(self, session: str, message: str) -> str:
         """Begin a run with this message in a session, or put it in its queue."""
@@ -100,6 +103,7 @@ class SessionDesk(Struct, frozen=True):
             asked=False,
             sent_by=own,
             untrusted=is_tainted(parent),
+            labels=labels_of(parent),
         )
         try:
             agent = await self.server.agent(parent.gate.principal, options, row.id)

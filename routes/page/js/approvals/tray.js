@@ -12,6 +12,8 @@ const NOTE_MS = 12_000;
 const SKEW_MS = 30_000; // from here on the clocks are taken to differ
 
 const keyOf = ({ run, call }) => `${run}/${call}`;
+/** True if the call is one of the session's runs, or of a helper below them. */
+const isOf = (row, session) => row.session === session || row.path?.some((one) => one.session === session);
 const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
 
 const OUTCOMES = {
@@ -104,7 +106,7 @@ class Tray {
     this.#awaited = wanted ? null : keyOf(row); // a card can know of a call before the list does
     if (!wanted) return;
     this.#chosen = keyOf(wanted);
-    if (wanted.session !== this.#page.store.get("session")) this.#page.conversation.open(wanted.session);
+    if (!isOf(wanted, this.#page.store.get("session"))) this.#page.conversation.open(wanted.session);
     this.#draw();
     this.focus();
   }
@@ -112,7 +114,7 @@ class Tray {
   #changed() {
     const rows = (this.#page.store.get("approvals") ?? []).filter((row) => !this.#decided.has(keyOf(row)));
     const here = this.#page.store.get("session");
-    this.#rows = [...rows.filter((row) => row.session === here), ...rows.filter((row) => row.session !== here)];
+    this.#rows = [...rows.filter((row) => isOf(row, here)), ...rows.filter((row) => !isOf(row, here))];
     this.#announce();
     this.#draw();
     this.#clear();
@@ -146,7 +148,7 @@ class Tray {
 
   #draw() {
     const here = this.#page.store.get("session");
-    const mine = this.#rows.filter((row) => row.session === here);
+    const mine = this.#rows.filter((row) => isOf(row, here));
     const whole = mine.find((row) => keyOf(row) === this.#chosen) ?? mine[0] ?? null;
     const others = this.#rows.filter((row) => row !== whole);
     const before = this.#layout;
@@ -196,10 +198,9 @@ class Tray {
   }
 
   #line(row, here) {
-    const where =
-      row.session === here
-        ? null
-        : [h("span", { class: "faint" }, "In ", h("bdi", {}, this.#titleOf(row.session))), " "];
+    const where = isOf(row, here)
+      ? null
+      : [h("span", { class: "faint" }, "In ", h("bdi", {}, this.#titleOf(row.session))), " "];
     const show = h(
       "button",
       { type: "button", "aria-label": `Show ${briefly(row)}`, onclick: () => this.show(row) },

@@ -30,6 +30,9 @@ const HANDLERS = {
   "context.summarised": (view, event) => view.contextReduced(event, summarised(event, view.asked.session)),
   notice: (view, event) => view.note(event.code, event.message),
   "labels.added": (view, event) => view.labelled(event),
+  "helper.started": (view, event) => view.helper(event),
+  "helper.approval": (view, event) => view.helper(event),
+  "helper.finished": (view, event) => view.helper(event),
   plan: (view, event) => view.plan(event),
   "document.updated": () => undefined, // the same text is in text.delta
   "document.started": (view, event) => view.document(event),
@@ -255,6 +258,13 @@ export class RunView {
   document(event) {
     this.page.documents.add(event, this.restoring);
     if (event.title && event.type !== "document.started") this.append(this.page.documents.button(event));
+  }
+
+  /** A helper of a call: its state on the card, and its run to be opened there. */
+  helper(event) {
+    const card = this.card(event.call);
+    card.helper ??= import("./helper_view.js").then(({ HelperView }) => new HelperView(card, this));
+    card.helper.then((helper) => helper.add(event));
   }
 
   /** The context was reduced: `element` says how. Earlier runs may be drawn later. */

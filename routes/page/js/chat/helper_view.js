@@ -1,0 +1,86 @@
+/** A helper on the card of its call: its state in a line, and its own run, which is drawn live once it is opened. */
+
+import { request } from "../feed/api.js";
+import { EventReader } from "../feed/sse.js";
+import { fill, h } from "../dom/elements.js";
+import { escapeText } from "../text/exact_text.js";
+
+const PENDING = "pending";
+
+export class HelperView {
+  #card;
+  #view;
+  #started = null;
+  #waiting = new Set(); // approvals below it
+  #abort = null;
+
+  /** `view`: the run whose card this is. */
+  constructor(card, view) {
+    this.#card = card;
+    this.#view = view;
+    this.state = h("span", { dir: "auto" });
+    this.button = h(
+      "button",
+      { type: "button", "aria-expanded": "false", onclick: () => this.#toggle() },
+      "Open helper",
+    );
+    this.run = h("div", { class: "helper-run", hidden: true });
+    this.element = h("div", { class: "helper" }, h("p", { class: "note" }, this.state, " ", this.button), this.run);
+    card.element.append(this.element);
+  }
+
+  add(event) {
+    if (event.type === "helper.started") this.#started = event;
+    if (event.type === "helper.approval") {
+      if (event.state === PENDING) this.#waiting.add(event.approval);
+      else this.#waiting.delete(event.approval);
+    }
+    if (event.type === "helper.finished") this.#waiting.clear();
+    this.#show(event);
+  }
+
+  #show(event) {
+    const { model = "" } = this.#started ?? {};
+    const working = this.#waiting.size ? "waits for your approval" : "works";
+    const words = event.type === "helper.finished" ? `${event.reason}, rounds: ${event.rounds}` : working;
+    fill(this.state, escapeText(`Helper (${model}): ${words}`));
+  }
+
+  #toggle() {
+    const opens = this.run.hidden;
+    this.run.hidden = !opens;
+    this.button.setAttribute("aria-expanded", String(opens));
+    this.button.textContent = opens ? "Close helper" : "Open helper";
+    if (opens) this.#read();
+    else this.#abort?.abort();
+  }
+
+  /** Draws the helper's run from its beginning, and goes on until it ends or is closed. */
+  async #read() {
+    const { helper, helper_session: session } = this.#started;
+    const abort = (this.#abort = new AbortController());
+    const asked = { run: helper, session, message: null, state: "running", created: 0 };
+    const drawn = new this.#view.constructor(asked, quiet(this.#view.page));
+    drawn.restoring = true; // what the helper does is not announced
+    fill(this.run, drawn.element);
+    try {
+      const response = await request("GET", `/runs/${encodeURIComponent(helper)}/events`, { signal: abort.signal });
+      const events = new EventReader();
+      const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let piece = await text.read(); !piece.done; piece = await text.read()) {
+        for (const { id, type, data } of events.feed(piece.value)) drawn.add({ ...data, type, seq: Number(id) });
+        if (!this.#card.element.isConnected) abort.abort();
+      }
+    } catch (error) {
+      if (!abort.signal.aborted) drawn.note("helper", `The helper's run cannot be read: ${error.message}`);
+    } finally {
+      if (abort.signal.aborted) drawn.leave();
+    }
+  }
+}
+
+/** The page without the means to show a run's numbers as those of the conversation. */
+function quiet(page) {
+  const store = { get: (name) => page.store.get(name), set: () => undefined };
+  return Object.create(page, { store: { value: store } });
+}
