@@ -157,18 +157,12 @@ class View:
                 return self._block(*map(_step, steps))
             case DocumentFinished(document, ok=True, title=title):
                 return self._block(Text(f"  ▤ {printable(title or '')} ({printable(document)})", "cyan"))
-            case DocumentChanged(version=version, title=title):
-                return self._block(Text(f"  ▤ {printable(title)}, version {version}", "cyan"))
-            case DocumentSuggested(title=title, suggestion=number):
-                return self._block(Text(f"  ▤ {printable(title)}: suggestion {number}", "cyan"))
+            case DocumentChanged() | DocumentSuggested():
+                return self._block(_document(event))
             case Notice() | LabelsAdded():
                 return self._block(_notice(event))
-            case HelperStarted(helper=helper, model=model):
-                return self._block(Text(f"  ◦ helper {printable(helper)} begins ({printable(model)})", "cyan"))
-            case HelperFinished(helper=helper, reason=reason, rounds=rounds):
-                return self._block(
-                    Text(f"  ◦ helper {printable(helper)}: {printable(reason)}, rounds {rounds}", "cyan")
-                )
+            case HelperStarted() | HelperFinished():
+                return self._block(_helper(event))
             case RunFinished() | RunFailed():
                 return self._end(event)
             case _:
@@ -278,6 +272,21 @@ MARKS = {"done": ("☑", "dim"), "active": ("▶", "bold")}
 def _file_facts(event: FileChanged) -> str:
     facts = event.change if event.size is None else f"{event.change}, {_bytes(event.size)}"
     return f"{facts}, no undo" if event.unkept else facts
+
+
+def _document(event: DocumentChanged | DocumentSuggested) -> Text:
+    change = (
+        f": suggestion {event.suggestion}" if isinstance(event, DocumentSuggested) else f", version {event.version}"
+    )
+    return Text(f"  ▤ {printable(event.title)}{change}", "cyan")
+
+
+def _helper(event: HelperStarted | HelperFinished) -> Text:
+    if isinstance(event, HelperStarted):
+        facts = f"begins ({printable(event.model)})"
+    else:
+        facts = f"{printable(event.reason)}, rounds: {event.rounds}"
+    return Text(f"  ◦ helper {printable(event.helper)}: {facts}", "cyan")
 
 
 def _notice(event: Notice | LabelsAdded) -> Text:
