@@ -138,7 +138,9 @@ async def open_services(
             open_models(settings, store, redactor, os.environ, choose, switch=switch)
         )
         looks = await stack.enter_async_context(opened_looks(settings, store, redactor))
-        memories = await stack.enter_async_context(opened_memory(settings, store, redactor))
+        memories = await stack.enter_async_context(
+            opened_memory(settings, store, opened.models, runs.ledger, journal, switch)
+        )
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = jobs_of(settings, switch)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.core.provider import ModelRequest
-from app.models.scripted import Scripted
+from app.models.scripted import Pause, Scripted
 from tests.guards import of_kind
 from tests.people import LIMIT_S
-from tests.serving import serving, until
+from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
 BRUNO = "The dog of the person is called Bruno."
@@ -163,3 +166,69 @@ async def test_the_person_pages_searches_edits_and_deletes(tmp_path: Path) -> No
         assert (await ask.delete("/memory?session=ses_x")).json() == {"deleted": 0}
         assert (await ask.delete("/memory?all=true")).json() == {"deleted": 6}
         assert (await ask.get("/memory")).json()["total"] == 0
+
+
+def run_of(events: list[dict[str, Any]]) -> str:
+    return str(of_kind(events, "run.started")[0]["run"])
+
+
+async def eventually(look: Callable[[], Awaitable[int]], number: int) -> None:
+    while True:
+        if await look() == number:
+            return
+        await asyncio.sleep(0)
+
+
+def requests_of(model: Scripted) -> Callable[[], Awaitable[int]]:
+    async def look() -> int:
+        return len(model.requests)
+
+    return look
+
+
+async def extracted(served: Served) -> None:
+    """Wait until no job of extraction is left."""
+    store = served.services.store
+    await eventually(store.memory_job_count, 0)
+
+
+FOUND = json.dumps([{"kind": "fact", "text": BRUNO}, {"kind": "poem", "text": "x"}, {"text": "x" * 401}, "y"])
+
+
+async def test_a_turn_is_read_once_after_its_end(tmp_path: Path) -> None:
+    answer = Scripted(["Nice.", f"Here: {FOUND}", "Hm.", "[]", "Ok.", "no JSON"])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, answer, memory=True, memory_extraction=True) as served:
+        events = await served.chat("My dog is called Bruno.")
+        await extracted(served)
+        [row] = (await served.client.get("/memory")).json()["memories"]
+        assert (row["text"], row["author"], row["source"]["run"]) == (BRUNO, "extraction", run_of(events))
+        asked = answer.requests[1].messages
+        assert "Person: My dog is called Bruno." in asked[1].text and "Assistant: Nice." in asked[1].text
+        await served.chat("Bruno is a good dog.")
+        await extracted(served)
+        assert BRUNO in answer.requests[3].messages[1].text.partition("Known already")[2]
+        await served.chat("What a day.")
+        await extracted(served)
+        assert (await served.client.get("/memory")).json()["total"] == 1 and len(answer.requests) == 6
+        used = (await served.client.get(f"/sessions/{row['source']['session']}")).json()["runs"][0]["usage"]
+        assert used["requests"] == 2, "on the budget of the run's owner"
+
+
+async def test_a_job_that_a_kill_has_cut_off_is_tried_once_more(tmp_path: Path) -> None:
+    """A server dies in the middle of a query: what it leaves is the job with one try, and no memory."""
+    held = asyncio.Event()
+    model = Scripted(["Nice.", [Pause(held)]])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, memory=True, memory_extraction=True) as served:
+        await served.chat("My dog is called Bruno.")
+        await eventually(requests_of(model), 2)
+        [job] = await served.services.store.memory_jobs(9)
+        assert (job.tries, (await served.client.get("/memory")).json()["total"]) == (1, 0)
+    again = Scripted([FOUND, "Hello."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, again, memory=True, memory_extraction=True) as served:
+        await extracted(served)
+        assert (await served.client.get("/memory")).json()["total"] == 1 and len(again.requests) == 1
+        store = served.services.store
+        await store.write([replace(job, tries=2), replace(job, run="run_x", session="ses_gone", tries=0)])
+        served.services.memories.on_job()
+        await extracted(served)
+        assert (await served.client.get("/memory")).json()["total"] == 1 and len(again.requests) == 1

@@ -70,6 +70,7 @@ class Memories:
         self._changes = 0  # of vectors
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._embedding: dict[str, asyncio.Task[None]] = {}
+        self.on_job: Callable[[], None] = lambda: None  # a run has left a job of extraction
         self._resumes = 0.0  # when the embedder is used again after a failure
 
     async def remember(self, owner: str, text: str, kind: str, source: Source) -> tuple[MemoryRow, bool]:

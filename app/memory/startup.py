@@ -5,27 +5,33 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
+from app.budget.budgets import Ledger
 from app.config.memory_settings import MemorySettings
+from app.config.settings import Settings
+from app.log.event_writer import EventWriter
 from app.memory.desk import OwnMemory
 from app.memory.embedders.embedder import Embedder
 from app.memory.embedders.endpoint import EndpointEmbedder
 from app.memory.embedders.local import LocalE5, is_installed
+from app.memory.extraction import opened_extraction
 from app.memory.memories import Memories
-from app.redaction.redactor import Redactor
-from app.storage.memories import MemoryStore
+from app.models.endpoints.model_registry import Models
+from app.storage.kill_switch import KillSwitch
+from app.storage.store import Store
 from tools.catalogue import MEMORY
 from tools.tool import Tool
 
 
 @asynccontextmanager
 async def opened_memory(
-    settings: MemorySettings, store: MemoryStore, redactor: Redactor
+    settings: Settings, store: Store, models: Models, ledger: Ledger, journal: EventWriter, switch: KillSwitch
 ) -> AsyncGenerator[Memories, None]:
-    """The memories; while the memory is off its rows can be read and deleted, and nothing is embedded."""
+    """The memories; while the memory is off its rows can be read and deleted, and nothing is embedded or extracted."""
     embedder = embedder_of(settings) if settings.memory else None
-    memories = Memories(store, redactor, settings.memory_rows, embedder)
+    memories = Memories(store, journal.redactor, settings.memory_rows, embedder)
     try:
-        yield memories
+        async with opened_extraction(settings, store, memories, models, ledger, journal, switch):
+            yield memories
     finally:
         await memories.close()
 

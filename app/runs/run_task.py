@@ -24,6 +24,7 @@ from app.documents.news import News, news_of
 from app.log.event_writer import LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
 from app.memory.beside import Beside, recalled_beside
+from app.memory.extraction import leave_job
 from app.policy.approvals import Approvals, resolution_event
 from app.policy.grants import grant_of
 from app.policy.handed_results import ResultScreen
@@ -355,8 +356,11 @@ class RunTask:
             await self._withdraw()
         self.log.add(terminal)
         self.log.put(RunEnded(self.row.id, state_of(terminal), time.time()))
+        memory = None if self.is_unlisted else self.agent.calls.memory
+        job_is_stored = leave_job(memory, self.row, self.conversation, terminal, self.log.put)
         with suppress(StoreFailed):  # then the log has failed, which `RunManager` sees
             await self.journal.flush()
+            job_is_stored()
 
     async def _withdraw(self) -> None:
         """Withdraw the run's open approvals and questions. Raises StoreFailed."""

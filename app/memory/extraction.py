@@ -1,0 +1,197 @@
+"""Extraction: after a turn the model reads it for what to remember, as a durable job beside the runs, one at a time.
+
+The job is stored in the transaction that ends the run. Each attempt is counted before the model is asked, and its
+memories are stored in the transaction that deletes the job: after a crash it is tried once more, and a run brings its
+memories at most once. What is extracted from a conversation with untrusted text is marked like all that it brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.budget.budgets import BudgetSpent, Ledger
+from app.budget.run_budget import RunBudget
+from app.budget.side_query import DATA_RULE, SideQuery, ends_of
+from app.config.settings import Settings
+from app.core.events import AgentEvent, RunFinished
+from app.core.messages import Message, in_words
+from app.log.event_writer import EventWriter
+from app.memory.desk import OwnMemory
+from app.memory.memories import Memories, Source
+from app.models.endpoints.model_registry import Models, UnknownModel
+from app.policy.current_rights import principal_named
+from app.storage.changes import Change, StoreFailed
+from app.storage.kill_switch import KillSwitch
+from app.storage.memories import EXTRACTION, MemoryJob, MemoryJobDone
+from app.storage.principals import Principal
+from app.storage.runs import RunRow
+from app.storage.store import Store
+from app.transcript.conversation import Conversation
+from app.transcript.run_request import UNASKED, NotFound
+from app.transcript.run_totals import RunTotals
+from tools.base.access.memory import KINDS
+from tools.base.pause_check import Paused
+
+TRIES = 2
+MOST_WAITING = 1_000  # jobs; older ones are dropped
+MOST_FOUND, LONGEST = 5, 400  # memories of one turn, and characters of each
+MOST_READ = 8_000  # characters of a turn
+MOST_TOKENS = 800
+PAUSE_S = 30.0  # after the store has failed
+RULE = f"""\
+You keep the memory of an assistant. Read the turn of a conversation and list what will still matter in later ones \
+about the person: facts, preferences, events, notes. Only what the person has said, nothing general, no secrets, \
+nothing that is known already. Answer with a JSON array of at most {MOST_FOUND} objects such as \
+{{"kind": "preference", "text": "Prefers short answers."}}, kind being one of {", ".join(KINDS)}, each text one \
+sentence that is understood alone, in the person's language. Answer [] if there is nothing. {DATA_RULE}"""
+_log = logging.getLogger(__name__)
+
+
+def leave_job(
+    memory: OwnMemory | None,
+    row: RunRow,
+    conversation: Conversation | None,
+    terminal: AgentEvent,
+    put: Callable[[Change], None],
+) -> Callable[[], None]:
+    """Put the job of an ended run that a person asked for and that was answered; call the result once it is stored."""
+    if memory is None or not memory.extracts or conversation is None or UNASKED in json.loads(row.policy):
+        return _nothing
+    if not isinstance(terminal, RunFinished) or terminal.reason != "answered":
+        return _nothing
+    begins, ends = conversation.begins, len(conversation.messages)
+    put(MemoryJob(row.id, row.principal, row.session, begins, ends, 0, row.created))
+    return memory.memories.on_job
+
+
+def _nothing() -> None:
+    """No job was left."""
+
+
+class Extraction(Struct):
+    """Works through the jobs while the server runs."""
+
+    store: Store
+    memories: Memories
+    query: Callable[[Principal], SideQuery]  # raises UnknownModel
+    journal: EventWriter
+    unpaused: Callable[[], Awaitable[None]]
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        self._news.set()
+
+    async def run_forever(self) -> None:
+        while True:
+            self._news.clear()
+            try:
+                await self.work()
+                await self._news.wait()
+            except StoreFailed as failure:
+                _log.warning("turns not read for memories, retrying later: %s", failure)
+                await asyncio.sleep(PAUSE_S)
+
+    async def work(self) -> None:
+        """Work through all jobs that there are. Raises StoreFailed."""
+        await self._drop_oldest()
+        while jobs := await self.store.memory_jobs(1):
+            await self.unpaused()
+            await self._attempt(jobs[0])
+
+    async def _drop_oldest(self) -> None:
+        while (surplus := await self.store.memory_job_count() - MOST_WAITING) > 0:
+            await self.store.write([MemoryJobDone(job.run) for job in await self.store.memory_jobs(surplus)])
+
+    async def _attempt(self, job: MemoryJob) -> None:
+        if job.tries >= TRIES:
+            _log.warning("run %s was not read for memories: it was tried %d times", job.run, job.tries)
+            await self.store.write([MemoryJobDone(job.run)])
+            return
+        await self.store.write([replace(job, tries=job.tries + 1)])  # before the model is asked: a kill costs one try
+        try:
+            await self._extract(job)
+        except Paused:
+            await self.store.write([job])
+        except (BudgetSpent, UnknownModel, NotFound) as reason:
+            _log.info("run %s was not read for memories: %s", job.run, reason)
+            await self.store.write([MemoryJobDone(job.run)])
+
+    async def _extract(self, job: MemoryJob) -> None:
+        messages = (await self.store.messages(job.session))[: job.ends]
+        turn = messages[job.begins :]
+        said = "\n\n".join(in_words(one) for one in turn if one.role == "user")
+        if not said.strip():  # or the session is gone
+            await self.store.write([MemoryJobDone(job.run)])
+            return
+        known = [found.row.text for found in await self.memories.search(job.owner, said, MOST_FOUND)]
+        data = {"The turn": ends_of(_as_text(turn), MOST_READ), "Known already": "\n".join(known) or "(nothing)"}
+        side = self.query(await principal_named(self.store, job.owner))
+        conversation = self._conversation(job)
+        answer = await side.ask(RULE, data, side.reply(), RunTotals(), conversation, most_tokens=MOST_TOKENS)
+        await self.journal.flush()
+        if answer.trouble:
+            _log.warning("run %s was not read for memories: the model %s", job.run, answer.trouble)
+            return
+        untrusted = any(message.untrusted for message in messages)
+        source = Source(EXTRACTION, job.session, job.run, job.begins, untrusted)
+        rows = self.memories.rows_of(job.owner, drafts_in(answer.reply.shown), source)
+        await self.memories.add_with(job.owner, rows, MemoryJobDone(job.run))
+
+    def _conversation(self, job: MemoryJob) -> Conversation:
+        """A conversation of nothing, under whose run the query is metered."""
+        kept = (lambda position, message: None), self.journal.put, self.journal.flush, self.journal.redactor
+        return Conversation(job.session, [], *kept, run=job.run)
+
+
+def _as_text(turn: Sequence[Message]) -> str:
+    """The words of the person and of the assistant; results of tools are neither."""
+    lines = ((one.role, in_words(one) if one.role == "user" else one.shown or "") for one in turn)
+    return "\n\n".join(f"{'Person' if role == 'user' else 'Assistant'}: {text}" for role, text in lines if text)
+
+
+def drafts_in(answer: str) -> list[tuple[str, str]]:
+    """The texts and kinds of an answer; none if it is not what was asked for."""
+    try:
+        rows: Any = json.loads(answer[answer.find("[") : answer.rfind("]") + 1])
+    except (ValueError, RecursionError):
+        return []
+    found = [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
+    texts = [(one.get("text"), one.get("kind")) for one in found[:MOST_FOUND]]
+    return [(text, str(kind)) for text, kind in texts if isinstance(text, str) and len(text) <= LONGEST]
+
+
+@asynccontextmanager
+async def opened_extraction(
+    settings: Settings,
+    store: Store,
+    memories: Memories,
+    models: Models,
+    ledger: Ledger,
+    journal: EventWriter,
+    switch: KillSwitch,
+) -> AsyncGenerator[None, None]:
+    """Extract while this is open, if it is switched on."""
+    if not (settings.memory and settings.memory_extraction):
+        yield
+        return
+
+    def query(principal: Principal) -> SideQuery:
+        utility = models.utility(models.route(None, principal.name))
+        return SideQuery(utility, RunBudget(ledger, principal), utility, settings.summary_time_limit_s)
+
+    extraction = Extraction(store, memories, query, journal, switch.unpaused)
+    memories.on_job = extraction.wake
+    task = asyncio.create_task(extraction.run_forever(), name="extraction of memories")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
