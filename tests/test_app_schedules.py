@@ -209,6 +209,25 @@ async def test_the_rights_and_budget_of_the_owner_are_those_of_now(tmp_path: Pat
         assert len(again) == 3, "the same reason is audited once"
 
 
+async def test_a_time_waits_while_its_owner_has_the_most_active_runs(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    script: list[list[Line]] = [[TextChunk("Well"), Pause(go_on), TextChunk("."), Finished("stop")], ["Next."]]
+    async with timed(tmp_path, Scripted(script), max_runs="1") as one:
+        await one.add()
+        await one.add(replace(DAILY, id="sch_0"))
+        one.clock.now = NOON + DAY
+        await one.scheduler.look()
+        [other] = [row for row in one.scheduler.of("local") if row.next == NOON + DAY]
+        assert await one.store.occurrences(other.id) == [] and one.scheduler.delay_s() == MOST_WAIT_S
+        go_on.set()
+        [running] = one.services.runs.of("local")
+        await one.services.runs.ended(running.id)
+        one.clock.now = NOON + DAY + MOST_WAIT_S
+        await one.scheduler.look()
+        [begun] = await one.store.occurrences(other.id)
+        assert (begun.outcome, begun.reason) == ("started", "")
+
+
 async def test_nothing_begins_while_the_server_is_paused(tmp_path: Path) -> None:
     async with timed(tmp_path) as one:
         await one.add(missed="skip")

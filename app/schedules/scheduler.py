@@ -4,7 +4,7 @@ One timer waits for the nearest time; without schedules there is none. It waits 
 clock that is set, or a machine that slept. A time that is handled moves its schedule to the next one in the transaction
 that creates the run: after a kill either both are there, or neither, and then the time is a missed one.
 
-    due --- paused, stopping, store failed ---> stays due
+    due --- paused, stopping, store failed ---> stays due (as while the owner has the most active runs)
      |---- later than LATE_S, missed: skip ---> missed
      |---- last run still under way ----------> skipped
      |---- owner, tools or budget gone -------> refused
@@ -28,7 +28,7 @@ from app.config.folders import FolderUnusable
 from app.core.events import Notice
 from app.core.settings_fields import DAY_S
 from app.schedules.starts import KEPT, Start, Starts
-from app.schedules.times import Timetable, jitter
+from app.schedules.times import MOST_COUNTED, Timetable, jitter
 from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import RunRow
@@ -52,7 +52,8 @@ RETRY_S = 60.0  # until what stayed due is tried again
 BY = "schedule"
 UNDER_WAY = "Run {run} of the time before is still under way."
 LATE = "It was due at {due}, when the server was off, paused or busy."
-SEVERAL = " {count} times were missed since then; this run stands for all of them."
+SEVERAL = " {count} times were missed, of which this is the first."
+NOT_ALL = " At least {count} times were missed, of which this is the first."
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Scheduler:
         self._starts = starts
         self._clock = clock
         self._rows: dict[str, ScheduleRow] = {}
+        self._not_before: dict[str, float] = {}  # of those that stay due
         self._refusals: dict[str, str] = {}  # the reason that the audit has, for each schedule
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -139,6 +141,7 @@ class Scheduler:
             await self._write([*gone, self._audit(row, "removed", row.name, by)])
             self._rows.pop(row.id, None)
             self._refusals.pop(row.id, None)
+            self._not_before.pop(row.id, None)
             self._news(row)
 
     async def run_now(self, schedule: str, principal: str) -> RunRow:
@@ -164,12 +167,13 @@ class Scheduler:
             for row in list(self._rows.values()):
                 row, now = self._reckoned(row), self._clock()
                 fires_at = self.fires_at(row)
-                if fires_at is not None and fires_at <= now:
+                if fires_at is not None and max(fires_at, self._not_before.get(row.id, 0.0)) <= now:
                     await self._handle(self._due(row, fires_at, now))
 
     def delay_s(self) -> float | None:
         """Return how long the timer waits, None for no timer: nothing begins while the server is paused."""
-        times = [at for row in self._rows.values() if (at := self.fires_at(row)) is not None]
+        rows = self._rows.values()
+        times = [max(at, self._not_before.get(row.id, 0.0)) for row in rows if (at := self.fires_at(row)) is not None]
         if not times or self._starts.unattended.factory.switch.paused:
             return None
         return min(MOST_WAIT_S, max(0.0, min(times) - self._clock()))
@@ -211,7 +215,7 @@ class Scheduler:
         if now - fires_at > LATE_S:
             late = LATE.format(due=f"{datetime.fromtimestamp(row.next, UTC):%Y-%m-%d %H:%M} UTC")
             if (count := table.missed(row.next, now)) > 1:
-                late += SEVERAL.format(count=count)
+                late += (NOT_ALL if count == MOST_COUNTED else SEVERAL).format(count=count)
         return Due(row, now, row.next, table.after(max(now, row.next)), late)
 
     async def _handle(self, due: Due) -> None:
@@ -225,7 +229,12 @@ class Scheduler:
                 await self._begin(due)
             except SessionBusy as busy:
                 await self._record(due, SKIPPED, f"Its session is busy with run {busy.run}.")
-            except (NotFound, BudgetSpent, FolderUnusable) as reason:
+            except BudgetSpent as spent:
+                if spent.budget == "runs":  # others of the same minute, perhaps
+                    self._not_before[row.id] = due.now + RETRY_S
+                else:
+                    await self._record(due, REFUSED, str(spent))
+            except (NotFound, FolderUnusable) as reason:
                 await self._record(due, REFUSED, str(reason))
 
     async def _begin(self, due: Due) -> RunRow:
@@ -262,6 +271,7 @@ class Scheduler:
 
     def _keep(self, row: ScheduleRow) -> None:
         self._rows[row.id] = row
+        self._not_before.pop(row.id, None)
         self._news(row)
 
     def _news(self, row: ScheduleRow) -> None:

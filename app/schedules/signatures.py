@@ -15,21 +15,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import os
 import secrets
-from binascii import Error as NotBase64
 from collections.abc import Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
+from app.notifications.signing import signed_headers
+
 HMAC, STANDARD, BEARER = "hmac", "standard", "bearer"
 SCHEMES = (HMAC, STANDARD, BEARER)
-KEY_FILE = "triggers.key"
-KEY_BYTES = 32
 SIGNATURE_HEADERS = ("x-hub-signature-256", "x-signature-256")
 TOLERANCE_S = 300.0  # between the time of a signature and now
 LONGEST_ID = 256
+LONGEST_TIME = 12  # digits
+STANDARD_HEADERS = (
+    "webhook-id, webhook-timestamp and webhook-signature: v1,BASE64 of the HMAC-SHA256 of id.timestamp.body"
+)
 MOST_SIGNATURES = 8  # of one delivery, while a sender changes its secret
 
 
@@ -42,21 +43,6 @@ class Secret(Struct, frozen=True):
 
     text: str
     stored: str
-
-
-def read_key(folder: Path) -> bytes:
-    """The key of this data directory, made if there is none. Raises OSError."""
-    path = folder / KEY_FILE
-    if not path.exists():
-        made = path.with_name(f"{KEY_FILE}.new")
-        made.unlink(missing_ok=True)
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-        made.replace(path)  # whole, or not at all
-    key = path.read_bytes()
-    if len(key) != KEY_BYTES:
-        raise OSError(f"{path} does not hold {KEY_BYTES} bytes. Remove it, and renew the secrets of the triggers")
-    return key
 
 
 def new_secret(scheme: str, key: bytes) -> Secret:
@@ -112,26 +98,15 @@ def _of_hmac(secret: bytes, headers: Mapping[str, str], body: bytes) -> str:
 
 def _of_standard(secret: bytes, headers: Mapping[str, str], body: bytes, now: float) -> str:
     name, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    signed = f"{name}.{at}.".encode(errors="surrogateescape") + body
-    expected, matches = hmac.digest(secret, signed, "sha256"), False
-    for one in headers.get("webhook-signature", "").split()[:MOST_SIGNATURES]:
-        version, _, text = one.partition(",")
-        matches |= hmac.compare_digest(expected, _decoded(text)) and version == "v1"
-    if not matches or not _bounded(name) or not at.isdecimal() or len(at) > 12:
-        advice = (
-            "webhook-id, webhook-timestamp and webhook-signature: v1,BASE64 of the HMAC-SHA256 of id.timestamp.body"
-        )
-        raise WrongSignature(f"Send {advice}.")
+    if not _bounded(name) or not at.isdecimal() or len(at) > LONGEST_TIME:
+        raise WrongSignature(f"Send {STANDARD_HEADERS}.")
+    expected = signed_headers(name, int(at), body, secret)["webhook-signature"].encode()
+    given = headers.get("webhook-signature", "").split()[:MOST_SIGNATURES]
+    if not any(hmac.compare_digest(expected, one.encode()) for one in given):
+        raise WrongSignature(f"Send {STANDARD_HEADERS}.")
     if abs(now - int(at)) > TOLERANCE_S:
         raise WrongSignature(f"The signature is of another time than now, by more than {TOLERANCE_S:.0f} s. Sign anew.")
     return name
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text.encode(errors="replace"), validate=True)
-    except NotBase64:
-        return b""
 
 
 def _bounded(name: str | None) -> str | None:

@@ -27,7 +27,7 @@ LEAST_S, LONGEST_S = 60.0, 366 * 86_400.0  # of an interval
 HORIZON_S = 50 * 366 * 86_400.0  # of single times; later ones are mistakes, and might not fit a date any more
 MOST_JITTER_S = 3600.0
 GAPS = 8  # of the next times, which a jitter must be shorter than
-MOST_COUNTED = 1000  # missed times that are counted
+MOST_COUNTED = 100  # missed times that are counted, in some milliseconds
 MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",

@@ -6,14 +6,15 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 from typing import Any
 
 from msgspec import Struct
 
 from app.budget.budgets import BudgetSpent
 from app.core.data_delimiters import RULE, as_data
-from app.schedules.signatures import HMAC, Secret, WrongSignature, delivery_id, new_secret, read_key
+from app.notifications.key_files import KeyFiles
+from app.schedules.signatures import HMAC, Secret, WrongSignature, delivery_id, new_secret
 from app.schedules.starts import KEPT, Start, Starts
 from app.schedules.templates import rendered
 from app.storage.audit import AuditRow
@@ -31,6 +32,7 @@ from app.storage.schedules import (
 from app.transcript.run_request import IdempotencyKey, NotFound
 
 BY = "trigger"
+KEY_FILE, KEY_BYTES = "triggers.key", 32
 TITLE = "Untrusted data of the delivery"
 
 
@@ -55,12 +57,12 @@ class Delivery(Struct, frozen=True):
 
 
 class Triggers:
-    """The triggers of one server; `folder` has the key from which secrets are derived."""
+    """The triggers of one server; secrets are derived from a key in the data directory."""
 
-    def __init__(self, starts: Starts, folder: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, starts: Starts, data_dir: Path, clock: Callable[[], float] = time.time) -> None:
         self._starts = starts
         self._store = starts.unattended.factory.store
-        self._folder = folder
+        self._data_dir = data_dir
         self._clock = clock
         self._key = b""
 
@@ -135,7 +137,7 @@ class Triggers:
     def _read_key(self) -> bytes:
         if not self._key:
             try:
-                self._key = read_key(self._folder)
+                self._key = KeyFiles(self._data_dir).read(KEY_FILE, lambda: token_bytes(KEY_BYTES))
             except OSError as error:
                 raise StoreFailed(f"The key of triggers cannot be used: {error}.") from error
         return self._key
