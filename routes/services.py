@@ -41,6 +41,7 @@ from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
+from app.runs.digests.jobs import opened_digests
 from app.runs.follow_up import FollowUps, kept_for_next_run
 from app.runs.housekeeping import Housekeeping
 from app.runs.job_time import JobTime
@@ -159,6 +160,7 @@ async def open_services(
         await recover(store, journal, runs, unattended.restored_agent)
         await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
+        await stack.enter_async_context(opened_digests(factory, journal))
         automation = await stack.enter_async_context(opened_automation(unattended))
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),

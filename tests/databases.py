@@ -125,6 +125,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"id": "whk_1", "kind": "webhook", "name": "chat", "url": "https://example.org/in", "events": '["run.ended"]'}
         | {"everyone": 1, "version": 2, "keys": "{}", "state": "disabled", "reason": "It failed.", "failing": 1.5}
     ],
+    "session_digests": [{"state": "done", "messages": 2, "title": "Cats", "summary": "They met a cat."}],
     "deliveries": [
         {"id": "msg_1", "target": "whk_1", "kind": "run.ended", "subject": RUN, "detail": "answered", "state": "dead"}
         | {"attempts": 3, "due": 2.5, "status": 500, "error": "500", "finished": 3.5}

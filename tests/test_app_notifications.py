@@ -34,7 +34,7 @@ from app.storage.runs import RunRow
 from app.storage.sessions import SessionRow
 from app.storage.store import Store
 from app.storage.tokens import TokenRow
-from app.transcript.run_request import NotFound
+from app.transcript.run_request import HELPER, NotFound
 from tests.receivers import HANG, HUGE, ManualClock, receiver, until, verified
 from tests.serving import settings_in
 from tools.base.rights import Role
@@ -56,13 +56,17 @@ class House:
     journal: EventWriter
     clock: ManualClock
 
-    async def happens(self, *events: AgentEvent, run: str = "run_1", principal: str = LOCAL_USER.name) -> None:
+    async def happens(
+        self, *events: AgentEvent, run: str = "run_1", principal: str = LOCAL_USER.name, policy: str = "{}"
+    ) -> None:
         """Log events of a run, durably."""
         session = f"ses_{principal}"
         if await self.store.session(session) is None:
             await self.store.write([SessionRow(session, principal, 1.0, "A title")])
         log = self.journal.open_log(run, lambda: None)
-        log.outbox = partial(self.notifications.outbox.of_run, RunRow(run, session, principal, "m", "running", 1.0))
+        log.outbox = partial(
+            self.notifications.outbox.of_run, RunRow(run, session, principal, "m", "running", 1.0, policy=policy)
+        )
         for event in events:
             log.add(event)
         await self.journal.flush()
@@ -110,6 +114,7 @@ async def test_each_event_is_signed_and_says_little(tmp_path: Path) -> None:
     async with receiver() as there, house(tmp_path, public_url="https://agent.example.org") as one:
         hook = await one.hook(there.url)
         secret = one.notifications.secret(hook)
+        await one.happens(ENDED, run="run_helper", policy=json.dumps({HELPER: True}))
         await one.happens(WAITS, LEAKED, Notice("retry", "not for receivers"), ENDED)
         one.notifications.outbox.job_ended(job(one.clock.now()))
         requests = await there.got(4)

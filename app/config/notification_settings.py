@@ -21,6 +21,11 @@ class NotificationSettings(BaseModel, defer_build=True):
         "address at which people reach this server, for links in notifications (default: links without a host)",
         "an http or https URL without a password in it, such as https://agent.example.org",
     )
+    generated_titles: bool = setting(
+        False,
+        "have the utility model write a title and a summary of each conversation, in its owner's budget",
+        "true or false",
+    )
     push_contact: str = setting(
         "mailto:admin@dragoman.invalid",
         "contact of the operator, which push services see; some of them refuse one that does not exist",

@@ -22,6 +22,7 @@ from app.policy.guards import CANARY as CANARY_NOTICE
 from app.storage.changes import Change
 from app.storage.notifications import DeliveryRow
 from app.storage.runs import EventRow, RunRow
+from app.transcript.run_request import HELPER
 from tools.jobs.records import Job
 
 LATE_S = DAY_S  # ends of jobs before that are history; their deliveries are kept for longer
@@ -115,6 +116,8 @@ def _of_run(row: RunRow, event: EventRow) -> Event | None:
             kind, detail = CANARY, ""
         case Notice.type:
             return None
+        case _ if HELPER in json.loads(row.policy):
+            return None  # its end is a step of the run that it helps
         case _:
             kind, detail = RUN, str(fields.get("reason") or fields.get("code") or "")
     return Event(kind, row.principal, f"{row.id}:{event.seq}", row.session, row.id, detail)

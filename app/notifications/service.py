@@ -250,7 +250,8 @@ async def opened_notifications(
     """Notifications of a server. Nothing runs as long as nothing is pending."""
     notifications = Notifications(settings, store, journal)
     await notifications.targets.load()
-    runs.outbox, runs.ledger.watch = notifications.outbox.of_run, notifications.outbox.budget_used
+    runs.outboxes.append(notifications.outbox.of_run)
+    runs.ledger.watch = notifications.outbox.budget_used
     notifications.courier.start()
     try:
         yield notifications

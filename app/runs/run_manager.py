@@ -74,7 +74,7 @@ class RunManager:
         self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
         self._lost = TerminalRetry(store, approvals)
-        self.outbox: MakeOutbox | None = None
+        self.outboxes: list[MakeOutbox] = []
         self._newest = 0.0  # when a run was created last
         self._stopping = False
 
@@ -160,8 +160,8 @@ class RunManager:
         journal = UnlistedWriter(self._journal) if unlisted else self._journal
         live = RunTask(row, agent, self._store, journal, self._line, self.approvals, time_limit_s, left=left)
         live.log.on_news = partial(self.notifier.notify, row.principal)
-        if self.outbox and not unlisted:
-            live.log.outbox = partial(self.outbox, row)
+        if self.outboxes and not unlisted:
+            live.log.outbox = partial(self.changes_with, row)
         return live
 
     def _begin(self, live: RunTask) -> None:
@@ -201,7 +201,7 @@ class RunManager:
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
         """Return what is to be written with events of a run."""
-        return self.outbox(row, events) if self.outbox else ()
+        return [change for outbox in self.outboxes for change in outbox(row, events)]
 
     def _now(self) -> float:
         """Later than any run before, whatever the clock says: who follows a session goes by that."""

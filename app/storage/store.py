@@ -9,6 +9,7 @@ from typing import Protocol
 
 from app.storage.approvals import ApprovalStore
 from app.storage.audit import AuditStore
+from app.storage.digests import DigestStore
 from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
@@ -39,6 +40,7 @@ class Store(
     AuditStore,
     DocumentStore,
     NotificationStore,
+    DigestStore,
     MemoryStore,
     ProfileStore,
     ServedModelStore,

@@ -53,7 +53,18 @@ async def list_sessions(request: Request) -> Response:
         await services.runs.session(before, principal)
     rows = await services.store.sessions(principal.name, LISTED, before)
     labels = await label_fields(services, [row.id for row in rows])
-    return ASCIIResponse({"sessions": [_fields(services, row) | labels.get(row.id, {}) for row in rows]})
+    summaries = await _summaries(services, principal.name)
+    return ASCIIResponse(
+        {"sessions": [_fields(services, row) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]}
+    )
+
+
+async def _summaries(services: Services, principal: str) -> dict[str, dict[str, str]]:
+    """Return the field `summary` of each session that has a generated one. Raises StoreFailed."""
+    if not services.settings.generated_titles:
+        return {}
+    found = await services.store.session_summaries(principal)
+    return {session: {"summary": summary} for session, summary in found.items()}
 
 
 async def _found(services: Services, principal: str, query: str) -> list[dict[str, Any]]:

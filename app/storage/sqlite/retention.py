@@ -29,6 +29,7 @@ FORGET = (
     f"DELETE FROM document_versions WHERE document IN ({DOCUMENTS})",
     f"DELETE FROM document_suggestions WHERE document IN ({DOCUMENTS})",
     "DELETE FROM documents WHERE session IN (SESSIONS)",
+    "DELETE FROM session_digests WHERE session IN (SESSIONS)",
     "DELETE FROM deliveries WHERE session IN (SESSIONS)",
     "DELETE FROM helpers WHERE session IN (SESSIONS)",
     KEEP_USAGE,

@@ -12,7 +12,7 @@ TABLES = (
     *("approvals", "grants", "audit", "used", "mcp_servers", "mcp_pins", "mcp_trust", "endpoints"),
     *("summaries", "results", "files", "session_files", "spent", "event_batches"),
     *("documents", "document_versions", "document_suggestions"),
-    *("notification_targets", "deliveries"),
+    *("notification_targets", "deliveries", "session_digests"),
     *("memories", "memory_vectors", "memory_jobs"),
     *("profiles",),
     "served_models",

@@ -129,6 +129,10 @@ CREATE TABLE deliveries (
     subject TEXT NOT NULL, detail TEXT NOT NULL, created REAL NOT NULL, state TEXT NOT NULL,
     attempts INTEGER NOT NULL, due REAL NOT NULL, status INTEGER, error TEXT NOT NULL, finished REAL
 );
+CREATE TABLE session_digests (
+    session TEXT PRIMARY KEY, principal TEXT NOT NULL, run TEXT NOT NULL, state TEXT NOT NULL, messages INTEGER NOT NULL,
+    title TEXT NOT NULL, summary TEXT NOT NULL
+);
 CREATE INDEX deliveries_due ON deliveries (target, due) WHERE state = 'pending';
 CREATE INDEX deliveries_of ON deliveries (target, created);
 

@@ -15,6 +15,7 @@ from app.storage.runs import EventRow
 from app.storage.sqlite import (
     approvals,
     configuration,
+    digests,
     documents,
     helpers,
     labels,
@@ -32,6 +33,7 @@ from app.storage.sqlite.columns import Write
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
+from app.storage.sqlite.digests import SQLiteDigests
 from app.storage.sqlite.documents import SQLiteDocuments
 from app.storage.sqlite.helpers import SQLiteHelpers
 from app.storage.sqlite.labels import SQLiteLabels
@@ -53,6 +55,7 @@ WRITES: dict[type[Change], Write] = {
     **configuration.WRITES,
     **documents.WRITES,
     **notifications.WRITES,
+    **digests.WRITES,
     **memories.WRITES,
     **profiles.WRITES,
     **served_models.WRITES,
@@ -77,6 +80,7 @@ class SQLiteStore(
     SQLiteConfiguration,
     SQLiteDocuments,
     SQLiteNotifications,
+    SQLiteDigests,
     SQLiteMemories,
     SQLiteProfiles,
     SQLiteServedModels,

@@ -42,6 +42,7 @@ export class SessionRow {
       fill(this.labels, ...labels.map((label) => h("span", { class: "badge label" }, label)));
     this.snippet.textContent = session.snippet ?? "";
     this.snippet.hidden = !session.snippet;
+    this.link.title = session.summary ?? "";
   }
 
   /** The state is shown by text as well as by colour. */

@@ -1,0 +1,1 @@
+"""Titles and summaries of conversations that a model writes, as durable jobs."""

@@ -1,0 +1,168 @@
+"""Digests as jobs: after an answered run a side query to the utility model, in the budget of the session's owner.
+
+A job is a row, written in the transaction of the run's end. The row is marked before the model is asked: a server that
+is killed then asks no second time, and the next answered run makes the row due again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from app.budget.budgets import BudgetSpent
+from app.budget.run_budget import RunBudget
+from app.budget.side_query import SideQuery
+from app.core.events import RunFinished
+from app.core.messages import Message, in_words
+from app.log.event_writer import EventWriter
+from app.policy.current_rights import principal_named
+from app.runs.digests.texts import MOST_TOKENS, RULE, read, title_and_summary
+from app.runs.run_factory import RunFactory
+from app.runs.run_task import conversation_of
+from app.storage.changes import Change, StoreFailed
+from app.storage.digests import ASKED, DONE, FAILED, DigestDone, DigestDue, DigestRow, DigestState, SessionRetitled
+from app.storage.runs import EventRow, RunRow
+from app.storage.sessions import SessionRow
+from app.transcript.run_request import HELPER, NotFound
+from app.transcript.run_totals import RunTotals
+from app.transcript.titles import NAMELESS, title_of
+
+AGAIN = 3  # times as many messages as at the last digest
+ANSWERED = "answered"
+
+logger = logging.getLogger(__name__)
+
+
+class Digests:
+    """The jobs of one server, one after the other. A task runs only while there are some."""
+
+    def __init__(self, factory: RunFactory, journal: EventWriter) -> None:
+        self._factory = factory
+        self._store = factory.store
+        self._journal = journal
+        self._task: asyncio.Task[None] | None = None
+        self._more = False
+        self._closed = False
+
+    async def start(self) -> None:
+        """Go on with what the server before has left. Raises StoreFailed."""
+        asked = await self._store.asked_digests()
+        if asked:
+            await self._store.write([DigestState(row.session, FAILED) for row in asked])
+        if await self._store.next_digest():
+            self.wake()
+
+    def of_run(self, row: RunRow, events: Sequence[EventRow]) -> list[Change]:
+        """Return the job of an answered run, to be written with its end."""
+        if HELPER in json.loads(row.policy) or not any(map(_is_answer, events)):
+            return []
+        self.wake()
+        return [DigestDue(row.session, row.principal, row.id)]
+
+    def wake(self) -> None:
+        self._more = True
+        if self._task is None and not self._closed:
+            self._task = asyncio.create_task(self._run_all(), name="digests")
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run_all(self) -> None:
+        try:
+            while self._more:
+                self._more = False
+                await self._journal.flush()
+                while row := await self._store.next_digest():
+                    await self._factory.switch.unpaused()
+                    await self._run(row)
+        except StoreFailed as failure:
+            logger.warning("titles and summaries wait for the next answer, the database failed: %s", failure)
+        finally:
+            self._task = None
+
+    async def _run(self, row: DigestRow) -> None:
+        """Raises StoreFailed."""
+        session, messages = await self._store.session(row.session), await self._store.messages(row.session)
+        if session is None or not is_due(row, messages) or await self._is_labelled(row.session):
+            await self._store.write([DigestState(row.session, DONE)])
+            return
+        await self._store.write([DigestState(row.session, ASKED)])
+        changes: list[Change] = [DigestState(row.session, FAILED)]
+        try:
+            title, summary = await self._ask(row, messages)
+        except (NotFound, BudgetSpent) as reason:
+            logger.info("no title for session %s: %s", row.session, reason)
+        else:
+            if title:
+                changes = digest_changes(row, session, messages, title, summary)
+        await self._store.write(changes)
+        self._factory.runs.notifier.notify(row.principal)
+
+    async def _is_labelled(self, session: str) -> bool:
+        labels = self._factory.labels
+        return labels is not None and bool(await labels.of_session(session))
+
+    async def _ask(self, row: DigestRow, messages: Sequence[Message]) -> tuple[str, str]:
+        """Raises NotFound, BudgetSpent, StoreFailed."""
+        factory = self._factory
+        principal = await principal_named(self._store, row.principal)
+        route = factory.models.utility(factory.models.route(None, principal.name))
+        budget = RunBudget(factory.runs.ledger, principal)
+        query = SideQuery(route, budget, route, factory.settings.summary_time_limit_s)
+        run = await self._store.run(row.run)
+        if run is None:
+            raise NotFound("Its run was deleted.")
+        conversation = conversation_of(run, [], self._journal.put, self._journal)
+        reply, data = query.reply(), read(messages, await query.room())
+        answer = await query.ask(RULE, data, reply, RunTotals(), conversation, most_tokens=MOST_TOKENS)
+        await self._journal.flush()
+        if answer.trouble:
+            logger.info("no title for session %s: the model %s", row.session, answer.trouble)
+            return "", ""
+        title, summary = title_and_summary(self._journal.redactor.redact(reply.shown))
+        return title, summary
+
+
+def is_due(row: DigestRow, messages: Sequence[Message]) -> bool:
+    """Return True for a first digest, and once much was added; never for labelled data, which has its own rules."""
+    if any(message.labels for message in messages):
+        return False
+    return len(messages) >= AGAIN * row.messages if row.messages else bool(messages)
+
+
+def digest_changes(
+    row: DigestRow, session: SessionRow, messages: Sequence[Message], title: str, summary: str
+) -> list[Change]:
+    """Return the changes that store a digest; a title that a person gave stays."""
+    changes: list[Change] = [DigestDone(row.session, DONE, len(messages), title, summary)]
+    first = next((in_words(message) for message in messages if message.role == "user"), "")
+    if session.title in {title_of(first), row.title, NAMELESS, ""}:
+        changes.append(SessionRetitled(session.id, title, session.title))
+    return changes
+
+
+def _is_answer(event: EventRow) -> bool:
+    return event.type == RunFinished.type and json.loads(event.data)["reason"] == ANSWERED
+
+
+@asynccontextmanager
+async def opened_digests(factory: RunFactory, journal: EventWriter) -> AsyncGenerator[None, None]:
+    """The digests of a server, if they are on."""
+    if not factory.settings.generated_titles:
+        yield
+        return
+    digests = Digests(factory, journal)
+    factory.runs.outboxes.append(digests.of_run)
+    await digests.start()
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            factory.runs.outboxes.remove(digests.of_run)
+        await digests.close()
