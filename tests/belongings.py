@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from app.notifications import push_encryption
-from app.storage.notifications import DeliveryRow, TargetRow
+from app.storage.notices.notifications import DeliveryRow, TargetRow
 from app.storage.schedules import ScheduleRow, TriggerRow
 from tests.serving import Served
 

@@ -14,7 +14,7 @@ from app.core.messages import Message
 from app.models.scripted import Pause, Reply, Scripted
 from app.runs.digests.jobs import is_due
 from app.runs.digests.texts import LONGEST_SUMMARY, LONGEST_TITLE, title_and_summary
-from app.storage.digests import DUE, DigestDue, DigestRow
+from app.storage.notices.digests import DUE, DigestDue, DigestRow
 from tests.receivers import until
 from tests.serving import Served, serving
 

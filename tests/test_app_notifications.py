@@ -28,7 +28,7 @@ from app.notifications.service import Notifications, TargetForbidden, TooManyTar
 from app.notifications.signing import signed_headers
 from app.notifications.targets import MOST_PENDING
 from app.storage.database import DATABASE, open_store
-from app.storage.notifications import DeliveryRow, TargetRow
+from app.storage.notices.notifications import DeliveryRow, TargetRow
 from app.storage.principals import LOCAL_USER, Principal
 from app.storage.runs import RunRow
 from app.storage.sessions import SessionRow

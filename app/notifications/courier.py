@@ -24,7 +24,7 @@ from app.notifications.sender import Attempt
 from app.notifications.targets import Targets
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
-from app.storage.notifications import (
+from app.storage.notices.notifications import (
     ACTIVE,
     DEAD,
     DELIVERED,

@@ -12,7 +12,7 @@ from typing import Any
 from app.notifications.kinds import APPROVAL, BUDGET, CANARY, JOB, KINDS, RUN, TARGET, TEST
 from app.notifications.sender import iso_time
 from app.redaction.redactor import Redactor
-from app.storage.notifications import DeliveryRow, TargetRow
+from app.storage.notices.notifications import DeliveryRow, TargetRow
 from app.storage.sessions import SessionStore
 from app.transcript.titles import one_line
 

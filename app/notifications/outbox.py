@@ -20,7 +20,7 @@ from app.notifications.kinds import APPROVAL, BUDGET, CANARY, JOB, RUN, TARGET
 from app.notifications.targets import Targets
 from app.policy.guards import CANARY as CANARY_NOTICE
 from app.storage.changes import Change
-from app.storage.notifications import DeliveryRow
+from app.storage.notices.notifications import DeliveryRow
 from app.storage.runs import EventRow, RunRow
 from app.transcript.run_request import HELPER
 from tools.jobs.records import Job

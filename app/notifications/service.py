@@ -26,7 +26,7 @@ from app.notifications.targets import Targets
 from app.policy.current_rights import principal_named
 from app.runs.run_manager import RunManager
 from app.storage.audit import AuditRow
-from app.storage.notifications import (
+from app.storage.notices.notifications import (
     ACTIVE,
     PENDING,
     PUSH,

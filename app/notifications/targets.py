@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from app.notifications.kinds import KINDS
 from app.storage.changes import Change
-from app.storage.notifications import (
+from app.storage.notices.notifications import (
     ACTIVE,
     DeliveriesGivenUp,
     DeliveriesRemoved,

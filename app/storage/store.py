@@ -9,14 +9,14 @@ from typing import Protocol
 
 from app.storage.approvals import ApprovalStore
 from app.storage.audit import AuditStore
-from app.storage.digests import DigestStore
 from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
 from app.storage.labels import LabelStore
 from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
-from app.storage.notifications import NotificationStore
+from app.storage.notices.digests import DigestStore
+from app.storage.notices.notifications import NotificationStore
 from app.storage.profiles import ProfileStore
 from app.storage.runs import HelperStore, RunStore
 from app.storage.schedules import ScheduleStore

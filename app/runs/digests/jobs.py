@@ -23,7 +23,16 @@ from app.runs.digests.texts import MOST_TOKENS, RULE, read, title_and_summary
 from app.runs.run_factory import RunFactory
 from app.runs.run_task import conversation_of
 from app.storage.changes import Change, StoreFailed
-from app.storage.digests import ASKED, DONE, FAILED, DigestDone, DigestDue, DigestRow, DigestState, SessionRetitled
+from app.storage.notices.digests import (
+    ASKED,
+    DONE,
+    FAILED,
+    DigestDone,
+    DigestDue,
+    DigestRow,
+    DigestState,
+    SessionRetitled,
+)
 from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import SessionRow
 from app.transcript.run_request import HELPER, NotFound

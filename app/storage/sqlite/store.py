@@ -15,12 +15,10 @@ from app.storage.runs import EventRow
 from app.storage.sqlite import (
     approvals,
     configuration,
-    digests,
     documents,
     helpers,
     labels,
     memories,
-    notifications,
     principals,
     profiles,
     runs,
@@ -33,12 +31,13 @@ from app.storage.sqlite.columns import Write
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
-from app.storage.sqlite.digests import SQLiteDigests
 from app.storage.sqlite.documents import SQLiteDocuments
 from app.storage.sqlite.helpers import SQLiteHelpers
 from app.storage.sqlite.labels import SQLiteLabels
 from app.storage.sqlite.memories import SQLiteMemories
-from app.storage.sqlite.notifications import SQLiteNotifications
+from app.storage.sqlite.notices import digests, notifications
+from app.storage.sqlite.notices.digests import SQLiteDigests
+from app.storage.sqlite.notices.notifications import SQLiteNotifications
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.principals import SQLitePrincipals
 from app.storage.sqlite.profiles import SQLiteProfiles

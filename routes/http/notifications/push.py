@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
 from app.notifications.kinds import KINDS
-from app.storage.notifications import PUSH, TargetRow
+from app.storage.notices.notifications import PUSH, TargetRow
 from routes.http.notifications.webhooks import Kinds, Name, Url, attempt_fields, target_fields
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields

@@ -16,7 +16,7 @@ from app.models.http.failures import redact_url
 from app.notifications.kinds import KINDS
 from app.notifications.sender import LONGEST_URL, Attempt
 from app.notifications.service import check_role
-from app.storage.notifications import ACTIVE, DISABLED, WEBHOOK, DeliveryRow, TargetRow
+from app.storage.notices.notifications import ACTIVE, DISABLED, WEBHOOK, DeliveryRow, TargetRow
 from app.transcript.titles import one_line
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE

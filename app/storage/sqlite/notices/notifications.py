@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from app.storage.changes import Change
-from app.storage.notifications import (
+from app.storage.notices.notifications import (
     DeliveriesGivenUp,
     DeliveriesRemoved,
     DeliveryRow,

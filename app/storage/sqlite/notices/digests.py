@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.storage.changes import Change
-from app.storage.digests import DigestDone, DigestDue, DigestRow, DigestState, SessionRetitled
+from app.storage.notices.digests import DigestDone, DigestDue, DigestRow, DigestState, SessionRetitled
 from app.storage.sqlite.columns import Write, names, select, update
 from app.storage.sqlite.database import Database
 
