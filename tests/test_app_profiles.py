@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,8 +16,9 @@ from app.core.profile_spec import ProfileSpec, SessionDefaults
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.gate import PolicyContext, decide
 from app.profiles.cascade import LIMITS, Applied, Layers
+from app.profiles.library import Profiles
 from app.profiles.pinned import REQUEST, TOKEN, Pinned
-from app.runs.composition.profiled_options import defaults_of, narrowing_of
+from app.runs.composition.profiled_options import ProfiledOptions, defaults_of, narrowing_of
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from tests.nightly import at_night
@@ -25,6 +26,7 @@ from tools.base.rights import Role
 from tools.catalogue import TOOLS
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
+pytestmark = pytest.mark.anyio
 PATTERNS = st.lists(st.sampled_from(["*", "read_*", "bash", "write_file", "web_*", "[a-m]*", "none"]), max_size=3)
 MODES = [ApprovalMode.SANDBOXED, ApprovalMode.ASK, ApprovalMode.DENY]
 COUNTS = {"max_rounds": 200, "max_calls": 100, "max_tokens": 10**6}
@@ -197,6 +199,18 @@ def test_what_is_pinned_holds_on_under_the_profile_of_a_new_token() -> None:
     both = Pinned(tools=(("*_file",),), prompt="Two.", sources={"max_rounds": "request"}).after(earlier)
     assert both.tools == (("read_*",), ("*_file",)) and both.prompt == "One.\n\nTwo."
     assert both.sources == {"max_rounds": OF_CAREFUL}
+
+
+async def test_options_that_are_changed_later_stay_below_what_the_run_began_with() -> None:
+    """Such as those of a follow-up or a helper, which set limits and approvals anew."""
+    layers = Layers(DEFAULTS, RunOptions(), None, None, [Applied("careful", CAREFUL, REQUEST)])
+    begun = RunOptions().with_pinned(*layers.resolved())
+    changed = begun.model_copy(update={"max_rounds": 150, "approval": ApprovalMode.AUTO, "model": "other"})
+    resolver = ProfiledOptions(Settings.model_construct(), Profiles({}, cast(Any, None)))
+    for options in (changed, RunOptions.of_policy(changed.policy())):
+        kept = await resolver.resolved(Principal("ann", Role.ADMIN), options)
+        assert (kept.max_rounds, kept.approval, kept.model) == (8, ApprovalMode.ASK, "other")
+        assert kept.pinned == begun.pinned
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,20 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from app.models.scripted import Scripted
-from tests.chatting import DONE, chunk, says
+from app.runs.run_options import RunOptions
+from app.storage.principals import LOCAL_USER
+from tests.chatting import DONE, chunk
+from tests.chatting import says as said_as_chunk
 from tests.dragoman_process import server
 from tests.people import bearer
 from tests.serving import Served, events_of, serving, until
+from tests.test_routes_follow_ups import until_kept
+from tests.test_routes_jobs import in_background, says
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -186,6 +191,56 @@ async def test_a_token_cannot_leave_its_profile(tmp_path: Path) -> None:
             assert "bash" not in [one.name for one in model.requests[-1].tools], name
 
 
+@pytest.mark.parametrize("model", ["dragoman/agent", "scripted"])
+async def test_a_client_of_a_lane_names_a_profile_in_a_header(tmp_path: Path, model: str) -> None:
+    async with profiled(tmp_path) as (served, upstream_model):
+        asked = {"messages": [{"role": "user", "content": "x"}], "model": model}
+        post, name = served.client.post, "X-Dragoman-Profile"
+        answer = await post("/v1/chat/completions", json=asked, headers={name: "careful"})
+        assert answer.status_code == 200, answer.text
+        request = upstream_model.requests[-1]
+        assert request.parameters["temperature"] == 0.2
+        prompts = [message.text for message in (*request.opening(), *request.messages)]
+        assert any("Quote the lines" in text for text in prompts) == (model == "dragoman/agent")
+        for wrong in ("nope", "x" * 65):
+            answer = await post("/v1/chat/completions", json=asked, headers={name: wrong})
+            assert answer.status_code in (400, 422) and "There is no profile" in answer.json()["error"]["message"]
+
+
+async def test_a_server_without_profiles_reads_and_stores_nothing_for_them(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Done."], repeat=True)) as served:
+        begun, *_ = await served.chat()
+        options, reads = RunOptions(max_rounds=3), list[str]()
+        served.services.profiles._store = cast(Any, Reads(reads))
+        assert await served.services.factory.resolved(LOCAL_USER, options, begun["session"]) is options
+        assert reads == []
+        [row] = await served.services.store.runs(begun["session"])
+        assert row.policy == "{}" and "profiles" not in begun
+
+
+class Reads:
+    """A store that notes what is read of it."""
+
+    def __init__(self, reads: list[str]) -> None:
+        self._reads = reads
+
+    def __getattr__(self, name: str) -> Any:
+        self._reads.append(name)
+        raise AttributeError(name)
+
+
+async def test_a_run_that_follows_from_a_job_has_the_profile_of_the_run_that_began_it(tmp_path: Path) -> None:
+    replies = [in_background("echo done"), says("It runs."), says("It has ended.")]
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(replies)) as served:
+        await served.client.put("/profiles/jobs", json={"tools": ["bash"], "prompt": "Slowly.", "max_rounds": 3})
+        begun, *_ = await served.chat(profile="jobs")
+        await served.client.put("/profiles/jobs", json={})
+        runs = await until_kept(served, 2, begun["session"])
+        started = (await served.events(runs[1]["id"]))[0]
+        assert started["profiles"] == begun["profiles"] and started["tools"] == ["bash"]
+        assert started["limits"]["max_rounds"] <= 3
+
+
 async def test_an_admin_whose_token_is_bound_changes_no_profile_and_makes_no_other_token(tmp_path: Path) -> None:
     async with profiled(tmp_path) as (served, _):
         bound = await bearer(served, "ben", "admin", profile="writer")
@@ -277,7 +332,7 @@ async def test_a_killed_server_does_not_lose_what_limits_a_run(tmp_path: Path) -
     """Killed while a call waits, after the profile was deleted: the run goes on under it."""
     (tmp_path / "work").mkdir()
     call = json.dumps({"name": "write_file", "arguments": {"path": "note.txt", "content": "x"}})
-    said = stream(says(f"<tool_call>{call}</tool_call>"), chunk(finish="stop"), DONE)
+    said = stream(said_as_chunk(f"<tool_call>{call}</tool_call>"), chunk(finish="stop"), DONE)
     slow = {"max_rounds": 2, "tools": ["write_*"], "prompt": "Slowly.", "approval": "ask"}
     async with asyncio.timeout(50), upstream(said, repeat=True, chats=True) as model:
         async with server(tmp_path, model.base_url) as (client, process):

@@ -14,6 +14,7 @@ from app.core.strict_model import storable
 from tools.base.patterns import lazy_pattern
 
 LONGEST_MODEL = 256
+LONGEST_PROFILE = 64
 MOST_PROMPT = 16_000  # characters
 MOST_DESCRIPTION = 200
 MOST_PATTERNS = 64
@@ -65,7 +66,7 @@ class PresetDefaults(RunDefaults):
 class SessionDefaults(PresetDefaults):
     """The options that a session sets for its runs; `profile` is the name of the one that they use."""
 
-    profile: str | None = Field(default=None, max_length=64)
+    profile: str | None = Field(default=None, max_length=LONGEST_PROFILE)
 
 
 class ProfileSpec(PresetDefaults):

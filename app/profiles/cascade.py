@@ -22,6 +22,7 @@ from app.core.sampling import Sampling
 from app.profiles.pinned import DEFAULT, REQUEST, SESSION, TOKEN, Pinned, PinnedProfile
 
 LIMITS = ("max_rounds", "max_calls", "max_tokens", "time_limit_s", "inactivity_s")
+LIMITING = {*LIMITS, "approval", "when_absent", "memory"}
 CHOSEN = ("model", *Sampling.model_fields)
 # How much a mode asks: `deny` asks as `sandboxed`, of a run that nobody attends.
 STRICTNESS = {ApprovalMode.AUTO: 0, ApprovalMode.SANDBOXED: 1, ApprovalMode.DENY: 1, ApprovalMode.ASK: 2}
@@ -33,6 +34,16 @@ class Applied(Struct, frozen=True):
     name: str
     spec: ProfileSpec
     source: str
+
+    @property
+    def pinned(self) -> PinnedProfile:
+        limits = self.spec.model_dump(mode="json", include=LIMITING, exclude_none=True)
+        return PinnedProfile(self.name, self.spec.version, self.source, limits)
+
+    @classmethod
+    def of_pinned(cls, profile: PinnedProfile) -> Applied:
+        """Return what a profile limits, as it was when the run began."""
+        return cls(profile.name, ProfileSpec(**profile.limits), profile.source)
 
     @property
     def label(self) -> str:
@@ -71,7 +82,7 @@ class Layers(Struct, frozen=True):
         """The options that the session or a profile takes part in, and what the profiles add to them."""
         values = [one for one in self.values() if one.option in self._named]
         pinned = Pinned(
-            tuple(PinnedProfile(one.name, one.spec.version, one.source) for one in self.profiles),
+            tuple(one.pinned for one in self.profiles),
             tuple(tuple(one.spec.tools) for one in self.profiles if one.spec.tools is not None),
             tuple(pattern for one in self.profiles for pattern in one.spec.disabled),
             "\n\n".join(one.spec.prompt for one in self.profiles if one.spec.prompt),

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, field
 
 
 class PinnedProfile(Struct, frozen=True):
-    """A profile as it was when the run began. `source`: `token`, `session` or `request`, which named it."""
+    """A profile as it was when the run began. `source`: `token`, `session` or `request`, which named it.
+
+    `limits` are those of its options that limit. They hold for whatever is made of the run's options later, such as a
+    follow-up with more rounds.
+    """
 
     name: str
     version: str
     source: str
+    limits: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """As events and answers have it."""
+        return {"name": self.name, "version": self.version, "source": self.source}
 
 
 class Pinned(Struct, frozen=True, omit_defaults=True):

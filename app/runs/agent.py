@@ -11,7 +11,7 @@ from time import monotonic
 from typing import ClassVar
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent
 from app.budget.metered_request import MeteredRequest
@@ -222,7 +222,7 @@ class Agent(Struct):
             limits["terminal"] = size
         session = run_context.conversation.session
         pinned = self.narrowed.pinned if self.narrowed else None
-        profiles = [asdict(one) for one in pinned.profiles] if pinned else None
+        profiles = [one.shown for one in pinned.profiles] if pinned else None
         return RunStarted(run_context.run, session, self.provider.model, tools, limits, profiles or None)
 
     async def _stream_reply(self, context: RunContext, reply: Reply, plan: RoundPlan) -> None:

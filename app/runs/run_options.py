@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, Strict
 
 from app.context.prompt import Override
 from app.context.system_text import SystemText, as_fields
-from app.core.profile_spec import RunDefaults
+from app.core.profile_spec import LONGEST_PROFILE, RunDefaults
 from app.core.rules import WhenAbsent
 from app.core.strict_model import StrictModel
 from app.profiles.pinned import Pinned
@@ -36,7 +36,7 @@ class RunOptions(RunDefaults):
     `pinned`: what the profiles of the run add to the options. No client can send it.
     """
 
-    profile: str | None = Field(default=None, max_length=64)
+    profile: str | None = Field(default=None, max_length=LONGEST_PROFILE)
     tools: list[str] | None = Field(default=None, max_length=1024)
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
     mode: Literal["act", "plan"] = "act"

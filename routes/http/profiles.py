@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import asdict
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -97,7 +96,7 @@ async def show_options(request: Request) -> Response:
     return ASCIIResponse(
         {
             "options": services.redactor.redact_value([value_fields(one) for one in rows]),
-            "profiles": [asdict(one) for one in pinned.profiles],
+            "profiles": [one.shown for one in pinned.profiles],
             "tools": [tool.name for tool in gate.offer(factory.tools)],
         }
     )

@@ -38,7 +38,7 @@ def profile_fields(row: RunRow) -> dict[str, Any]:
     policy = json.loads(row.policy)
     pinned = pinned_in(policy) or NOTHING
     options = [{"option": name, "value": policy.get(name), "from": one} for name, one in pinned.sources.items()]
-    return {"profiles": [asdict(one) for one in pinned.profiles], "options": options}
+    return {"profiles": [one.shown for one in pinned.profiles], "options": options}
 
 
 async def run_events(request: Request) -> Response:

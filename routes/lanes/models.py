@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from app.context.prompt import MOST_OVERRIDE
 from app.context.system_text import SystemText
 from app.core.messages import Message
-from app.core.profile_spec import LONGEST_MODEL
+from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE
 from app.core.rules import WhenAbsent
 from app.core.sampling import IN_CHAT_COMPLETIONS, Sampling
 from app.models.endpoints.model_registry import UnknownModel
+from app.profiles.library import UnknownProfile
 from app.runs.run_options import RunOptions
 from routes.lanes.lane import LaneRequest
 from routes.protocol.errors import Refused
@@ -44,7 +45,7 @@ def wanted(name: str | None) -> Wanted:
     return Wanted(agent=False, model=name)
 
 
-def agent_options(request: LaneRequest, absent: WhenAbsent) -> RunOptions:
+def agent_options(request: LaneRequest, absent: WhenAbsent, profile: str | None = None) -> RunOptions:
     """Raises Refused."""
     instructions = "\n\n".join(message.text for message in _head(request.messages) if message.text.strip())
     if len(instructions) > MOST_OVERRIDE:
@@ -55,8 +56,26 @@ def agent_options(request: LaneRequest, absent: WhenAbsent) -> RunOptions:
         system=SystemText(text=instructions) if instructions else None,
         client_tools=request.tools or None,
         when_absent=absent,
+        profile=known_length(profile),
         **_sampling(request.parameters).model_dump(exclude_none=True),
     )
+
+
+def known_length(profile: str | None) -> str | None:
+    """Return the name of a profile that may exist. Raises UnknownProfile."""
+    if profile and len(profile) > LONGEST_PROFILE:
+        raise UnknownProfile(
+            f"There is no profile {profile[:40]!a}...: names have at most {LONGEST_PROFILE} characters."
+        )
+    return profile
+
+
+def relayed_parameters(options: RunOptions, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The client's parameters, and those of its profile that it leaves out."""
+    profiles = options.parameters
+    if "max_completion_tokens" in given:
+        profiles.pop("max_tokens", None)
+    return {**profiles, **given} if profiles else given
 
 
 def _sampling(parameters: Mapping[str, Any]) -> Sampling:

@@ -31,7 +31,7 @@ from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping
 from routes.lanes.lane import Lane, LaneRequest, Turn
-from routes.lanes.models import AGENT, agent_options, continued, wanted
+from routes.lanes.models import AGENT, agent_options, continued, known_length, relayed_parameters, wanted
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
@@ -41,6 +41,7 @@ from routes.protocol.sse import EventStreamResponse
 from routes.services import Services, current_principal, services_of
 
 ENDING_S = 1.0  # for a run whose end has been sent
+PROFILE = "x-dragoman-profile"  # no format has a field for it
 RETRIES = "x-stainless-retry-count"  # of OpenAI's and Anthropic's SDKs
 
 
@@ -53,7 +54,8 @@ async def serve(lane: Lane, request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     body = await read_lane_request(request, lane.read, lane.prepare)
     with services.presence.place(principal) as place:
-        serving = Serving(lane, services, principal, attendance_of(request), body, place)
+        profile = request.headers.get(PROFILE) or None
+        serving = Serving(lane, services, principal, attendance_of(request), body, place, profile)
         return await serving.answer(request)
 
 
@@ -72,6 +74,7 @@ class Serving(Struct, frozen=True):
     attendance: Attendance
     body: ReadBody
     place: Place
+    profile: str | None = None
 
     async def answer(self, request: Request) -> Response:
         wish = self.body.request
@@ -102,7 +105,7 @@ class Serving(Struct, frozen=True):
 
     async def _start_agent(self, wish: LaneRequest) -> RunRow:
         there = wish.asks or self.services.presence.has_page(self.principal.name)
-        options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY)
+        options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile)
         new = await self._sessions.turn(wish)
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if wish.asks and new.session:
@@ -125,7 +128,7 @@ class Serving(Struct, frozen=True):
                 await self.services.runs.cancel(row.run)
 
     async def _start_relay(self, wish: LaneRequest) -> RunRow:
-        options = RunOptions(model=wish.model, client_tools=wish.tools or None)
+        options = RunOptions(model=wish.model, client_tools=wish.tools or None, profile=known_length(self.profile))
         messages, files = wish.messages, wish.files
         if wish.previous:
             await self._has_ended(wish.previous)
@@ -133,7 +136,9 @@ class Serving(Struct, frozen=True):
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         check_seen(files)
         options = await self.services.factory.resolved(self.principal, options)
-        relay = self.services.factory.relay(self.principal, options, wish.parameters, files)
+        relay = self.services.factory.relay(
+            self.principal, options, relayed_parameters(options, wish.parameters), files
+        )
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,

@@ -17,7 +17,7 @@ from app.core.rules import WhenAbsent
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.cascade import Applied, Layers, Value
 from app.profiles.library import Profiles, UnknownProfile
-from app.profiles.pinned import NOTHING, REQUEST, SESSION
+from app.profiles.pinned import NOTHING, REQUEST, SESSION, Pinned
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from tools.base.rights import Role
@@ -33,21 +33,28 @@ class ProfiledOptions(Struct, frozen=True):
     profiles: Profiles
 
     async def resolved(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:
-        """Return the options that hold. Of a run that has begun only the profile of a new token is added.
+        """Return the options that hold. Those of a run that has begun are kept below its profiles as they were then.
 
         Raises UnknownProfile, ProfileMissing, StoreFailed.
         """
-        earlier = options.pinned
-        if earlier is not None:
-            if not principal.profile or earlier.has(principal.profile):
-                return options
-            layers = self._layers(principal, options, None, [await self.profiles.of_token(principal.profile)])
-            values, pinned = layers.resolved()
-            return options.with_pinned(values, pinned.after(earlier))
+        if (earlier := options.pinned) is not None:
+            return await self._kept(principal, options, earlier)
         layers = await self.layers(principal, options, session)
         if not layers.profiles and layers.session is None:
             return options
         return options.with_pinned(*layers.resolved())
+
+    async def _kept(self, principal: Principal, options: RunOptions, earlier: Pinned) -> RunOptions:
+        """The options below the profiles that the run began with, and below that of a token that is new since."""
+        if principal.profile and not earlier.has(principal.profile):
+            new = [await self.profiles.of_token(principal.profile)]
+            values, pinned = self._layers(principal, options, None, new).resolved()
+            options, earlier = options.with_pinned(values, pinned.after(earlier)), pinned.after(earlier)
+        if not earlier.profiles:
+            return options
+        began_with = [Applied.of_pinned(one) for one in earlier.profiles]
+        values, _ = self._layers(principal, options, None, began_with).resolved()
+        return options.with_pinned(values, earlier)
 
     async def layers(self, principal: Principal, options: RunOptions, session: str | None = None) -> Layers:
         """All that decides on a new run. Raises UnknownProfile, ProfileMissing, StoreFailed."""
