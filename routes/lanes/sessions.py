@@ -30,6 +30,7 @@ from routes.lanes.models import conversation_of
 from routes.protocol.errors import Refused
 
 PAGE = 512  # events of a log read at a time
+MOST_BEGINNINGS = 64  # of a client's history, that are looked up
 NEWEST = 16  # runs of a session in which its last one that a client has started is looked for
 # No Idempotency-Key of a request can be one of these: theirs are printable.
 CALL, THREAD, PREFIX = "call\n", "thread\n", "prefix\n"
@@ -45,6 +46,7 @@ class NewTurn(Struct, frozen=True):
     message: str = ""
     files: Sequence[File] = ()
     found_by: Sequence[str] = ()
+    labels: Sequence[str] = ()
 
 
 class Split(Struct, frozen=True):
@@ -70,9 +72,31 @@ class LaneSessions(Struct, frozen=True):
     files: Files
     principal: Principal
     lane: str
+    labelled: bool = False  # sessions may have labels, which a new one with their messages takes over
 
     async def turn(self, request: LaneRequest) -> NewTurn:
         """Raises Refused if `previous` does not exist, StoreFailed."""
+        turn = await self._turn(request)
+        if not self.labelled or turn.session is not None:
+            return turn
+        return replace(turn, labels=await self._labels(request, conversation_of(request)))
+
+    async def _labels(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
+        """Return the labels of the sessions that hold the beginning of this conversation."""
+        ends = [at for at, one in enumerate(messages, 1) if one.role != "assistant"][-MOST_BEGINNINGS:]
+        runs = [await self._named(prefix_name(messages[:end])) for end in ends]
+        calls = [one.call for one in messages if one.call][-MOST_BEGINNINGS:]
+        runs += [await self._named(f"{CALL}{call}") for call in calls]
+        runs += [await self.named_run(request)]
+        sessions = sorted({run.session for run in runs if run})
+        return sorted({row.label for row in await self.store.session_labels(sessions)})
+
+    async def labels_of(self, run: str) -> Sequence[str]:
+        """Return the labels of the session of a run. Raises Refused, StoreFailed."""
+        row = await self.previous(run)
+        return [one.label for one in await self.store.session_labels([row.session])] if self.labelled else ()
+
+    async def _turn(self, request: LaneRequest) -> NewTurn:
         messages = conversation_of(request)
         found_by = self._names(request, messages)
         run = None if request.branches else await self._earlier_run(request, Split.of(messages))

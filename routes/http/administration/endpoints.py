@@ -19,6 +19,7 @@ from app.models.endpoints.registry import check_endpoint
 from app.models.http.failures import redact_url
 from app.models.providers import provider_kind
 from app.storage.principals import Principal
+from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
 from routes.services import current_principal, services_of
@@ -68,6 +69,7 @@ async def add_endpoint(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     admins_only(principal)
     body = await read_fields(request, EndpointRequest, plain=True)
+    known_labels(services.settings, body.labels or ())
     spec, keys = body.spec(), [key.strip() for key in body.keys]
     if body.test:
         services.switch.check()
