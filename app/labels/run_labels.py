@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -26,6 +26,7 @@ from app.models.endpoints.failover import ModelRoute
 from app.policy.gate import Gate
 from app.policy.label_limits import limits_of
 from app.storage.labels import LabelStore, SessionLabel
+from app.storage.sessions import SessionStore
 from app.transcript.conversation import Conversation
 from app.workspace.scanner import Look
 from parsing import Arguments
@@ -42,6 +43,9 @@ OWN = frozenset(
         *("recall_history", "read_result", "read_skill", "update_plan", "submit_plan", "ask_user"),
         *("create_document", "read_document", "update_document", "suggest_edits"),
         *("web_fetch", "web_search", "search_tools", "call_tool"),
+        # These state the labels of what they show.
+        *("delegate", "ask_model", "list_sessions", "read_session", "send_to_session"),
+        *("remember", "recall_memory", "forget"),
     }
 )
 
@@ -51,11 +55,15 @@ def known_tools() -> frozenset[str]:
     return PATH_TOOLS | COMMANDS.keys() | JOB_TOOLS | OWN | {"list_files"}
 
 
+class LabelledSessions(LabelStore, SessionStore, Protocol):
+    """The sessions and their labels."""
+
+
 class LabelServices(Struct, frozen=True):
     """The parts of labels that all runs of a server share."""
 
     book: LabelBook
-    store: LabelStore
+    store: LabelledSessions
     jobs: Jobs | None = None
 
     @property
@@ -63,7 +71,9 @@ class LabelServices(Struct, frozen=True):
         return self.book.policy
 
     async def of_session(self, session: str) -> Labels:
-        """Return the labels of a session, for what is made of it elsewhere. Raises StoreFailed."""
+        """Return the labels of a session, for what is made of it elsewhere: all, if it is deleted. Raises StoreFailed."""
+        if await self.store.owner_of(session) is None:
+            return frozenset(self.policy.names)
         return frozenset(row.label for row in await self.store.session_labels([session]))
 
 
@@ -124,6 +134,11 @@ class RunLabels(Struct):
             conversation.record(SessionLabel(conversation.session, label, source, detail, conversation.run, self.since))
         conversation.log_event(LabelsAdded(sorted(new), source, call))
         self._apply()
+
+    async def take_sessions(self, sessions: Iterable[str]) -> None:
+        """Add the labels of other sessions, of which this one gets something. Raises StoreFailed."""
+        found = [await self.services.of_session(session) for session in sorted(set(sessions)) if session]
+        self.add(joined(*found), SESSION)
 
     def adopt(self, labels: Iterable[str]) -> None:
         """Add labels that were stored elsewhere, as those that a person has added to the session meanwhile."""

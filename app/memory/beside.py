@@ -33,6 +33,7 @@ class Beside(Struct, frozen=True):
     text: str
     untrusted: bool
     notice: Notice
+    sessions: tuple[str, ...] = ()  # that the lines are of
 
     def put(self, message: Message) -> Message:
         return replace(message, recalled=self.text, untrusted=message.untrusted or self.untrusted)
@@ -58,7 +59,8 @@ def beside_of(found: Sequence[Found]) -> Beside | None:
     blocks = [as_data(title, "\n".join(map(_line, some))) for title, some in ((OWN, own), (UNTRUSTED, others)) if some]
     lines = "; ".join(f'"{_cut(one, SHOWN)}"' for one in memories)
     count = "1 line" if len(memories) == 1 else f"{len(memories)} lines"
-    return Beside("\n\n".join(blocks), bool(others), Notice("memory", NOTICE.format(count=count, lines=lines)))
+    notice, sessions = Notice("memory", NOTICE.format(count=count, lines=lines)), {one.row.session for one in found}
+    return Beside("\n\n".join(blocks), bool(others), notice, tuple(sorted(sessions)))
 
 
 def _line(one: Memory) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from app.labels.run_labels import RunLabels
 from app.memory.limits import MOST_OF_RUN, UnfitMemory
 from app.memory.memories import Memories, Source
 from app.storage.memories import MODEL, MemoryRow
@@ -34,6 +35,7 @@ class MemoryDesk(Struct, frozen=True):
 
     memory: OwnMemory
     conversation: Conversation
+    labels: RunLabels | None = None
 
     async def remember(self, text: str, kind: str) -> tuple[Memory, bool]:
         if self.memory.stored >= MOST_OF_RUN:
@@ -49,6 +51,8 @@ class MemoryDesk(Struct, frozen=True):
 
     async def recall(self, query: str, limit: int) -> Sequence[Memory]:
         found = await self.memory.memories.search(self.memory.owner, query, limit)
+        if self.labels:
+            await self.labels.take_sessions(one.row.session for one in found)
         return [memory_of(one.row) for one in found]
 
     async def forget(self, memory: str) -> Memory:

@@ -11,13 +11,18 @@ from app.core.labels import NO_LABELS, LabelPolicy, Labels
 from tools.tool import Tool
 
 
+# The memory has no labels: what is stored there would be recalled, and what is searched for embedded, without them.
+NOT_KEPT = ("remember", "recall_memory")
+
+
 class LabelLimits(Struct, frozen=True):
-    """`asks` and `refuses` are the labels whose rules concern calls with effects outside of the workspace.
+    """`labels` are all of the conversation. `asks` and `refuses` are the labels whose rules concern calls with effects outside of the workspace.
 
     `servers` are the MCP servers that a label comes from, `tools` those that its rule refuses: pattern and label each.
     `since`: when the last label was added; what was granted before did not consider it.
     """
 
+    labels: Labels = NO_LABELS
     asks: Labels = NO_LABELS
     refuses: Labels = NO_LABELS
     servers: tuple[tuple[str, str], ...] = ()
@@ -36,7 +41,8 @@ class LabelLimits(Struct, frozen=True):
         """Return why every call of the tool is refused, if it is."""
         for pattern, label in self.tools:
             if fnmatchcase(tool.name, pattern) or (tool.through and fnmatchcase(tool.through, pattern)):
-                return f"{tool.name} is refused: this conversation carries the label {label}, whose rule refuses it."
+                why = "and the memory keeps no labelled data" if tool.name in NOT_KEPT else "whose rule refuses it"
+                return f"{tool.name} is refused: this conversation carries the label {label}, {why}."
         return None
 
     def _own(self, tool: Tool) -> Labels:
@@ -56,10 +62,14 @@ def limits_of(policy: LabelPolicy, labels: Iterable[str], since: float) -> Label
     rules = {label: policy.rules[label] for label in there if label in policy.rules}
     outward = {label: rules[label].outward if label in rules else "ask" for label in there}
     return LabelLimits(
+        there,
         frozenset(label for label, said in outward.items() if said == "ask"),
         frozenset(label for label, said in outward.items() if said == "refuse"),
         tuple((server.lower(), one.label) for one in policy.sources if one.label in there for server in one.servers),
-        tuple((pattern, label) for label, rule in sorted(rules.items()) for pattern in rule.refuse_tools),
+        (
+            *((pattern, label) for label, rule in sorted(rules.items()) for pattern in rule.refuse_tools),
+            *((name, label) for label in sorted(there) for name in NOT_KEPT),
+        ),
         since,
     )
 
