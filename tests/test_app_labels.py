@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -106,10 +107,8 @@ def test_every_built_in_tool_has_a_place_in_the_table() -> None:
 UNLISTED = frozenset[str]()  # tools of the catalogue that count as showing everything
 
 
-def tool(name: str, **more: object) -> Tool:
-    return Tool(
-        name, "", {"type": "object"}, **({"risk": Risk.NETWORK, "run": answering(said), "role": Role.USER} | more)
-    )  # type: ignore[arg-type]
+def tool(name: str, risk: Risk = Risk.NETWORK, **more: Any) -> Tool:
+    return Tool(name, "", {"type": "object"}, risk, answering(said), Role.USER, **more)
 
 
 async def said(arguments: object, context: object) -> str:
@@ -125,8 +124,8 @@ def test_calls_that_leave_ask_or_are_refused() -> None:
     ann = Principal("ann", Role.ADMIN)
     source = LabelSource(label="customer", servers=("crm",))
 
-    def decided(one: Tool, **rule: object) -> type[object]:
-        policy = policy_of([source], [LabelRule(label="customer", **rule)] if rule else [])  # type: ignore[arg-type]
+    def decided(one: Tool, **rule: Any) -> type[object]:
+        policy = policy_of([source], [LabelRule(label="customer", **rule)] if rule else [])
         context = PolicyContext(boxed=True, labels=limits_of(policy, {"customer"}, 1.0))
         return type(decide(ann, one, {"url": "http://a.example/"}, context))
 
@@ -136,6 +135,14 @@ def test_calls_that_leave_ask_or_are_refused() -> None:
     assert decided(OTHER, refuse_tools=("mcp__web__*",)) is Refuse
     quiet = tool("quiet", confined=True, risk=Risk.WRITE)
     assert decided(quiet) is decided(quiet, outward="refuse") is Allow
+
+
+MALFORMED = (
+    'labels = [{label = "A"}]',
+    'labels = [{name = "a"}]',
+    'labels = "a"',
+    'label_rules = [{label = "a", otherwise = "x"}]',
+)
 
 
 def test_settings_that_contradict_each_other_stop_the_start(tmp_path: Path) -> None:
@@ -159,12 +166,7 @@ labels = ["d"]
         "'x**y' of a has ** inside of a name",
     ):
         assert words in said, words
-    for line in (
-        'labels = [{label = "A"}]',
-        'labels = [{name = "a"}]',
-        'labels = "a"',
-        'label_rules = [{label = "a", otherwise = "x"}]',
-    ):
+    for line in MALFORMED:
         (tmp_path / "dragoman.toml").write_text(line)
         with pytest.raises(SettingsError):
             load_settings({}, {"HOME": str(tmp_path)}, folder=tmp_path)

@@ -181,3 +181,23 @@ async def test_another_principal_has_patterns_of_its_own_folder(tmp_path: Path) 
         book.book.label_files(bob, ["x"], frozenset({"secret"}))
         assert book.book.of_path(root, "people/bob/x") == {"secret"}
         assert book.book.of_path(root, "x") == frozenset()
+
+
+async def test_helpers_other_sessions_and_the_memory_get_no_data_without_its_label(tmp_path: Path) -> None:
+    read, ask = "```read_file\ncustomers/a.txt\n```", '```ask_model\n{"question": "ACME owes 4711. Much?"}\n```'
+    task = '```delegate\n{"task": "Think about ACME owes 4711."}\n```'
+    keep = '```remember\n{"text": "ACME owes 4711", "kind": "fact"}\n```'
+    flags = {"helpers": "true", "session_tools": "true", "memory": "true"}
+    async with labelled(tmp_path, **flags) as one:
+        one.replies["hosted"][:] = [read]
+        one.replies["local"][:] = [task, "Of the helper.", ask, "A lot.", keep, "Fine."]
+        events = await one.served.chat("Go on.", approval="auto")
+        assert events[-1]["type"] == "run.finished", events[-1]
+        assert one.holds() == ["local"]
+        [helper] = [event["helper_session"] for event in of_kind(events, "helper.started")]
+        assert await one.labels(helper) == ["customer"]
+        refused = [event["reason"] for event in of_kind(events, "tool.rejected")]
+        assert len(refused) == 1 and "the memory keeps no labelled data" in refused[0]
+        other = '```read_session\n{{"session": "{}"}}\n```'.format(events[0]["session"])
+        assert await says(one, other) == ["customer"]
+        assert one.holds() == ["local"]

@@ -71,7 +71,7 @@ class LabelServices(Struct, frozen=True):
         return self.book.policy
 
     async def of_session(self, session: str) -> Labels:
-        """Return the labels of a session, for what is made of it elsewhere: all, if it is deleted. Raises StoreFailed."""
+        """Return the labels of a session, for what is made of it elsewhere: all if it is gone. Raises StoreFailed."""
         if await self.store.owner_of(session) is None:
             return frozenset(self.policy.names)
         return frozenset(row.label for row in await self.store.session_labels([session]))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from app.core.data_delimiters import as_data
 from app.core.events import Notice
 from app.core.messages import Message
+from app.labels.run_labels import RunLabels
 from app.memory.desk import OwnMemory, memory_of
 from app.memory.search import Found
 from app.storage.changes import StoreFailed
@@ -33,18 +34,21 @@ class Beside(Struct, frozen=True):
     text: str
     untrusted: bool
     notice: Notice
-    sessions: tuple[str, ...] = ()  # that the lines are of
 
     def put(self, message: Message) -> Message:
         return replace(message, recalled=self.text, untrusted=message.untrusted or self.untrusted)
 
 
-async def recalled_beside(memory: OwnMemory | None, message: str) -> Beside | None:
+async def recalled_beside(memory: OwnMemory | None, message: str, labels: RunLabels | None = None) -> Beside | None:
     """Return what has to do with the message. A store that fails now is no reason to fail the run."""
     if memory is None or not memory.lines or not message.strip():
         return None
+    if labels and labels.labels:  # the message may not go where texts are embedded
+        return None
     try:
         found = await memory.memories.search(memory.owner, message, memory.lines, floor=memory.floor)
+        if labels:
+            await labels.take_sessions(one.row.session for one in found)
     except StoreFailed:
         return None
     return beside_of(found)
@@ -59,8 +63,7 @@ def beside_of(found: Sequence[Found]) -> Beside | None:
     blocks = [as_data(title, "\n".join(map(_line, some))) for title, some in ((OWN, own), (UNTRUSTED, others)) if some]
     lines = "; ".join(f'"{_cut(one, SHOWN)}"' for one in memories)
     count = "1 line" if len(memories) == 1 else f"{len(memories)} lines"
-    notice, sessions = Notice("memory", NOTICE.format(count=count, lines=lines)), {one.row.session for one in found}
-    return Beside("\n\n".join(blocks), bool(others), notice, tuple(sorted(sessions)))
+    return Beside("\n\n".join(blocks), bool(others), Notice("memory", NOTICE.format(count=count, lines=lines)))
 
 
 def _line(one: Memory) -> str:

@@ -10,13 +10,13 @@ from msgspec import Struct
 from app.core.labels import NO_LABELS, LabelPolicy, Labels
 from tools.tool import Tool
 
-
 # The memory has no labels: what is stored there would be recalled, and what is searched for embedded, without them.
 NOT_KEPT = ("remember", "recall_memory")
 
 
 class LabelLimits(Struct, frozen=True):
-    """`labels` are all of the conversation. `asks` and `refuses` are the labels whose rules concern calls with effects outside of the workspace.
+    """`labels` are all of the conversation. `asks` and `refuses` are those whose rules concern calls with effects
+    outside of the workspace.
 
     `servers` are the MCP servers that a label comes from, `tools` those that its rule refuses: pattern and label each.
     `since`: when the last label was added; what was granted before did not consider it.

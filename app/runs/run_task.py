@@ -276,13 +276,7 @@ class RunTask:
         turn, memory = self.turn, self.agent.calls.memory
         if turn is None or memory is None or not turn.asked or self.is_unlisted:
             return None
-        labels = self.agent.calls.labels
-        if labels and labels.labels:  # its words may not go where texts are embedded
-            return None
-        beside = await recalled_beside(memory, turn.message)
-        if labels and beside:
-            await labels.take_sessions(beside.sessions)
-        return beside
+        return await recalled_beside(memory, turn.message, self.agent.calls.labels)
 
     def _begin(
         self,
