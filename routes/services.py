@@ -120,6 +120,7 @@ async def open_services(
 ) -> AsyncGenerator[Services, None]:
     """Raises StoreFailed when the data directory cannot be used, SettingsError when a key or the tokenizer cannot."""
     async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
         redactor = Redactor(secrets_of(settings))
         stack.enter_context(redacted_logs(redactor))
         stack.enter_context(lock_data_dir(settings.data_dir))
@@ -127,21 +128,17 @@ async def open_services(
         stack.push_async_callback(store.close)
         switch = KillSwitch(store)
         await switch.load()
-        journal = await stack.enter_async_context(EventWriter(store, redactor, documents=settings.documents))
-        mcp = await stack.enter_async_context(opened_mcp(settings, store, redactor, os.environ, switch.check))
+        journal = await enter(EventWriter(store, redactor, documents=settings.documents))
+        mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = RunManager(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
-        notifications = await stack.enter_async_context(opened_notifications(settings, store, journal, runs))
+        notifications = await enter(opened_notifications(settings, store, journal, runs))
         switch.on_change = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.run_forever(), name="housekeeping"))
-        opened = await stack.enter_async_context(
-            open_models(settings, store, redactor, os.environ, choose, switch=switch)
-        )
-        looks = await stack.enter_async_context(opened_looks(settings, store, redactor))
-        memories = await stack.enter_async_context(
-            opened_memory(settings, store, opened.models, runs.ledger, journal, switch)
-        )
+        opened = await enter(open_models(settings, store, redactor, os.environ, choose, switch=switch))
+        looks = await enter(opened_looks(settings, store, redactor))
+        memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch))
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = jobs_of(settings, switch)
@@ -162,6 +159,7 @@ async def open_services(
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
         await stack.enter_async_context(opened_digests(factory, journal))
         automation = await stack.enter_async_context(opened_automation(unattended))
+        automation = await enter(opened_automation(unattended))
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
             automation,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from app.core.provider import ModelRequest
 from app.models.scripted import Pause, Scripted
+from routes.cli.main import main
 from tests.guards import of_kind
 from tests.people import LIMIT_S
 from tests.serving import Served, serving, until
@@ -232,3 +233,24 @@ async def test_a_job_that_a_kill_has_cut_off_is_tried_once_more(tmp_path: Path) 
         served.services.memories.on_job()
         await extracted(served)
         assert (await served.client.get("/memory")).json()["total"] == 1 and len(again.requests) == 1
+
+
+async def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        environ = {"HOME": str(tmp_path), "DRAGOMAN_URL": str(served.client.base_url)}
+        environ |= {"DRAGOMAN_DATA_DIR": str(tmp_path / "data"), "DRAGOMAN_WORKSPACE": str(tmp_path / "work")}
+
+        async def said(*words: str, code: int = 0) -> str:
+            assert await asyncio.to_thread(main, ["memory", *words], environ) == code, words
+            out, err = capsys.readouterr()
+            return out + err
+
+        assert "Nothing is remembered." in await said("list")
+        memory = next(word for word in (await said("add", BRUNO)).split() if word.startswith("mem_"))
+        assert BRUNO in await said("search", "who", "is", "Bruno?") and "session" not in await said("list")
+        assert "source: None" in await said("show", memory)
+        assert "Rex" in await said("edit", memory, "The dog is called Rex.", "--kind", "note")
+        assert "name one memory" in await said("delete", code=1)
+        assert "GET /memory" in await said("show", "mem_x", code=1)
+        assert memory in await said("delete", memory)
+        assert "Deleted 0 memories." in await said("delete", "--all")

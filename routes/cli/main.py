@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -289,18 +290,14 @@ def _project(args: argparse.Namespace, environ: Environ) -> int:
     return run_project(args, loaded, environ)
 
 
-def _webhook_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.webhooks import webhook_flags
-
-    for child in webhook_flags(parser):
+def _remote_flags(name: str, module: str, parser: argparse.ArgumentParser) -> None:
+    for child in getattr(import_module(module), f"{name}_flags")(parser):
         _settings_flags(child, only=("host", "port", "data_dir"))
 
 
-def _webhook(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.webhooks import run_webhook
-
-    return run_webhook(args, loaded, environ)
+def _remote(name: str, module: str, args: argparse.Namespace, environ: Environ) -> int:
+    loaded, run = _loaded(args, environ), getattr(import_module(module), f"run_{name}")
+    return int(run(args, loaded, environ))
 
 
 def _automation_flags(kind: str, parser: argparse.ArgumentParser) -> None:
@@ -375,6 +372,10 @@ def _no_flags(_parser: argparse.ArgumentParser) -> None:
 
 _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, checked, run and shown live."
 
+REMOTE = (
+    ("memory", "routes.cli.memory", "list, search, edit and delete what is remembered of you"),
+    ("webhook", "routes.cli.webhooks", "add, list, test and remove receivers of notifications"),
+)
 COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
     Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
@@ -387,7 +388,7 @@ COMMANDS = (
     Command("model", "add, list, serve and stop model files (GGUF) of this machine", _model_flags, _model),
     *(Command(kind, text, partial(_automation_flags, kind), partial(_automation, kind)) for kind, text in AUTOMATION),
     Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
-    Command("webhook", "add, list, test and remove receivers of notifications", _webhook_flags, _webhook),
+    *(Command(name, text, partial(_remote_flags, name, of), partial(_remote, name, of)) for name, of, text in REMOTE),
     Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),

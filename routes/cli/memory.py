@@ -1,0 +1,129 @@
+"""`dragoman memory list | search | show | add | edit | delete`: the caller's memories, at a server that runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from app.config.settings import Loaded
+from app.memory.limits import MOST_PAGE
+from routes.access.local_admin import read_local_token
+from routes.cli.columns import aligned
+from routes.cli.remote import NoServer, Refusal, Remote
+from routes.terminal.approval_text import exact
+from routes.terminal.chat import default_url
+from routes.terminal.event_client import ChatFailed
+from tools.base.access.memory import KINDS
+
+COLUMNS = ("id", "kind", "day", "text")
+NONE = "Nothing is remembered."
+OFF = "The memory is off (memory = false): nothing is remembered or recalled."
+
+
+def memory_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+    """The parsers of the actions, for the flags that all of them have."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="all of them, the latest changed first", allow_abbrev=False)
+    listing.add_argument("--session", help="only those of this conversation")
+    listing.add_argument("--untrusted", action="store_true", help="only those that untrusted text brought")
+    search = actions.add_parser("search", help="the best matches, by words and by meaning", allow_abbrev=False)
+    search.add_argument("words", nargs="+", help="a question, or words")
+    show = actions.add_parser("show", help="one with its source", allow_abbrev=False)
+    add = actions.add_parser("add", help="remember a sentence", allow_abbrev=False)
+    add.add_argument("text")
+    edit = actions.add_parser("edit", help="change the text, the kind or the mark of one", allow_abbrev=False)
+    delete = actions.add_parser("delete", help="delete one, those of a conversation, or all", allow_abbrev=False)
+    for child in (show, edit):
+        child.add_argument("id", help="as `dragoman memory list` shows it")
+    delete.add_argument("id", nargs="?", help="as `dragoman memory list` shows it")
+    delete.add_argument("--session", help="those of this conversation")
+    delete.add_argument("--all", action="store_true", help="all that you have")
+    edit.add_argument("text", nargs="?", help="the new text")
+    edit.add_argument("--trusted", action="store_true", help="remove the mark of untrusted text")
+    for child in (add, edit):
+        child.add_argument("--kind", choices=KINDS)
+    children = [listing, search, show, add, edit, delete]
+    for child in children:
+        child.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
+        child.add_argument("--token", help="a token for it; better in DRAGOMAN_TOKEN, others can see flags")
+    return children
+
+
+def run_memory(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
+    try:
+        own = read_local_token(loaded.settings.data_dir)
+        return _act(args, Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own))
+    except (NoServer, Refusal, ChatFailed) as failure:
+        print(f"dragoman: {failure}", file=sys.stderr)
+        return 1
+
+
+def _act(args: argparse.Namespace, remote: Remote) -> int:
+    match args.action:
+        case "list":
+            _print_all(args, remote)
+        case "search":
+            found = remote.call("GET", f"/memory?{urlencode({'q': ' '.join(args.words), 'limit': 20})}")["memories"]
+            print(_table(found) if found else "No memory has to do with that.")
+        case "show":
+            for name, value in remote.call("GET", _path(args.id)).items():
+                print(f"{name}: {exact(str(value))}")
+        case "add":
+            fields = {"text": args.text} | ({"kind": args.kind} if args.kind else {})
+            print(_table([remote.call("POST", "/memory", fields)]))
+        case "edit":
+            fields = {"text": args.text, "kind": args.kind, "untrusted": False if args.trusted else None}
+            changed = {name: value for name, value in fields.items() if value is not None}
+            print(_table([remote.call("PATCH", _path(args.id), changed)]))
+        case _:
+            return _delete(args, remote)
+    return 0
+
+
+def _delete(args: argparse.Namespace, remote: Remote) -> int:
+    if sum(map(bool, (args.id, args.session, args.all))) != 1:
+        print("dragoman: name one memory, or --session ID, or --all", file=sys.stderr)
+        return 1
+    if args.id:
+        remote.call("DELETE", _path(args.id))
+        print(f"Deleted {args.id}.")
+    else:
+        query = urlencode({"session": args.session} if args.session else {"all": "true"})
+        print(f"Deleted {remote.call('DELETE', f'/memory?{query}')['deleted']} memories.")
+    return 0
+
+
+def _print_all(args: argparse.Namespace, remote: Remote) -> None:
+    query: dict[str, Any] = {"limit": MOST_PAGE}
+    query |= {"session": args.session} if args.session else {}
+    query |= {"untrusted": "true"} if args.untrusted else {}
+    following: str | None = ""
+    while following is not None:
+        page = remote.call("GET", f"/memory?{urlencode(query | ({'before': following} if following else {}))}")
+        if page["memories"]:
+            print(_table(page["memories"]))
+        elif not following:
+            print(NONE)
+        following = page["next"]
+    if not page["enabled"]:
+        print(OFF, file=sys.stderr)
+
+
+def _path(memory: str) -> str:
+    return f"/memory/{Remote.quoted(memory)}"
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(aligned(COLUMNS, map(_cells, rows)))
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    day = time.strftime("%Y-%m-%d", time.localtime(row["updated"]))
+    text = f"{'(untrusted) ' if row['untrusted'] else ''}{exact(row['text'])}"
+    return {"id": row["id"], "kind": row["kind"], "day": day, "text": text}
