@@ -18,6 +18,7 @@ from benchmarks import (
     provenance,
     relay,
     request_calls,
+    served_models,
     stages,
     startup,
 )
@@ -38,6 +39,7 @@ ALL = (
     box,
     checkpoints,
     request_calls,
+    served_models,
     relay,
     lanes,
     log,

@@ -152,7 +152,16 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "served_models": [
         {"name": "small", "path": "/models/small.gguf", "size": 98_362_432, "modified": 1_700_000_000_000_000_000}
-        | {"header": "{}", "context": 8192, "slots": 2, "cache_type": "f16", "at_start": 1, "forced": 0, "by": "root"}
+        | {
+            "header": "{}",
+            "context": 8192,
+            "slots": 2,
+            "cache_type": "f16",
+            "threads": 0,
+            "at_start": 1,
+            "forced": 0,
+            "by": "root",
+        }
     ],
     "schedules": [
         {"id": "sch_1", "name": "morning", "kind": "cron", "expression": "0 7 * * *", "zone": "Europe/Berlin"}

@@ -11,7 +11,8 @@ class ServedModelRow(Change, frozen=True):
     """A model file that was added; a later row of its name replaces it.
 
     `size` and `modified` (in nanoseconds) are those of the file when it was checked; `header` is the JSON of
-    `app.models.serving.gguf.Header`. `context` are the tokens of each of `slots` conversations. `forced`: it may start
+    `app.models.serving.gguf.Header`. `context` are the tokens of each of `slots` conversations; 0
+    `threads` are as many as suit the machine. `forced`: it may start
     although memory seems too short.
     """
 
@@ -23,6 +24,7 @@ class ServedModelRow(Change, frozen=True):
     context: int
     slots: int
     cache_type: str
+    threads: int
     at_start: bool
     forced: bool
     by: str

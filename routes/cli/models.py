@@ -65,6 +65,7 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
     add.add_argument("--context", type=int, metavar="TOKENS", help="of one conversation (default: at most 8192)")
     add.add_argument("--slots", type=int, metavar="N", help="conversations at a time (default: 1)")
     add.add_argument("--cache-type", choices=CACHE_TYPES, help="of the key-value cache; less memory with q8_0, q4_0")
+    add.add_argument("--threads", type=int, metavar="N", help="that compute (default: of the cores, at most 4)")
     add.add_argument("--serve", action="store_true", help="serve it, too")
     serve = action("serve", "make an endpoint of a model; it starts with the first request", "name")
     for child in (add, serve):
@@ -122,7 +123,7 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
 
 
 async def _add(models: ServedModels, args: argparse.Namespace) -> int:
-    fields = {name: getattr(args, name) for name in ("name", "context", "slots", "cache_type", "at_start")}
+    fields = {name: getattr(args, name) for name in ("name", "context", "slots", "cache_type", "threads", "at_start")}
     row = await models.add(args.file, wanted_of(fields | {"forced": args.force}), BY)
     header = header_of(row)
     about = filter(None, (header.architecture, header.quantisation, f"trained for {header.context:,} tokens"))

@@ -130,7 +130,8 @@ class ServedModels:
 
     async def overview(self) -> dict[str, Any]:
         """Return all models, the memory, and the files that could be added over HTTP."""
-        served = {row.name for row in await self._store.endpoints() if row.spec.find(SERVED) >= 0}
+        specs = {row.name: endpoint_spec(row) for row in await self._store.endpoints()}
+        served = {name for name, spec in specs.items() if spec and spec.url == f"{SERVED}{name}"}
         rows, folders = await self.rows(), self._settings.model_folders
         return {
             "models": [self.status(row, served=row.name in served) for row in rows],
@@ -160,6 +161,7 @@ class ServedModels:
             "context": row.context,
             "slots": row.slots,
             "cache_type": row.cache_type,
+            "threads": row.threads or None,
             "at_start": row.at_start,
             "forced": row.forced,
             "memory": {**asdict(need), "total": need.bytes},

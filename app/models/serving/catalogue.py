@@ -24,6 +24,7 @@ from tools.base.containment import lies_in
 USUAL_CONTEXT = 8192  # of models that were trained for more: memory grows with it
 LEAST_CONTEXT, MOST_CONTEXT = 512, 1 << 22
 MOST_SLOTS = 64
+MOST_THREADS = 512
 MOST_MODELS = 200
 MOST_FILES = 200
 CACHE_TYPES: tuple[CacheType, ...] = get_args(CacheType)
@@ -36,6 +37,7 @@ class Wanted(Struct, frozen=True):
     context: int | None = None
     slots: int = 1
     cache_type: CacheType = "f16"
+    threads: int = 0
     at_start: bool = False
     forced: bool = False
 
@@ -58,6 +60,7 @@ def checked_row(path: Path, wanted: Wanted, by: str, workspace: Path) -> ServedM
         context=context,
         slots=wanted.slots,
         cache_type=wanted.cache_type,
+        threads=wanted.threads,
         at_start=wanted.at_start,
         forced=wanted.forced,
         by=by,
@@ -75,6 +78,8 @@ def _check_numbers(header: Header, context: int, wanted: Wanted) -> None:
         )
     if not 1 <= wanted.slots <= MOST_SLOTS:
         raise UnfitFile(f"{wanted.slots} conversations at a time cannot be: choose 1 to {MOST_SLOTS} slots.")
+    if not 0 <= wanted.threads <= MOST_THREADS:
+        raise UnfitFile(f"{wanted.threads} threads cannot be: choose 1 to {MOST_THREADS}, or 0 for what suits.")
     if wanted.cache_type not in CACHE_TYPES:
         raise UnfitFile(f"{wanted.cache_type!a} is no type of cache: choose {', '.join(CACHE_TYPES)}.")
 

@@ -44,7 +44,7 @@ def estimate(header: Header, context: int, slots: int, cache_type: CacheType = "
     seen = min(tokens, (_padded(header.window) + BATCH) * slots) if header.window else 0
     cache = (header.cells * tokens + header.window_cells * (seen or tokens)) * CELL_BYTES[cache_type]
     # Between two layers a batch is held in 32 bit, a few times; scores of the whole vocabulary for one token of a slot.
-    activations = BATCH * header.embedding * 4 * 24 + slots * header.vocabulary * 4 * 10
+    activations = BATCH * header.embedding * 4 * 24 + slots * header.vocabulary * 4 * 24
     return Estimate(header.bytes, int(cache), PROCESS + PROMPT_CACHE + activations)
 
 

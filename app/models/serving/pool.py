@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.provider import ProviderFailed
 from app.models.serving.catalogue import check_memory, estimate_of
@@ -107,8 +108,9 @@ class ModelPool:
                 if not busy or not await self._any_released(deadline):
                     raise ProviderFailed("model_memory", str(short), retryable=False) from None
         for one in sorted(idle, key=lambda one: one.last_used):
-            with suppress(TooLittleMemory):
-                check_memory(row, self._room([other for other in self._members if other.running], []))
+            with suppress(TooLittleMemory):  # a forced one takes what idle ones give back, too
+                staying = [other for other in self._members if other is not member and other.running]
+                check_memory(replace(row, forced=False), self._room(staying, []))
                 return
             logger.warning("model %s stops: its memory is needed for %s", one.name, member.name)
             await one.stop()

@@ -33,7 +33,7 @@ class ServedProcess(ModelProcess):
             "name": self._model,
             "context": self._row.context,
             "slots": self._row.slots,
-            "threads": generating_threads(),
-            "prompt-threads": usable_cores(),
+            "threads": self._row.threads or generating_threads(),
+            "prompt-threads": self._row.threads or usable_cores(),
             "cache-type": self._row.cache_type,
         }

@@ -179,6 +179,7 @@ CREATE TABLE served_models (
     context INTEGER NOT NULL,
     slots INTEGER NOT NULL,
     cache_type TEXT NOT NULL,
+    threads INTEGER NOT NULL,
     at_start INTEGER NOT NULL,
     forced INTEGER NOT NULL,
     by TEXT NOT NULL,

@@ -30,6 +30,7 @@ class AddRequest(BaseModel, defer_build=True):
     context: int | None = Field(default=None, ge=512, le=1 << 22)
     slots: int = Field(default=1, ge=1, le=64)
     cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
+    threads: int = Field(default=0, ge=0, le=512)
     at_start: bool = False
     force: bool = False
     serve: bool = False
@@ -61,7 +62,7 @@ async def add_served(request: Request) -> Response:
     from app.models.serving.catalogue import check_folder
 
     file = check_folder(body.file, services.settings.model_folders)
-    fields = body.model_dump(include={"name", "context", "slots", "cache_type", "at_start"})
+    fields = body.model_dump(include={"name", "context", "slots", "cache_type", "threads", "at_start"})
     row = await models.add(file, wanted_of(fields | {"forced": body.force}), by)
     if body.serve:
         row = await models.serve(row.name, by)
