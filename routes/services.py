@@ -157,8 +157,7 @@ async def open_services(
         await recover(store, journal, runs, unattended.restored_agent)
         await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
-        await stack.enter_async_context(opened_digests(factory, journal))
-        automation = await stack.enter_async_context(opened_automation(unattended))
+        await enter(opened_digests(factory, journal))
         automation = await enter(opened_automation(unattended))
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
