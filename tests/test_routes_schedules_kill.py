@@ -19,7 +19,7 @@ from tests.nightly import at_night
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
-KILLS = at_night(60, 3)
+KILLS = at_night(40, 3)  # each leaves a schedule, of which there are 50 at most
 AHEAD_S = 0.15  # of the time when it is stored
 AROUND_S = 0.02  # of the time, in which the kill comes
 
