@@ -175,29 +175,38 @@ async def test_words_of_a_helper_are_data_and_taint_goes_both_ways(tmp_path: Pat
     rules = [{"match": "read_file", "untrusted": True}]
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies, tools=json.dumps(rules)) as served:
         events = await served.chat("Ask", when_absent="deny")
-        first, *_ = of_kind(events, "helper.started")
+        first, second = of_kind(events, "helper.started")
         session = events[0]["session"]
         messages = (await served.client.get(f"/sessions/{session}")).json()["messages"]
         result = next(one for one in messages if one.get("name") == "delegate")
         assert result["untrusted"], "the helper has read untrusted text"
         assert not (tmp_path / "work" / "p").exists(), "a quoted call is not made"
         assert first["tools"] == ["read_file"]
+        below = (await served.client.get(f"/sessions/{second['helper_session']}")).json()["messages"]
+        assert below[0]["text"] == "Again" and below[0]["untrusted"], "a tainted conversation taints its helpers"
 
 
-async def test_cancel_reaches_helpers_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "reason"), [("/runs/{run}/cancel", "cancelled"), ("/pause", "paused"), ("", "deadline")]
+)
+async def test_what_ends_a_run_reaches_its_helpers_at_once(tmp_path: Path, path: str, reason: str) -> None:
     hold = asyncio.Event()
     replies: dict[str, Any] = {"Ask": [delegates("One", "Two")], "One": [[Pause(hold)]], "Two": [[Pause(hold)]]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies) as served:
-        async with aclosing(served.turn(message="Ask")) as turn:
+        limit = {} if path else {"time_limit_s": 0.5}
+        async with aclosing(served.turn(message="Ask", **limit)) as turn:
             first, second = await until(turn, "helper.started"), await until(turn, "helper.started")
-            run = (await served.client.get("/sessions")).json()["sessions"][0]["id"]
-            run = served.services.runs.under_way(run)
-            assert (await served.client.post(f"/runs/{run}/cancel")).is_success
-            assert not served.services.runs.is_active(first["helper"]), "children included, before the answer"
+            session = (await served.client.get("/sessions")).json()["sessions"][0]["id"]
+            if path:
+                run = served.services.runs.under_way(session)
+                body = {"cancel": True} if path == "/pause" else None
+                assert (await served.client.post(path.format(run=run), json=body)).is_success
+                assert not served.services.runs.is_active(first["helper"]), "it answers once they are gone"
             rest = [event async for event in turn]
-        assert rest[-1]["reason"] == "cancelled"
-        assert {one["reason"] for one in of_kind(rest, "helper.finished")} == {"cancelled"}
-        assert (await served.events(second["helper"]))[-1]["reason"] == "cancelled"
+        assert rest[-1]["reason"] == reason
+        assert len(of_kind(rest, "helper.finished")) == 2
+        for one in (first, second):
+            assert (await served.events(one["helper"]))[-1]["reason"] in (reason, "cancelled")
 
 
 async def test_a_call_that_is_stopped_stops_its_helper_alone(tmp_path: Path) -> None:
