@@ -18,12 +18,12 @@ from benchmarks import (
     provenance,
     relay,
     request_calls,
-    served_models,
     stages,
     startup,
 )
 from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
+from benchmarks.serving import memory
 
 ALL = (
     startup,
@@ -39,7 +39,7 @@ ALL = (
     box,
     checkpoints,
     request_calls,
-    served_models,
+    memory,
     relay,
     lanes,
     log,

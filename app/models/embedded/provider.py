@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from msgspec.structs import replace
@@ -40,20 +40,8 @@ class EmbeddedProvider(BaseProvider):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer; retry once if the child died before the first token. Raises ProviderFailed."""
         url = await self._server.start()
-        started = False
-        try:
-            async with aclosing(self._chat(url).stream(request)) as pieces:
-                async for piece in pieces:
-                    started = True
-                    yield piece
-            return
-        except ProviderFailed as failure:
-            if started or failure.code not in SERVER_LOST:
-                raise
-            successor = await self._server.successor(url)
-            if successor is None:
-                raise
-        async with aclosing(self._chat(successor).stream(request)) as pieces:
+        answer = stream_or_retry(url, lambda at: self._chat(at).stream(request), self._server.successor)
+        async with aclosing(answer) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -96,3 +84,30 @@ class EmbeddedProvider(BaseProvider):
             bare_results=True,
             abilities=self._abilities,
         )
+
+
+async def stream_or_retry(
+    url: str,
+    stream: Callable[[str], AsyncGenerator[Piece, None]],
+    successor: Callable[[str], Awaitable[str | None]],
+) -> AsyncGenerator[Piece, None]:
+    """Stream from the process at `url`; retry once on its successor if it died before the first piece.
+
+    Raises ProviderFailed.
+    """
+    started = False
+    try:
+        async with aclosing(stream(url)) as pieces:
+            async for piece in pieces:
+                started = True
+                yield piece
+        return
+    except ProviderFailed as failure:
+        if started or failure.code not in SERVER_LOST:
+            raise
+        replaced = await successor(url)
+        if replaced is None:
+            raise
+    async with aclosing(stream(replaced)) as pieces:
+        async for piece in pieces:
+            yield piece

@@ -10,10 +10,11 @@ from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
 from app.models.capabilities.abilities import LIMIT_S, AbilityOverrides
+from app.models.embedded.provider import stream_or_retry
 from app.models.http.client import INACTIVITY_S, ModelClient, TransportKind, model_client
 from app.models.serving.catalogue import served_name
 from app.models.serving.pool import Member, ModelPool
-from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
+from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 
 # The address of a server that does not run; port 9 is for discarding.
 ASLEEP = "http://127.0.0.1:9/v1"
@@ -39,20 +40,8 @@ class ServedChat(OpenAIChat):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         async with self._member.use() as url:
-            started = False
-            try:
-                async with aclosing(self._stream_from(url, request)) as pieces:
-                    async for piece in pieces:
-                        started = True
-                        yield piece
-                return
-            except ProviderFailed as failure:
-                if started or failure.code not in SERVER_LOST:
-                    raise
-                successor = await self._member.successor(url)
-                if successor is None:
-                    raise
-            async with aclosing(self._stream_from(successor, request)) as pieces:
+            answer = stream_or_retry(url, lambda at: self._stream_from(at, request), self._member.successor)
+            async with aclosing(answer) as pieces:
                 async for piece in pieces:
                     yield piece
 
