@@ -16,6 +16,7 @@ from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import run_dragoman, server
 from tests.receivers import HANG, receiver, verified
 from tests.serving import serving, until
+from tests.test_routes_jobs import in_background, job_of
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -122,3 +123,17 @@ async def test_webhooks_on_the_command_line(tmp_path: Path) -> None:
         assert (code, "GET /webhooks" in error) == (1, True)
         code, _, error = await dragoman("add", "https://10.0.0.1/")
         assert (code, "private_hosts" in error) == (1, True)
+
+
+async def test_jobs_and_budgets_notify(tmp_path: Path) -> None:
+    """A job that ends, and a budget that the run before has nearly spent."""
+    provider = Scripted([in_background("true"), "It runs."])
+    settings = {"tokens_per_month": "100000", "budget_notice_percent": "1", "job_follow_up": "false"}
+    async with receiver() as there, serving(tmp_path, provider, None, private_hosts=HERE, **settings) as served:
+        wanted = {"url": there.url, "events": ["job.ended", "budget.low"]}
+        await served.client.post("/webhooks", json=wanted)
+        _, job = await job_of(served)
+        bodies = [json.loads(request.body) for request in await there.got(2)]
+        found = {body["type"]: body["data"] for body in bodies}
+        assert (found["job.ended"]["job"], found["job.ended"]["state"]) == (job, "exited")
+        assert found["budget.low"] == {"budget": "tokens_per_month", "used": "1%"}

@@ -3,8 +3,10 @@
 import { get, post, remove } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, actionButton } from "../dom/forms.js";
+import { readPreference, writePreference } from "../dom/storage.js";
 
 const WORKER = "/page/js/notifications/push_worker.js"; // without a version: its address is that of its scope
+const OWN = "push"; // the id of this browser at the server
 const UNSUPPORTED = "This browser does not support push messages for this page. Use HTTPS or localhost.";
 const BLOCKED = "The browser blocks notifications. Allow them for this site in its settings, then try again.";
 
@@ -35,7 +37,16 @@ async function subscribe(key) {
     .subscribe({ userVisibleOnly: true, applicationServerKey: key })
     .catch((error) => Promise.reject(problem(`The browser's push service refuses: ${error.message}`)));
   const { endpoint, keys } = made.toJSON();
-  await post("/push", { endpoint, keys, name: navigator.userAgentData?.platform || navigator.platform || "" });
+  const name = navigator.userAgentData?.platform || navigator.platform || "";
+  writePreference(OWN, (await post("/push", { endpoint, keys, name })).id);
+}
+
+/** Also at the server, which would learn it only from the next message. */
+async function unsubscribe() {
+  await (await subscription())?.unsubscribe();
+  const id = readPreference(OWN);
+  writePreference(OWN, null);
+  if (id) await remove(`/push/${encodeURIComponent(id)}`);
 }
 
 /** An error that a form shows as what the server refuses. */
@@ -59,7 +70,7 @@ export async function pushSection() {
   const change = async (on) => {
     if (!isSupported()) throw problem(UNSUPPORTED);
     if (on) await subscribe(key);
-    else await (await subscription())?.unsubscribe();
+    else await unsubscribe();
   };
   box.addEventListener("change", async () => {
     box.disabled = true;

@@ -99,12 +99,14 @@ function deliveryRow(path, { id, type, state, attempts, error, created }, outcom
   );
 }
 
+const labelled = (box, words) => h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)));
+
 function form(events, isAdmin, draw) {
   const outcome = new Outcome();
   const url = h("input", { type: "url", required: true, maxlength: 2048, dir: "ltr", placeholder: "https://" });
   const chosen = Object.entries(events).map(([kind, words]) => {
     const box = h("input", { type: "checkbox", value: kind, checked: true });
-    return [box, h("label", {}, box, h("span", {}, words))];
+    return [box, labelled(box, words)];
   });
   const all = h("input", { type: "checkbox" });
   const add = h("button", { type: "submit" }, icon("plus"), "Add a webhook");
@@ -114,7 +116,7 @@ function form(events, isAdmin, draw) {
     { class: "form" },
     field("Address", url),
     h("fieldset", { class: "kinds" }, h("legend", {}, "Events"), ...chosen.map(([, label]) => label)),
-    isAdmin && h("label", {}, all, h("span", {}, "Of all principals")),
+    isAdmin && labelled(all, "Of all principals"),
     h("div", { class: "buttons" }, add),
     outcome.element,
     once,
