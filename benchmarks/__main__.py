@@ -23,7 +23,7 @@ from benchmarks import (
 )
 from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import memory
+from benchmarks.serving import served_models
 
 ALL = (
     startup,
@@ -39,7 +39,7 @@ ALL = (
     box,
     checkpoints,
     request_calls,
-    memory,
+    served_models,
     relay,
     lanes,
     log,
