@@ -52,6 +52,7 @@ function content(page) {
     loadedSection("Push messages and webhooks", () => receivers(page)),
     role !== "guest" && loadedSection("Schedules and triggers", () => automation(page)),
     loadedSection("Used this month", monthly),
+    loadedSection("Memory", async () => (await import("./memory/memory_list.js")).memories()),
     loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection("Authentication", tokens),
     admin && loadedSection(`The last ${AUDITED} decisions`, audit),
