@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.models.scripted import Scripted
 from tests.guards import of_kind
 from tests.labelled import LABELS, READ, SECRET, added, labelled
+from tests.mcp_served import READS, helper, serving_mcp
 from tests.serving import answer_in, until
 
 pytestmark = pytest.mark.anyio
@@ -117,3 +119,31 @@ async def test_without_labels_nothing_is_said_of_them(tmp_path: Path) -> None:
         refused = await one.served.client.patch(f"/sessions/{events[0]['session']}", json={"labels": ["x"]})
         assert "the settings define none" in refused.json()["error"]["message"]
         assert SECRET  # which was no label's
+
+
+async def test_results_of_a_labelled_mcp_server_have_its_label(tmp_path: Path) -> None:
+    labels = '[{"label": "customer", "servers": ["crm"]}]'
+    calls = ['```mcp__crm__echo\n{"text": "ACME"}\n```', "Fine.", '```mcp__other__echo\n{"text": "x"}\n```', "Fine."]
+    servers: dict[str, object] = {"crm": helper(), "other": helper()}
+    async with serving_mcp(tmp_path, Scripted(calls), servers, tools=READS, labels=labels) as served:
+        events = await served.chat("Look.")
+        assert added(events) == [(["customer"], "server")]
+        assert added(await served.chat("Look.")) == []
+
+
+async def test_a_client_that_sends_its_history_takes_over_the_labels(tmp_path: Path) -> None:
+    async with labelled(tmp_path, [READ], ["ACME is fine.", "Again.", "Once more."]) as one:
+
+        async def complete(*messages: dict[str, str]) -> str:
+            body = {"model": "dragoman/agent", "messages": messages}
+            answer = await one.served.client.post("/v1/chat/completions", json=body)
+            text: str = answer.json()["choices"][0]["message"]["content"]
+            return text
+
+        first = {"role": "user", "content": "What of ACME?"}
+        said = {"role": "assistant", "content": await complete(first)}
+        follow = {"role": "user", "content": "And so?"}
+        edited = {"role": "assistant", "content": "ACME owes 4711."}
+        await complete(first, said, follow)  # the same session
+        await complete(first, edited, follow)  # a new one, with words of the old one in its history
+        assert one.holds("And so?") == ["local"] and one.replies["local"] == []

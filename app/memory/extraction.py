@@ -22,6 +22,7 @@ from app.budget.run_budget import RunBudget
 from app.budget.side_query import DATA_RULE, SideQuery, ends_of
 from app.config.settings import Settings
 from app.core.events import AgentEvent, RunFinished
+from app.core.labels import NO_LABELS
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
 from app.memory.desk import OwnMemory
@@ -128,7 +129,7 @@ class Extraction(Struct):
         messages = (await self.store.messages(job.session))[: job.ends]
         turn = messages[job.begins :]
         said = "\n\n".join(in_words(one) for one in turn if one.role == "user")
-        if not said.strip():  # or the session is gone
+        if not said.strip() or await self.store.session_labels([job.session]):  # or the session is gone
             await self.store.write([MemoryJobDone(job.run)])
             return
         known = [found.row.text for found in await self.memories.search(job.owner, said, MOST_FOUND)]
@@ -184,7 +185,7 @@ async def opened_extraction(
         return
 
     def query(principal: Principal) -> SideQuery:
-        utility = models.utility(models.route(None, principal.name))
+        utility = models.utility(models.route(None, principal.name, NO_LABELS))
         return SideQuery(utility, RunBudget(ledger, principal), utility, settings.summary_time_limit_s)
 
     extraction = Extraction(store, memories, query, journal, switch.unpaused)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from app.core.endpoint_spec import EndpointSpec
-from app.core.labels import NO_POLICY, Clearance, LabelPolicy
+from app.core.labels import NO_POLICY, Clearance, LabelPolicy, Labels
 from app.core.provider import CallForm
 from app.models.capabilities.name_hints import hints_for
 from app.models.endpoints.answer_limit import MOST_CHARACTERS
@@ -88,17 +88,20 @@ class Models:
         spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
         return Endpoint(name, spec, "built in", connection, ServerState(name))
 
-    def route(self, wanted: str | None, principal: str) -> ModelRoute:
+    def route(self, wanted: str | None, principal: str, labels: Labels | None = None) -> ModelRoute:
         """Return the route of `principal` to a model: an alias, `endpoint/model`, a model, an endpoint, or the default.
 
-        Raises UnknownModel.
+        `labels` are those of its requests; until they are known (None) they may have any. Raises UnknownModel.
         """
         handle = self.default if wanted is None else self._find_handle(wanted)
         if handle is None:
             for endpoint in self.endpoints.values():
                 endpoint.refresh()  # it may serve the model by now
             raise UnknownModel(unknown_model_message(wanted or "", self.aliases, self.endpoints))
-        return self._route_to([handle, *self._fallbacks()], principal)
+        route = self._route_to([handle, *self._fallbacks()], principal)
+        if route.clearance:
+            route.clearance.labels = labels
+        return route
 
     def utility(self, route: ModelRoute) -> ModelRoute:
         """Return the route to the utility model; the models of the run's own `route` are its fallbacks."""
@@ -110,7 +113,7 @@ class Models:
     ) -> ModelRoute:
         """Return a route through these models, without duplicates.
 
-        Without a `clearance` of its own a request may hold any label, until the labels of the route are set.
+        With another route's `clearance` its requests have the labels of that one.
         """
         return ModelRoute(
             list(dict.fromkeys(handles)),

@@ -16,6 +16,7 @@ from app.budget.budgets import BudgetSpent
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.core.events import RunFinished
+from app.core.labels import NO_LABELS
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
 from app.policy.current_rights import principal_named
@@ -121,7 +122,7 @@ class Digests:
         """Raises NotFound, BudgetSpent, StoreFailed."""
         factory = self._factory
         principal = await principal_named(self._store, row.principal)
-        route = factory.models.utility(factory.models.route(None, principal.name))
+        route = factory.models.utility(factory.models.route(None, principal.name, NO_LABELS))
         budget = RunBudget(factory.runs.ledger, principal)
         query = SideQuery(route, budget, route, factory.settings.summary_time_limit_s)
         run = await self._store.run(row.run)

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.context.relay_prompt import relay_opening
+from app.core.labels import NO_LABELS
 from routes.lanes.anthropic_messages.request import read_request
 from routes.lanes.body import read_lane_request
 from routes.lanes.models import wanted
@@ -21,7 +22,7 @@ async def count_tokens(request: Request) -> Response:
     """
     services, principal = services_of(request), current_principal(request)
     wish = (await read_lane_request(request, read_request)).request
-    route = services.models.route(wanted(wish.model).model, principal.name)
+    route = services.models.route(wanted(wish.model).model, principal.name, NO_LABELS)
     counter = route.counter
     await counter.window()  # finds out the model's abilities, on which it depends how tools are offered
     tools = services.factory.client_tools.joined(NO_TOOLS, wish.tools)
