@@ -28,6 +28,7 @@ from app.notifications.service import Notifications, TargetForbidden, TooManyTar
 from app.notifications.signing import signed_headers
 from app.notifications.targets import MOST_PENDING
 from app.storage.database import DATABASE, open_store
+from app.storage.labels import SessionLabel
 from app.storage.notices.notifications import DeliveryRow, TargetRow
 from app.storage.principals import LOCAL_USER, Principal
 from app.storage.runs import RunRow
@@ -295,6 +296,15 @@ async def test_events_reach_their_owner_only(tmp_path: Path) -> None:
         with pytest.raises(TargetForbidden):
             await one.hook(of_bob.url, by=Principal("gus", Role.GUEST))
         await one.row(everyone, "delivered")
+
+
+async def test_a_labelled_conversation_is_not_named(tmp_path: Path) -> None:
+    async with receiver() as there, house(tmp_path) as one:
+        await one.hook(there.url)
+        await one.store.write([SessionLabel("ses_local", "secret", "mark", "", "", 1.0)])
+        await one.happens(ENDED)
+        [request] = await there.got(1)
+        assert json.loads(request.body)["data"]["title"] == ""
 
 
 async def test_the_rights_of_the_owner_are_those_of_now(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from app.notifications.kinds import APPROVAL, BUDGET, CANARY, JOB, KINDS, RUN, T
 from app.notifications.sender import iso_time
 from app.redaction.redactor import Redactor
 from app.storage.notices.notifications import DeliveryRow, TargetRow
-from app.storage.sessions import SessionStore
+from app.storage.store import Store
 from app.transcript.titles import one_line
 
 LONGEST_TITLE = 120
@@ -25,7 +25,7 @@ TEST_TITLE = "This is a test."
 class Messages:
     """`public_url` is where people reach this server, without a `/` at the end; links are relative without it."""
 
-    def __init__(self, store: SessionStore, redactor: Redactor, public_url: str = "") -> None:
+    def __init__(self, store: Store, redactor: Redactor, public_url: str = "") -> None:
         self._store = store
         self._redactor = redactor
         self._public_url = public_url
@@ -62,5 +62,7 @@ class Messages:
         return data
 
     async def _title(self, session: str) -> str:
+        if await self._store.session_labels([session]):
+            return ""  # what is labelled goes only where a rule lets it
         row = await self._store.session(session)
         return one_line(row.title)[:LONGEST_TITLE] if row else ""
