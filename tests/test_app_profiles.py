@@ -15,7 +15,7 @@ from app.config.sources import SettingsError
 from app.core.profile_spec import ProfileSpec, SessionDefaults
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.gate import PolicyContext, decide
-from app.profiles.cascade import LIMITS, Applied, Layers
+from app.profiles.cascade import LIMITS, STRICTNESS, Applied, Layers
 from app.profiles.library import Profiles
 from app.profiles.pinned import REQUEST, TOKEN, Pinned
 from app.runs.composition.profiled_options import ProfiledOptions, defaults_of, narrowing_of
@@ -137,7 +137,10 @@ def test_no_profile_widens_a_right(
         assert limit(options, settings, name) == min(named), name
     if False in (request.memory, session and session.memory, *(spec.memory for spec in specs)):
         assert options.memory is False
+    policy = policy_of(options, default, **states)
     for spec in specs:
+        assert not spec.approval or STRICTNESS[policy.mode] >= STRICTNESS[spec.approval]
+        assert policy.unattended or (spec.approval, spec.when_absent).count("deny") == 0
         assert all(
             isinstance(decide(principal, tool, None, policy_of(options, default, **states)), Refuse)
             for tool in TOOLS

@@ -116,6 +116,15 @@ async def test_a_wrong_choice_says_what_there_is(
         assert (answer.status_code, error["code"]) == (status, code) and words in error["message"]
 
 
+async def test_a_model_that_does_not_exist_is_blamed_on_the_profile_that_names_it(tmp_path: Path) -> None:
+    async with profiled(tmp_path) as (served, _):
+        await served.client.put("/profiles/lost", json={"model": "nowhere/none"})
+        answer = await served.client.post("/chat", json={"message": "x", "profile": "lost"})
+        assert answer.status_code == 422 and "It is named by the profile lost." in answer.text
+        answer = await served.client.post("/chat", json={"message": "x", "profile": "lost", "model": "none"})
+        assert answer.status_code == 422 and "It is named by" not in answer.text
+
+
 async def test_a_session_keeps_its_profile_and_options(tmp_path: Path) -> None:
     async with profiled(tmp_path) as (served, model):
         begun, *_ = await served.chat()

@@ -34,7 +34,7 @@ from app.mcp.servers import McpServers
 from app.memory.memories import Memories
 from app.memory.startup import memory_of_run
 from app.models.endpoints.failover import ModelRoute
-from app.models.endpoints.model_registry import Models
+from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
@@ -45,7 +45,7 @@ from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
 from app.runs.composition.labels import labels_of_run
-from app.runs.composition.profiled_options import ProfiledOptions, narrowing_of
+from app.runs.composition.profiled_options import ProfiledOptions, named_by, narrowing_of
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.composition.run_texts import RunTexts
 from app.runs.delegation.run_delegation import delegation_of, limits_of
@@ -154,6 +154,15 @@ class RunFactory(Struct):
         options = await self.resolved(principal, RunOptions())
         return self.gate(principal, mode or options.approval, narrowing=narrowing_of(options))
 
+    def _route(self, principal: Principal, options: RunOptions) -> ModelRoute:
+        """Raises UnknownModel, which says if the model is not the request's."""
+        try:
+            return self.models.route(options.model, principal.name)
+        except UnknownModel as unknown:
+            if source := named_by(options, "model"):
+                raise UnknownModel(f"{unknown} It is named by the {source}.") from None
+            raise
+
     async def resolved(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:
         """The options under the profiles in force. Raises UnknownProfile, ProfileMissing, StoreFailed."""
         return await ProfiledOptions(self.settings, self.profiles).resolved(principal, options, session)
@@ -216,7 +225,7 @@ class RunFactory(Struct):
         Raises UnknownModel, UnknownTool, ModeForbidden, UnknownProfile, ProfileMissing, FolderUnsafe, FolderUnusable.
         """
         options = await self.resolved(principal, options, session)
-        route = self.models.route(options.model, principal.name)
+        route = self._route(principal, options)
         utility = self.models.utility(route)
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
         gate = self.gate_of(principal, options, workspace)
@@ -295,7 +304,7 @@ class RunFactory(Struct):
         The options are those that `resolved` returned; the prompt of a profile is not added to the client's messages.
         `parameters` are those of chat completions, for the model's server; `files` those that the messages refer to.
         """
-        route = self.models.route(options.model, principal.name)
+        route = self._route(principal, options)
         gate = self.gate_of(principal, options)
         tools = self.client_tools.joined(NO_TOOLS, options.client_tools or ())
         run_budget = RunBudget(self.runs.ledger, principal)

@@ -17,7 +17,7 @@ from app.core.rules import WhenAbsent
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.cascade import Applied, Layers, Value
 from app.profiles.library import Profiles, UnknownProfile
-from app.profiles.pinned import NOTHING, REQUEST, SESSION, Pinned
+from app.profiles.pinned import DEFAULT, NOTHING, REQUEST, SESSION, Pinned
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from tools.base.rights import Role
@@ -119,3 +119,9 @@ def narrowing_of(options: RunOptions) -> ToolNarrowing:
         return ALL_TOOLS
     memory = MEMORY_TOOLS if options.memory is False else ()
     return ToolNarrowing(pinned.names, pinned.tools, pinned.disabled, memory)
+
+
+def named_by(options: RunOptions, option: str) -> str | None:
+    """Return the profile or session that an option is from; None if it is the request's or the settings'."""
+    source = options.pinned.sources.get(option) if options.pinned else None
+    return None if source in (REQUEST, DEFAULT) else source
