@@ -134,6 +134,8 @@ class SessionDesk(Struct, frozen=True):
                 "when_absent": stricter_absence(options.when_absent, before.when_absent),
                 "mode": before.mode,
                 "max_rounds": rounds,
+                "max_calls": self.options.max_calls,
+                "max_tokens": self.options.max_tokens,
                 "time_limit_s": None,
             }
         )
