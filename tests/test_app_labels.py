@@ -158,7 +158,7 @@ labels = ["d"]
         load_settings({}, {"HOME": str(tmp_path)}, folder=tmp_path)
     said = "\n".join(error.value.problems)
     for words in (
-        "names the label c, which labels does not define. There are a, b.",
+        "names the label c, which labels does not define. It defines a, b.",
         "has 2 rules for the label b",
         "endpoints.hosted.labels names d",
         "'/etc/*' of a is absolute",

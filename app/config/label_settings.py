@@ -67,5 +67,5 @@ def path_problem(path: str) -> str:
 
 
 def _defined(names: set[str]) -> str:
-    there = f"There are {', '.join(sorted(names))}." if names else "It defines none."
+    there = f"It defines {', '.join(sorted(names))}." if names else "It defines none."
     return f'{there} Add [[labels]] label = "...", or correct the name.'
