@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from msgspec.structs import replace
 
 from app.core.provider import ModelRequest
 from app.models.scripted import Pause, Scripted
 from routes.cli.main import main
+from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import DragomanProcess, server
 from tests.guards import of_kind
 from tests.people import LIMIT_S
 from tests.serving import Served, serving, until
+from tests.upstream import Act, stream, upstream
 
 pytestmark = pytest.mark.anyio
 BRUNO = "The dog of the person is called Bruno."
@@ -254,3 +258,27 @@ async def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert "GET /memory" in await said("show", "mem_x", code=1)
         assert memory in await said("delete", memory)
         assert "Deleted 0 memories." in await said("delete", "--all")
+
+
+async def test_a_kill_in_the_middle_of_extraction_costs_one_try(tmp_path: Path) -> None:
+    """Killed while the model reads the turn: the next server asks once more, and the memory is there once."""
+    (tmp_path / "work").mkdir()
+    flags, killed = ("--memory", "--memory-extraction"), list[DragomanProcess]()
+
+    async def kill(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        killed[0].kill()
+        await reader.read()
+
+    def spoken(text: str) -> Act:
+        return stream(says(text), chunk(finish="stop"), DONE)
+
+    async with asyncio.timeout(60), upstream(spoken("Nice."), kill, spoken(FOUND), chats=True) as model:
+        async with server(tmp_path, model.base_url, *flags) as (client, process):
+            killed.append(process)
+            with suppress(httpx2.TransportError):
+                await client.post("/chat", json={"message": "My dog is called Bruno."})
+            await process.wait()
+        async with server(tmp_path, model.base_url, *flags) as (client, _):
+            while not (rows := (await client.get("/memory")).json()["memories"]):
+                assert len(model.asked) <= 3
+            assert [row["text"] for row in rows] == [BRUNO] and len(model.asked) == 3
