@@ -356,6 +356,15 @@ STORIES: dict[str, Story] = {
             ["Done.", TokenUsage(150, 2)],
         ],
     ),
+    "labelled": Story(
+        "A file whose path has a sensitivity label: the conversation has it from here on.",
+        [
+            [*native(0, "read_file", {"path": "acme.customer"}), TokenUsage(100, 20)],
+            ["It owes nothing.", TokenUsage(120, 4)],
+        ],
+        files={"acme.customer": "Nothing owed.\n"},
+        flags={"labels": '[{"label": "customer", "paths": ["*.customer"]}]'},
+    ),
     **DOCUMENTS,
     **HELPERS,
     "wire_openai_text": Story(
