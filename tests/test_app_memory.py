@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from array import array
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from app.memory.embedders.background import QUESTIONS, STATEMENTS
 from app.memory.embedders.embedder import Embedder, EmbeddingFailed
+from app.memory.embedders.endpoint import EndpointEmbedder
 from app.memory.embedders.local import LocalE5, is_installed
 from app.memory.limits import MOST_BYTES, MemoryFull, UnfitMemory
 from app.memory.memories import PAUSE_S, Memories, Source
@@ -18,6 +21,7 @@ from app.memory.words import as_indexed, digest_of, search_words
 from app.redaction.redactor import Redactor
 from app.storage.sqlite.store import SQLiteStore
 from tests.people import LIMIT_S
+from tests.upstream import answer, upstream
 
 pytestmark = pytest.mark.anyio
 STRANGER = Source("model", "ses_1", "run_1", 3, untrusted=True)
@@ -179,4 +183,27 @@ async def test_meaning_finds_a_memory_across_languages(store: SQLiteStore) -> No
         await memories.embedded("ann")
         assert (await texts(memories, "Which subject does my child read at university?"))[0].startswith("Meine Tochter")
         assert (await texts(memories, "What is my pet called?"))[0].startswith("飼い犬")
+        await memories.close()
+
+
+def embeddings(*texts: str) -> str:
+    vectors = [{"index": at, "embedding": list(memoryview(vector(one)).cast("f"))} for at, one in enumerate(texts)]
+    return json.dumps({"data": vectors[::-1]})
+
+
+async def test_an_endpoint_embeds(store: SQLiteStore) -> None:
+    background = [answer(embeddings(*"xxxxxx"))] * (len(QUESTIONS) + len(STATEMENTS))
+    acts = [*background, answer(embeddings("a")), answer(embeddings("a")), answer("{}"), answer("no", 500)]
+    async with asyncio.timeout(LIMIT_S), upstream(*acts) as server:
+        embedder = Embedder(EndpointEmbedder(f"{server.base_url}/embeddings", "my-e5", "key-1"))
+        memories = Memories(store, Redactor([]), 9, embedder, lambda: 0.0)
+        await keep(memories, "apples")
+        await memories.embedded("ann")
+        assert await texts(memories, "zzz") == ["apples"]
+        passage, query = server.asked[-2:]
+        assert (passage.json["input"], query.json["input"]) == (["passage: apples"], ["query: zzz"])
+        assert (query.json["model"], query.headers["authorization"]) == ("my-e5", "Bearer key-1")
+        for trouble in ("answered without", "status 500"):
+            with pytest.raises(EmbeddingFailed, match=trouble):
+                await embedder.embed_query("zzz")
         await memories.close()
