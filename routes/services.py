@@ -23,6 +23,8 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.search_backend import search_tools
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
+from app.hooks.hooks import Hooks, opened_hooks
+from app.hooks.run_hooks import ModelHooks
 from app.labels.book import LabelBook
 from app.labels.run_labels import LabelServices
 from app.log.event_writer import EventWriter
@@ -98,6 +100,10 @@ class Services(Struct):
         return self.factory.profiles
 
     @property
+    def hooks(self) -> Hooks | None:
+        return self.factory.hooks
+
+    @property
     def checkpoints(self) -> Checkpoints | None:
         return kept_by(self.factory.looks)
 
@@ -133,6 +139,8 @@ async def open_services(
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = RunManager(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
         notifications = await enter(opened_notifications(settings, store, journal, runs))
+        hooks = await enter(opened_hooks(settings.hooks, redactor, os.environ))
+        runs.ledger.model_checks = ModelHooks(hooks) if hooks else None
         switch.on_change = [runs.notifier.notify_all, mcp.go_on]
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         stack.push_async_callback(ended, asyncio.create_task(housekeeping.run_forever(), name="housekeeping"))
@@ -149,9 +157,8 @@ async def open_services(
         built_in = (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings), *_delegating(settings))
         project, labels = await loaded_project_files(store), await opened_labels(settings, store, jobs)
         profiles = await open_profiles(settings.profiles, store)
-        factory = RunFactory(
-            *(*collaborators, profiles, built_in), project=project, looks=looks, memories=memories, labels=labels
-        )
+        factory = RunFactory(*collaborators, profiles, built_in, project=project, looks=looks, hooks=hooks)
+        factory.memories, factory.labels = memories, labels
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)

@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Raise, Reply, Scripted
 from parsing import Thought
-from tests.chatting import DONE, chunk, says
 from tests.feeding import feeding
 from tests.golden import HOLD, Event, Reaction, Stage, Story, native
 from tests.golden_documents import DOCUMENTS
 from tests.golden_helpers import HELPERS
+from tests.golden_wires import WIRES
 from tests.parsing_forms import WRITERS
-from tests.upstream import Act, answer, hang_up, stream
 
-PROVIDERS = Path(__file__).parent.parent / "fixtures" / "providers"
 READ = ("read_file", {"path": "note.txt"})
 NOTE = {"note.txt": "Milk, bread and salt.\n"}
 LIST = {"a.txt": "Ann.\n", "b.gif": "GIF89a\b\0\6" + "\0" * 9}
@@ -49,14 +46,6 @@ FAMILIES = {
 
 def bash(command: str) -> str:
     return f"```bash\n{command}\n```\n"
-
-
-def recorded(name: str) -> Act:
-    return stream((PROVIDERS / name).read_bytes())
-
-
-def whole(text: str) -> Act:
-    return stream(says(text), chunk(finish="stop"), DONE)
 
 
 # What people do while a run is under way.
@@ -367,36 +356,5 @@ STORIES: dict[str, Story] = {
     ),
     **DOCUMENTS,
     **HELPERS,
-    "wire_openai_text": Story(
-        "A stream of an OpenAI-compatible server, as it comes over HTTP.",
-        acts=[[recorded("openai/text.sse")]],
-    ),
-    "wire_openai_reasoning_and_call": Story(
-        "Reasoning and a native call of an OpenAI-compatible server, and the answer to its result.",
-        acts=[[recorded("deepseek/reasoning_and_call.sse"), recorded("deepseek/text.sse")]],
-    ),
-    "wire_anthropic_thinking_and_tool": Story(
-        "Thinking and a tool use of Anthropic's Messages, and the answer to its result.",
-        acts=[[recorded("anthropic/thinking_and_tool.sse"), recorded("anthropic/text.sse")]],
-        format="anthropic",
-    ),
-    "wire_error_in_stream": Story(
-        "An OpenAI-compatible server that fails in the middle of its stream, and goes on when asked again.",
-        acts=[[recorded("openai/error_in_stream.sse"), whole(" And the rest.")]],
-    ),
-    "retry": Story(
-        "A server that is busy before its first token: the request is retried.",
-        acts=[[answer('{"error": {"message": "Overloaded."}}', 503), whole("Here I am.")]],
-    ),
-    "fallback": Story(
-        "A model that is gone: another one answers.",
-        acts=[[answer('{"error": {"message": "There is no such model."}}', 404)], [whole("I stand in.")]],
-    ),
-    "fallback_in_answer": Story(
-        "A stream that breaks in the middle of an answer and cannot be had again: another model ends it.",
-        acts=[
-            [stream(says("Half an "), then=hang_up), *[answer('{"error": {"message": "Gone."}}', 404)] * 3],
-            [whole("answer.")],
-        ],
-    ),
+    **WIRES,
 }

@@ -33,6 +33,7 @@ class Receiver:
     usual: int = 200
     statuses: list[int] = field(default_factory=list)
     headers: str = ""
+    body: str = ""  # of the answers
     requests: list[Received] = field(default_factory=list)
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -64,8 +65,9 @@ class Receiver:
     async def _answer(self, writer: asyncio.StreamWriter, status: int) -> None:
         if status == HANG:
             await asyncio.Event().wait()
-        length = "transfer-encoding: chunked" if status == HUGE else "content-length: 0"
+        length = "transfer-encoding: chunked" if status == HUGE else f"content-length: {len(self.body)}"
         writer.write(f"HTTP/1.1 {max(status, 200)} X\r\n{length}\r\n{self.headers}connection: close\r\n\r\n".encode())
+        writer.write(b"" if status == HUGE else self.body.encode())
         while status == HUGE:
             writer.write(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
             await writer.drain()

@@ -9,18 +9,20 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from app.config.settings import Settings
+from app.core.messages import AskedCall, Message
 from app.models.endpoints.prices import DIGITS
 from app.storage.changes import Change
 from app.storage.principals import Budget, Principal
 from app.storage.usage import UsageAdded, UsageStore
+from app.transcript.conversation import Conversation
 from app.transcript.run_request import MAX_LINE
 
 GRAIN = 1024  # amounts are multiples of 1/GRAIN: sums of these have no rounding error
@@ -177,6 +179,22 @@ class Reservation:
             self._record(UsageAdded(tally.principal, tally.kind.name, tally.period, amount))
 
 
+class RequestDenied(Exception):
+    """A check has denied a model request, its reply or an answer. The message says which one and why."""
+
+
+class ModelChecks(Protocol):
+    """Checks of every model request of every run and side query, and of its reply. They raise RequestDenied."""
+
+    async def before_model(
+        self, principal: str, model: str, messages: Sequence[Message], conversation: Conversation
+    ) -> None: ...
+
+    async def after_model(
+        self, principal: str, model: str, text: str, calls: Sequence[AskedCall], conversation: Conversation
+    ) -> None: ...
+
+
 class Ledger:
     """All budgets of one server. `default` applies where a token sets no limit."""
 
@@ -186,6 +204,7 @@ class Ledger:
         self._clock = clock
         self._tallies: dict[tuple[str, str], Tally] = {}  # of the current period
         self.watch: Watch | None = None
+        self.model_checks: ModelChecks | None = None
         self._busy: dict[str, Counter[str]] = {}  # principal -> session -> its runs
 
     def limits(self, principal: Principal) -> Budget:

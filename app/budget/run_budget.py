@@ -16,6 +16,7 @@ from app.budget.metered_request import ALLOWANCE, LEAST_ANSWER, Meter, MeteredRe
 from app.core.provider import ModelRequest, Provider
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
+from app.transcript.reply import Reply
 
 SLICE_S = 30.0  # tool time that is reserved at a time, so that parallel tools can share the rest
 EARLY_S = 5.0  # the next slice is reserved that long before the last one ends: tools report progress every 2 s
@@ -33,8 +34,10 @@ class RunBudget(Struct):
     ) -> MeteredRequest:
         """Reserve the cost of the request, of about `prompt` tokens, and of the first part of its answer.
 
-        Raises BudgetSpent, StoreFailed.
+        Raises BudgetSpent, RequestDenied, StoreFailed.
         """
+        if checks := self.ledger.model_checks:
+            await checks.before_model(self.principal.name, provider.model, request.messages, conversation)
         meters, limits = list[Meter](), self.ledger.limits(self.principal)
         try:
             for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):
@@ -50,6 +53,12 @@ class RunBudget(Struct):
                 meter.held.settle(0)
             raise
         return MeteredRequest(provider, request, meters, prompt, conversation)
+
+    async def check_reply(self, provider: Provider, reply: Reply, conversation: Conversation) -> None:
+        """Have the whole reply of a request checked. Raises RequestDenied."""
+        if checks := self.ledger.model_checks:
+            name = self.principal.name
+            await checks.after_model(name, provider.model, reply.shown, reply.calls, conversation)
 
     async def tool_time(self, limit_s: float, conversation: Conversation) -> ToolTime:
         """Reserve the first slice of a tool's time; the caller stores it before the tool runs.

@@ -120,6 +120,7 @@ class SideQuery(Struct):
                 trouble = f"failed: {failure.message.rstrip('.')}"
             finally:
                 notices += (event for event in reply.end() if isinstance(event, Notice))
+        await self.run_budget.check_reply(provider, reply, conversation)
         return SideAnswer(reply, trouble, metered_request.usage, tuple(notices))
 
 

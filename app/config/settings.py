@@ -18,6 +18,7 @@ from app.config.automation_settings import AutomationSettings
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
 from app.config.helper_settings import HelperSettings
+from app.config.hook_settings import HookSettings, hook_problems
 from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
@@ -70,6 +71,7 @@ class Settings(
     NotificationSettings,
     MemorySettings,
     LabelSettings,
+    HookSettings,
     ProfileSettings,
     ServingSettings,
     HelperSettings,
@@ -288,6 +290,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += model_problems(settings, settings.model_url)
     problems += search_problems(settings)
     problems += memory_problems(settings)
+    problems += hook_problems(settings, environ)
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent, Ledger
+from app.budget.budgets import BudgetSpent, Ledger, RequestDenied
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import DATA_RULE, SideQuery, ends_of
 from app.config.settings import Settings
@@ -121,7 +121,7 @@ class Extraction(Struct):
             await self._extract(job)
         except Paused:
             await self.store.write([job])
-        except (BudgetSpent, UnknownModel, NotFound) as reason:
+        except (BudgetSpent, RequestDenied, UnknownModel, NotFound) as reason:
             _log.info("run %s was not read for memories: %s", job.run, reason)
             await self.store.write([MemoryJobDone(job.run)])
 

@@ -10,6 +10,7 @@ from app.storage.audit import AuditRow
 from tools.base.permit import fingerprint
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
+POLICY, PROVENANCE = "policy", "provenance"  # the deciding part, in the audit
 MAX_ACTION = 200  # characters of a tool name, which a model may have invented
 DECISIONS: dict[type, str] = {Allow: "allow", Ask: "ask", Refuse: "refuse"}
 

@@ -106,10 +106,17 @@ def decide(
     if question and arguments and reaches_hosts(tool):
         question = _question(principal, tool, without_granted_hosts(policy.holding, arguments), policy)
     if question and policy.unattended:
-        return Refuse(f"{question} This run does not ask for approval ({policy.unattended}).")
+        return of_question(question, policy)
     if question and policy.boxed and arguments is not None and (advice := tool.hopeless(arguments)):
         return Refuse(advice, only_so=True)  # no approval for a call that cannot succeed
     return Ask(question) if question else Allow()
+
+
+def of_question(question: str, policy: PolicyContext) -> Decision:
+    """Decide on a call that has to be asked about: a run that asks nobody refuses it."""
+    if policy.unattended:
+        return Refuse(f"{question} This run does not ask for approval ({policy.unattended}).")
+    return Ask(question)
 
 
 def of_quotation(decision: Decision, name: str, place: str, policy: PolicyContext) -> Decision:

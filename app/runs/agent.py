@@ -144,7 +144,15 @@ class Agent(Struct):
             await round_end.conclude(plan, reply, conversation.messages[before:])
         for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
             await context.emit(event)
-        await context.emit(self.finished(self.discipline.over, conversation))
+        await self.end_with(context, self.discipline.over)
+
+    async def end_with(self, context: RunContext, reason: str) -> None:
+        """Have the final answer checked, and emit the terminal event."""
+        hooks, finished = self.calls.hooks, self.finished(reason, context.conversation)
+        if hooks:
+            await hooks.before_answer(finished.text, context.conversation)
+            await hooks.after_answer(reason, finished.text, context.conversation)
+        await context.emit(finished)  # nothing is read behind it
 
     async def _wait_for_servers(self, context: RunContext) -> None:
         """Let MCP servers that were never seen bring their tools before anything is offered."""
@@ -273,6 +281,7 @@ class Agent(Struct):
             finally:
                 self._keep(conversation, reply, fitted)
         await emit(metered_request.usage)
+        await self.calls.run_budget.check_reply(self.provider, reply, conversation)
         if reply.stopped == "length":
             await emit(Notice("cut", "The model reached its token limit in the middle of this answer."))
         if spent := metered_request.spent(reply.stopped):

@@ -29,6 +29,8 @@ from app.context.prompt import PLAN_FIRST
 from app.context.view import Opening, RequestBuilder, view_of
 from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
+from app.hooks.hooks import Hooks
+from app.hooks.run_hooks import hooks_of_run
 from app.labels.run_labels import LabelServices
 from app.mcp.servers import McpServers
 from app.memory.memories import Memories
@@ -101,6 +103,7 @@ class RunFactory(Struct):
     choices: ToolChoices = field(default_factory=ToolChoices)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
     looks: Looks | None = None
+    hooks: Hooks | None = None
     memories: Memories | None = None
     labels: LabelServices | None = None
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
@@ -256,6 +259,7 @@ class RunFactory(Struct):
                 terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
                 documents=self.runs.documents,
                 memory=None if options.memory is False else memory_of_run(self.settings, self.memories, principal.name),
+                hooks=hooks_of_run(self.hooks, principal.name),
                 delegation=delegation_of(self, options, limits),
             ),
             self._view(options, route, prompt, notes),
@@ -319,6 +323,7 @@ class RunFactory(Struct):
                 run_budget,
                 self.switch.check,
                 labels=labels_of_run(self.labels, route, gate, self.sandbox),
+                hooks=hooks_of_run(self.hooks, principal.name),
             ),
             RelayView(route, parameters, options.inactivity_s, read),
             LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),

@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent
+from app.budget.budgets import BudgetSpent, RequestDenied
 from app.checkpoints.report import UNDONE_NOTICE, undone_message
 from app.context.overflow import ContextOverflow
 from app.core.attachments import File, dumped
@@ -180,6 +180,8 @@ class RunTask:
             terminal = self._stopped("budget")
         except ProviderFailed as failure:
             terminal = RunFailed(failure.code, failure.message, failure.retryable)
+        except RequestDenied as denied:
+            terminal = RunFailed("hook_denied", str(denied), retryable=False)
         except ContextOverflow as overflow:
             terminal = RunFailed("context_overflow", str(overflow), retryable=False)
         except StoreFailed as failure:
@@ -317,9 +319,7 @@ class RunTask:
     def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
         if turn.notice:
             self.log.add(turn.notice)
-        for message in self.agent.imported(
-            turn.history
-        ):  # results of tools that ran elsewhere are the words of strangers
+        for message in self.agent.imported(turn.history):  # results of tools that ran elsewhere are untrusted
             conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
         if turn.history and not turn.has_message:
             conversation.begins = _last_turn(turn.history)

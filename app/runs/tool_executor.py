@@ -6,7 +6,7 @@ Calls run in the order called, one after the other; only neighbours that merely 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
 from itertools import takewhile
@@ -22,10 +22,11 @@ from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHand
 from app.core.messages import AskedCall, unanswered
 from app.core.provider import CallForm
 from app.documents.library import Library
+from app.hooks.run_hooks import RunHooks
 from app.labels.run_labels import RunLabels
 from app.memory.desk import OwnMemory
 from app.policy.approvals import Approvals, resolution_event
-from app.policy.decisions import audit_of, denial_of
+from app.policy.decisions import POLICY, PROVENANCE, audit_of, denial_of
 from app.policy.gate import Gate, of_quotation, of_quoted
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD, Guards
@@ -49,7 +50,6 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Context
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
-POLICY, PROVENANCE = "policy", "provenance"
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -91,6 +91,7 @@ class ToolExecutor(Struct):
     memory: OwnMemory | None = None
     labels: RunLabels | None = None
     delegation: Delegation | None = None
+    hooks: RunHooks | None = None
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -108,6 +109,8 @@ class ToolExecutor(Struct):
         calls = [conversation.redactor.redact_value(self._normalised(call)) for call in own]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
             await context.emit(usage)
+        own = [call for call in calls if call.id not in refused]
+        await self.ask_hooks([*own, *map(self._as_declared, handed)], conversation)
         while calls:
             reads = list(takewhile(partial(self._only_reads, unanswered), calls[:SIDE_BY_SIDE]))
             if self.parallel_reads and len(reads) > 1:
@@ -230,10 +233,18 @@ class ToolExecutor(Struct):
         """The decision, and who made it."""
         if objection := self.guards.objection(call, effect=self._has_effect(call)):
             return Refuse(objection.reason), objection.by
-        decision = self.toolbox.decide(call.name, call.arguments)
+        decision, by = self.toolbox.decide(call.name, call.arguments), POLICY
+        if self.hooks:
+            decision, by = self.hooks.narrowed(call.id, decision, self.gate.policy)
         if (place := self._quoted.get(call.id)) and not self._is_known(call):
             return of_quotation(decision, call.name, place, self.gate.policy), PROVENANCE
-        return decision, POLICY
+        return decision, by
+
+    async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
+        """Ask the hooks about each call that may be run or handed over, as it stands."""
+        if self.hooks:
+            may_run = [call for call in calls if not isinstance(self._decide(call)[0], Refuse)]
+            await self.hooks.before_calls(may_run, conversation, untrusted=self.gate.policy.tainted)
 
     def _is_known(self, call: AskedCall) -> bool:
         """Return True if a person has approved exactly this quoted call for the whole session."""
@@ -276,6 +287,11 @@ class ToolExecutor(Struct):
 
     async def _approved(self, context: RunContext, call: AskedCall, row: ApprovalRow) -> None:
         final = replace(call, arguments=json.loads(row.edited)) if row.edited else call
+        if row.edited and self.hooks:  # they were asked about other arguments
+            await self.hooks.before_call(final, context.conversation, untrusted=self.gate.policy.tainted)
+            if denial := self.hooks.denial(call.id):
+                await self._refuse(context, call, denial)
+                return
         binding = await self._binding(final) if row.edited else ""
         # What the person saw, not what stands in the history now.
         approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint
@@ -311,7 +327,8 @@ class ToolExecutor(Struct):
         unread = {call.id for call in unanswered(conversation.messages)}
         for call in (call for call in calls if call.id in unread and call.id in outcomes):
             finished, untrusted = outcomes[call.id].finished, outcomes[call.id].untrusted
-            if untrusted and self.guards.screens_results:  # it can be screened no more
+            by_hooks = self.hooks is not None and self.hooks.judges_results
+            if by_hooks or (untrusted and self.guards.screens_results):  # nothing can be asked about it any more
                 continue
             whole, finished = self._shortened(finished, call, conversation)
             self.results.keep(whole, context.run, call, conversation, self._unshown(outcomes[call.id], conversation))
@@ -349,10 +366,12 @@ class ToolExecutor(Struct):
         if untrusted:
             self.gate.taint()
             finished, screened = await self.guards.screen(finished, self.totals, conversation)
-        finished = self.guards.plain(finished)
-        if finished.text != WITHHELD:
+        denial = await self.hooks.after_call(call, finished, conversation) if self.hooks else None
+        finished = self.guards.plain(finished if denial is None else replace(finished, ok=False, text=denial))
+        withheld = denial is not None or finished.text == WITHHELD
+        if not withheld:
             self.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
-        pictures = () if finished.text == WITHHELD else outcome.pictures
+        pictures = () if withheld else outcome.pictures
         labels = self.labels.of_result(call.id) if self.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
         for event in (

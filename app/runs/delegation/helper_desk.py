@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, aclosing, contextmanager, suppres
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent
+from app.budget.budgets import BudgetSpent, RequestDenied
 from app.budget.side_query import SideQuery
 from app.config.folders import FolderUnusable
 from app.core.data_delimiters import as_data
@@ -92,8 +92,8 @@ class HelperDesk(Struct, frozen=True):
         try:
             with parent.untimed():
                 answer = await query.put(messages, reply, parent.totals, parent.conversation, most_tokens=ANSWER_TOKENS)
-        except BudgetSpent as spent:
-            raise ToolFailed(str(spent)) from spent
+        except (BudgetSpent, RequestDenied) as refused:
+            raise ToolFailed(str(refused)) from refused
         parent.conversation.log_event(answer.usage)
         text = parent.conversation.redactor.redact(reply.shown.strip())
         if not text:

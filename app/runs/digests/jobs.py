@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from app.budget.budgets import BudgetSpent
+from app.budget.budgets import BudgetSpent, RequestDenied
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.core.events import RunFinished
@@ -106,7 +106,7 @@ class Digests:
         changes: list[Change] = [DigestState(row.session, FAILED)]
         try:
             title, summary = await self._ask(row, messages)
-        except (NotFound, BudgetSpent) as reason:
+        except (NotFound, BudgetSpent, RequestDenied) as reason:
             logger.info("no title for session %s: %s", row.session, reason)
         else:
             if title:

@@ -62,4 +62,5 @@ async def ask_again(
                 metered_request.failed(failure)
         finally:
             tuple(reply.end())
+    await run_budget.check_reply(provider, reply, conversation)
     return metered_request.usage

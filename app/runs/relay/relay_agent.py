@@ -132,7 +132,7 @@ class RelayAgent(Agent):
         for call in await self._allowed(context, await self._calls(context, reply)):
             handed = await self._hand_over(context, call) or handed
         inbox.close()
-        await context.emit(self.finished(CLIENT_TOOLS if handed else ANSWERED, context.conversation))
+        await self.end_with(context, CLIENT_TOOLS if handed else ANSWERED)
 
     @property
     def _takes_calls(self) -> bool:
@@ -142,11 +142,13 @@ class RelayAgent(Agent):
     async def _allowed(self, context: RunContext, calls: Sequence[RelayedCall]) -> list[RelayedCall]:
         """Return the calls that may be handed over, once usage and audit are durable. Raises StoreFailed."""
         allowed, most = list[RelayedCall](), self.discipline.limits.calls
+        if self._takes_calls:
+            await self.calls.ask_hooks([one.call for one in calls], context.conversation)
         for number, relayed in enumerate(calls):
             if not self._takes_calls:  # the model's server has made it although none was wanted
                 await context.emit(TextDelta(written(relayed.call)))
                 continue
-            decision = self._decision(relayed.call.name)
+            decision = self._decision(relayed.call)
             refused = decision.reason if isinstance(decision, Refuse) else None
             if number >= most > 0:
                 await context.emit(ToolRejected(TOO_MANY.format(limit=most), relayed.call.id, relayed.call.name))
@@ -160,9 +162,11 @@ class RelayAgent(Agent):
         await context.conversation.stored()
         return allowed
 
-    def _decision(self, name: str) -> Decision:
+    def _decision(self, call: AskedCall) -> Decision:
         """Decide whether the principal may have its client run this tool, which the client may not have declared."""
-        return self.calls.gate.decide(self.toolbox.tool(name) or tool_of(ClientTool.model_construct(name=name)))
+        tool = self.toolbox.tool(call.name) or tool_of(ClientTool.model_construct(name=call.name))
+        decision = self.calls.gate.decide(tool)
+        return self.calls.hooks.narrowed(call.id, decision, self.calls.gate.policy)[0] if self.calls.hooks else decision
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events; of an answer that is to be JSON only that."""

@@ -1,0 +1,1 @@
+"""Hooks: the operator's commands and URLs, asked or informed before and after model requests, calls and answers."""
