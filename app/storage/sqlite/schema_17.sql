@@ -13,8 +13,8 @@ CREATE TABLE memories (
     session   TEXT NOT NULL,
     run       TEXT NOT NULL,
     message   INTEGER NOT NULL,
-    created   REAL NOT NULL,
-    updated   REAL NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    updated   DOUBLE PRECISION NOT NULL,
     UNIQUE (owner, digest)
 );
 CREATE INDEX memories_by_time ON memories (owner, updated, id);
@@ -55,7 +55,7 @@ CREATE TABLE memory_jobs (
     begins  INTEGER NOT NULL,
     ends    INTEGER NOT NULL,
     tries   INTEGER NOT NULL,
-    created REAL NOT NULL
+    created DOUBLE PRECISION NOT NULL
 );
 
 -- Helpers: sessions of runs that a call of another run has begun.
@@ -74,67 +74,98 @@ ALTER TABLE inbox ADD COLUMN untrusted INTEGER NOT NULL DEFAULT 0;
 
 -- Schedules and triggers: what begins runs without a request.
 CREATE TABLE schedules (
-    id TEXT PRIMARY KEY,
-    principal TEXT NOT NULL,
-    name TEXT NOT NULL,
-    kind TEXT NOT NULL,
+    id         TEXT PRIMARY KEY,
+    principal  TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    kind       TEXT NOT NULL,
     expression TEXT NOT NULL,
-    zone TEXT NOT NULL,
-    text TEXT NOT NULL,
-    policy TEXT NOT NULL,
-    place TEXT NOT NULL,
-    missed TEXT NOT NULL,
-    jitter_s DOUBLE PRECISION NOT NULL,
-    enabled INTEGER NOT NULL,
-    created DOUBLE PRECISION NOT NULL,
-    next DOUBLE PRECISION,
-    reckoned DOUBLE PRECISION,
-    session TEXT,
-    run TEXT
+    zone       TEXT NOT NULL,
+    text       TEXT NOT NULL,
+    policy     TEXT NOT NULL,
+    place      TEXT NOT NULL,
+    missed     TEXT NOT NULL,
+    jitter_s   DOUBLE PRECISION NOT NULL,
+    enabled    INTEGER NOT NULL,
+    created    DOUBLE PRECISION NOT NULL,
+    next       DOUBLE PRECISION,
+    reckoned   DOUBLE PRECISION,
+    session    TEXT,
+    run        TEXT
 );
+
 CREATE TABLE triggers (
-    id TEXT PRIMARY KEY,
+    id        TEXT PRIMARY KEY,
     principal TEXT NOT NULL,
-    name TEXT NOT NULL,
-    scheme TEXT NOT NULL,
-    secret TEXT NOT NULL,
-    text TEXT NOT NULL,
-    template TEXT NOT NULL,
-    policy TEXT NOT NULL,
-    place TEXT NOT NULL,
-    enabled INTEGER NOT NULL,
-    created DOUBLE PRECISION NOT NULL,
-    session TEXT
+    name      TEXT NOT NULL,
+    scheme    TEXT NOT NULL,
+    secret    TEXT NOT NULL,
+    text      TEXT NOT NULL,
+    template  TEXT NOT NULL,
+    policy    TEXT NOT NULL,
+    place     TEXT NOT NULL,
+    enabled   INTEGER NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    session   TEXT
 );
 CREATE INDEX triggers_of_principal ON triggers (principal);
+
 CREATE TABLE occurrences (
-    origin TEXT NOT NULL,
+    origin     TEXT NOT NULL,
     occurrence TEXT NOT NULL,
-    at DOUBLE PRECISION NOT NULL,
-    outcome TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    due DOUBLE PRECISION,
-    run TEXT,
+    at         DOUBLE PRECISION NOT NULL,
+    outcome    TEXT NOT NULL,
+    reason     TEXT NOT NULL,
+    due        DOUBLE PRECISION,
+    run        TEXT,
     PRIMARY KEY (origin, occurrence)
 );
 
--- Webhooks, push subscriptions, and what is still to be delivered to them.
+-- Notifications: webhooks, push subscriptions, and what is still to be delivered to them.
 CREATE TABLE notification_targets (
-    id TEXT PRIMARY KEY, principal TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, url TEXT NOT NULL,
-    events TEXT NOT NULL, everyone INTEGER NOT NULL, version INTEGER NOT NULL, keys TEXT NOT NULL, created REAL NOT NULL,
-    state TEXT NOT NULL, reason TEXT NOT NULL, failing REAL
+    id        TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    url       TEXT NOT NULL,
+    events    TEXT NOT NULL,
+    everyone  INTEGER NOT NULL,
+    version   INTEGER NOT NULL,
+    keys      TEXT NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    state     TEXT NOT NULL,
+    reason    TEXT NOT NULL,
+    failing   DOUBLE PRECISION
 );
+
 CREATE TABLE deliveries (
-    id TEXT PRIMARY KEY, target TEXT NOT NULL, principal TEXT NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL,
-    subject TEXT NOT NULL, detail TEXT NOT NULL, created REAL NOT NULL, state TEXT NOT NULL,
-    attempts INTEGER NOT NULL, due REAL NOT NULL, status INTEGER, error TEXT NOT NULL, finished REAL
-);
-CREATE TABLE session_digests (
-    session TEXT PRIMARY KEY, principal TEXT NOT NULL, run TEXT NOT NULL, state TEXT NOT NULL, messages INTEGER NOT NULL,
-    title TEXT NOT NULL, summary TEXT NOT NULL
+    id        TEXT PRIMARY KEY,
+    target    TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    session   TEXT NOT NULL,
+    subject   TEXT NOT NULL,
+    detail    TEXT NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    state     TEXT NOT NULL,
+    attempts  INTEGER NOT NULL,
+    due       DOUBLE PRECISION NOT NULL,
+    status    INTEGER,
+    error     TEXT NOT NULL,
+    finished  DOUBLE PRECISION
 );
 CREATE INDEX deliveries_due ON deliveries (target, due) WHERE state = 'pending';
 CREATE INDEX deliveries_of ON deliveries (target, created);
+
+-- Generated titles and summaries.
+CREATE TABLE session_digests (
+    session   TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    run       TEXT NOT NULL,
+    state     TEXT NOT NULL,
+    messages  INTEGER NOT NULL,
+    title     TEXT NOT NULL,
+    summary   TEXT NOT NULL
+);
 
 -- Sensitivity labels.
 CREATE TABLE session_labels (
@@ -156,7 +187,7 @@ CREATE TABLE file_labels (
 );
 CREATE INDEX file_labels_of_calls ON file_labels (call) WHERE call <> '';
 
--- Profiles and servers of models.
+-- Profiles.
 CREATE TABLE profiles (
     owner TEXT NOT NULL,
     name  TEXT NOT NULL,
@@ -169,19 +200,20 @@ ALTER TABLE tokens ADD COLUMN profile TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN options TEXT NOT NULL DEFAULT '{}';
 CREATE INDEX sessions_with_options ON sessions (id) WHERE options <> '{}';
 
--- header: the JSON of app.models.serving.gguf.Header. A model is served while an endpoint has the URL served:NAME.
+-- Served models. `header` is the JSON of app.models.serving.gguf.Header. A model
+-- is served while an endpoint has the URL served:NAME.
 CREATE TABLE served_models (
-    name TEXT PRIMARY KEY,
-    path TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    modified INTEGER NOT NULL,
-    header TEXT NOT NULL,
-    context INTEGER NOT NULL,
-    slots INTEGER NOT NULL,
+    name       TEXT PRIMARY KEY,
+    path       TEXT NOT NULL,
+    size       INTEGER NOT NULL,
+    modified   INTEGER NOT NULL,
+    header     TEXT NOT NULL,
+    context    INTEGER NOT NULL,
+    slots      INTEGER NOT NULL,
     cache_type TEXT NOT NULL,
-    threads INTEGER NOT NULL,
-    at_start INTEGER NOT NULL,
-    forced INTEGER NOT NULL,
-    by TEXT NOT NULL,
-    at REAL NOT NULL
+    threads    INTEGER NOT NULL,
+    at_start   INTEGER NOT NULL,
+    forced     INTEGER NOT NULL,
+    by         TEXT NOT NULL,
+    at         DOUBLE PRECISION NOT NULL
 );
