@@ -19,6 +19,7 @@ from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hos
 from app.policy.label_limits import NO_LIMITS, LabelLimits, carried
 from app.policy.patterns import names_address
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.policy.rules.operator_rules import DENY, NO_OPERATOR_RULES, Finding, OperatorRules
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import OutboundEffect, Risk, Role
@@ -57,7 +58,7 @@ class PolicyContext:
     reason to ask, unless untrusted text may have requested it.
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
-    person has accepted the plan. `narrowing` is that of the run's profiles.
+    person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -73,6 +74,7 @@ class PolicyContext:
     planning: bool = False
     narrowing: ToolNarrowing = ALL_TOOLS
     labels: LabelLimits = NO_LIMITS
+    rules: OperatorRules = NO_OPERATOR_RULES
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 
     @property
@@ -102,9 +104,14 @@ def decide(
         return Refuse(reason)
     if reason := _forbidden_by_label(tool, arguments, policy):
         return Refuse(reason)
+    finding = policy.rules.find(tool, arguments, policy.workspace) if policy.rules else None
+    if finding and (refusal := _forbidden_by(finding, tool)):
+        return refusal
     question = _question(principal, tool, arguments, policy)
     if question and arguments and reaches_hosts(tool):
         question = _question(principal, tool, without_granted_hosts(policy.holding, arguments), policy)
+    if finding:  # whatever is granted, and in every mode
+        question = f"{finding.reason} {question or ''}".rstrip()
     if question and policy.unattended:
         return of_question(question, policy)
     if question and policy.boxed and arguments is not None and (advice := tool.hopeless(arguments)):
@@ -248,6 +255,15 @@ def _forbidden_by_label(tool: Tool, arguments: Arguments | None, policy: PolicyC
     if leaving is None or (tool.risk is Risk.READ and not _carries(leaving, arguments)):
         return None
     return f"{tool.name} was not run: {leaving.what} {carried(labels)} The label's rule refuses such calls."
+
+
+def _forbidden_by(finding: Finding, tool: Tool) -> Refuse | None:
+    """Return the refusal of a rule; one that asks refuses a call of the client's own tool, which it runs unasked."""
+    if finding.action == DENY:
+        return Refuse(f"{tool.name} was not run. {finding.reason}", only_so=True)
+    if tool.handed:
+        return Refuse(f"{finding.reason} The client runs {tool.name} itself, so nobody can approve it here.", only_so=True)
+    return None
 
 
 def _question(principal: Principal, tool: Tool, arguments: Arguments | None, policy: PolicyContext) -> str | None:

@@ -42,6 +42,7 @@ from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
+from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
@@ -106,6 +107,7 @@ class RunFactory(Struct):
     hooks: Hooks | None = None
     memories: Memories | None = None
     labels: LabelServices | None = None
+    rules: OperatorRules = NO_OPERATOR_RULES
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
 
     @property
@@ -140,6 +142,7 @@ class RunFactory(Struct):
             when_absent=when_absent,
             planning=planning,
             narrowing=narrowing,
+            rules=self.rules,
             writes=self.writes,
         )
         return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)

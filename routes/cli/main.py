@@ -100,12 +100,13 @@ class _Version(argparse.Action):
 def _settings_flags(parser: argparse.ArgumentParser, only: Collection[str] | None = None) -> None:
     """A flag per setting. Values stay text: `load_settings` checks them like those of every other source."""
     from app.config.display import as_written
+    from app.config.operator_settings import FILE_ONLY
     from app.config.settings import Settings
 
     group = parser.add_argument_group("settings", "also DRAGOMAN_NAME in the environment and name in dragoman.toml")
     group.add_argument("--config", metavar="FILE", help="the TOML file to read (default: ./dragoman.toml if it exists)")
     for name, field in Settings.model_fields.items():
-        if only is not None and name not in only:
+        if name in FILE_ONLY or (only is not None and name not in only):
             continue
         flag, help_text = f"--{name.replace('_', '-')}", field.description or ""
         if field.annotation is bool:

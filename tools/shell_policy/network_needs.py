@@ -26,7 +26,7 @@ _ROUGHLY = lazy_pattern(
     re.VERBOSE | re.DOTALL,
 )
 _HEREDOC = lazy_pattern(r"<<-?[ \t]*(['\"]?)(\w+)\1")
-_ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*\+?=")
+ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*\+?=")
 # Words in front of a command, and how many further ones belong to each.
 _IN_FRONT = {
     **dict.fromkeys(
@@ -35,7 +35,7 @@ _IN_FRONT = {
     **dict.fromkeys(["if", "then", "else", "elif", "while", "until", "do", "!"], 0),
     "timeout": 1,
 }
-_SHELLS = ("bash", "sh", "dash", "zsh")
+SHELLS = ("bash", "sh", "dash", "zsh")
 _OFFLINE = frozenset(("--no-index", "--offline", "--frozen", "--help", "-h", "--version", "--no-install"))
 _SUBCOMMANDS: dict[str, str] = {
     "pip": "install download wheel index",
@@ -116,15 +116,15 @@ def calls_only_loopback(command: str) -> bool:
 
 def _commands(text: str, depth: int) -> Iterator[Words]:
     read = simple_commands(text)
-    for words in _roughly(text) if isinstance(read, Doubt) else read:
+    for words in roughly(text) if isinstance(read, Doubt) else read:
         words = _bare(words)
-        if words and words[0].rpartition("/")[2] in _SHELLS and "-c" in words and depth:
+        if words and words[0].rpartition("/")[2] in SHELLS and "-c" in words and depth:
             yield from _commands(" ".join(words[words.index("-c") + 1 :][:1]), depth - 1)
         elif words:
             yield words
 
 
-def _roughly(text: str) -> Iterator[Words]:
+def roughly(text: str) -> Iterator[Words]:
     """The words of each command as far as they can be made out; quotes off, expansions as they stand."""
     words: list[str] = []
     for found in _ROUGHLY.finditer(_without_heredocs(text)):
@@ -154,7 +154,7 @@ def _bare(words: Sequence[str]) -> Words:
     at = 0
     while at < len(words):
         word = words[at].rpartition("/")[2]
-        if _ASSIGNMENT.match(words[at]):
+        if ASSIGNMENT.match(words[at]):
             at += 1
         elif word in _IN_FRONT:
             at += 1

@@ -247,7 +247,7 @@ def _by_grammar(text: str) -> list[list[Span]] | None:
     """The same by tree-sitter; None where it finds an error, or anything but plain commands."""
     from tree_sitter import Parser  # 13 ms and 3 MB, only when commands are parsed
 
-    root = Parser(_bash()).parse(text.encode()).root_node
+    root = Parser(bash_language()).parse(text.encode()).root_node
     if root.has_error:
         return None
     commands: list[list[Span]] = []
@@ -263,7 +263,7 @@ def _by_grammar(text: str) -> list[list[Span]] | None:
 
 
 @cache
-def _bash() -> Language:
+def bash_language() -> Language:
     import tree_sitter_bash
     from tree_sitter import Language
 

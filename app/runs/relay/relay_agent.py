@@ -165,7 +165,7 @@ class RelayAgent(Agent):
     def _decision(self, call: AskedCall) -> Decision:
         """Decide whether the principal may have its client run this tool, which the client may not have declared."""
         tool = self.toolbox.tool(call.name) or tool_of(ClientTool.model_construct(name=call.name))
-        decision = self.calls.gate.decide(tool)
+        decision = self.calls.gate.decide(tool, call.arguments)
         return self.calls.hooks.narrowed(call.id, decision, self.calls.gate.policy)[0] if self.calls.hooks else decision
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:

@@ -1,0 +1,166 @@
+"""The operator's rules, compiled: the strictest match of a call's arguments decides.
+
+A rule matches if each of its conditions matches one entry. What cannot be read counts as a match that asks, also for a
+rule that denies: refusing every command with a variable in it would leave nothing to work with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from msgspec import Struct
+
+from app.core.operator_rules import OperatorRule
+from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
+from app.policy.rules.path_globs import PathGlob
+from app.policy.rules.strength import Strength
+from parsing import Arguments
+from tools.shell_policy.command_facts import CommandFacts
+from tools.shell_policy.command_grammar import UNREAD
+from tools.shell_policy.plain_commands import Words
+from tools.tool import Tool
+from tools.web.egress import HostPattern, pattern_of
+from tools.web.host_spellings import canonical, folded, hosts_in
+
+DENY, ASK = "deny", "ask"
+CLIENT_TOOLS = "client_tools"  # a tool name in rules: every tool that a client runs itself
+
+
+class Finding(Struct, frozen=True):
+    """The strictest rule that matches a call. `reason` is a sentence for the model and the person."""
+
+    action: str
+    reason: str
+    rule: str
+
+
+class CompiledRule(Struct, frozen=True):
+    """One row. `number` counts from 1."""
+
+    row: OperatorRule
+    number: int
+    paths: tuple[PathGlob, ...]
+    hosts: tuple[HostPattern, ...]
+    commands: tuple[Words, ...]
+
+    @property
+    def label(self) -> str:
+        return self.row.name or f"rules[{self.number}]"
+
+    def is_about(self, tool: Tool) -> bool:
+        names = (tool.name, CLIENT_TOOLS) if tool.handed else (tool.name, tool.through)
+        return any(name and fnmatchcase(name, self.row.tool) for name in names)
+
+    @property
+    def is_open(self) -> bool:
+        """True if it matches every call of its tools."""
+        return not (self.paths or self.hosts or self.commands)
+
+    def strength(self, facts: ArgumentFacts, workspace: str) -> Strength:
+        """Return how surely all conditions match."""
+        return min(
+            _of_paths(self.paths, facts, workspace) if self.paths else Strength.CERTAIN,
+            _of_hosts(self.hosts, facts) if self.hosts else Strength.CERTAIN,
+            _of_commands(self.commands, facts.commands) if self.commands else Strength.CERTAIN,
+        )
+
+
+class OperatorRules(Struct, frozen=True, eq=False):  # part of the key of offered tools: compared by identity
+    """All rules of a server, in their order."""
+
+    rules: tuple[CompiledRule, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def find(self, tool: Tool, arguments: Arguments | None, workspace: Path) -> Finding | None:
+        """Return the strictest rule that matches a call, or (without arguments) every call of the tool."""
+        about = [rule for rule in self.rules if rule.is_about(tool)]
+        if not about:
+            return None
+        facts = facts_of_call(tool, arguments) if arguments is not None and any(not one.is_open for one in about) else None
+        found = [finding for rule in about if (finding := _finding(rule, facts, str(workspace)))]
+        return next((one for one in found if one.action == DENY), found[0] if found else None)
+
+
+NO_OPERATOR_RULES = OperatorRules()
+
+
+def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str) -> Finding | None:
+    if rule.is_open:
+        sure = Strength.CERTAIN
+    else:
+        sure = rule.strength(facts, workspace) if facts else Strength.NONE
+    if sure is Strength.NONE:
+        return None
+    reason = rule.row.reason if rule.row.reason.endswith((".", "!", "?")) else f"{rule.row.reason}."
+    if sure is Strength.POSSIBLE:
+        why = next((one for one in _doubts(facts)), "it may be about the same") if facts else ""
+        return Finding(ASK, f"A rule of this server may forbid it ({rule.label}: {reason} {why[:1].upper()}{why[1:]}).", rule.label)
+    return Finding(rule.row.action, f"A rule of this server ({rule.label}): {reason}", rule.label)
+
+
+def _doubts(facts: ArgumentFacts) -> Iterable[str]:
+    return filter(None, [facts.doubted, *(one.doubted_commands for one in facts.commands)])
+
+
+def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: str) -> Strength:
+    found = (glob.strength(path, workspace) for glob in globs for path in facts.paths)
+    return _strongest(found, doubted=facts.doubted)
+
+
+def _of_hosts(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Strength:
+    return _strongest(_host_strengths(patterns, facts), doubted=facts.doubted)
+
+
+def _host_strengths(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Iterable[Strength]:
+    for wanted in map(pattern_of, facts.network):
+        for pattern in patterns:
+            if wanted is None or wanted.covers(pattern) and wanted != pattern:
+                yield Strength.POSSIBLE
+            elif pattern.covers(HostPattern(canonical(wanted.host), wanted.port)) or pattern.covers(wanted):
+                yield Strength.CERTAIN
+            elif pattern.port is not None and wanted.port is None and HostPattern(pattern.host).covers(wanted):
+                yield Strength.POSSIBLE
+    for text in facts.hosts:
+        names, plain = list(hosts_in(text)), folded(text)
+        for pattern in patterns:
+            if any(pattern.matches(one.host, pattern.port if one.port is None else one.port) for one in names if one.host):
+                yield Strength.CERTAIN
+            elif pattern.host.lstrip("*.") in plain:
+                yield Strength.POSSIBLE
+
+
+def _of_commands(wanted: Sequence[Words], commands: Sequence[CommandFacts]) -> Strength:
+    doubted = next((facts.doubted_commands for facts in commands if facts.doubted_commands), "")
+    return _strongest((_in_facts(words, facts) for words in wanted for facts in commands), doubted=doubted)
+
+
+def _in_facts(wanted: Words, facts: CommandFacts) -> Strength:
+    found = Strength.NONE
+    for words in facts.commands:
+        if fnmatchcase(words[0], wanted[0]):
+            found = max(found, _holds(words[1:], wanted[1:]))
+    if found is Strength.NONE and any(fnmatchcase(word, wanted[0]) for word in facts.mentioned):
+        return Strength.POSSIBLE
+    return found
+
+
+def _holds(words: Words, wanted: Words) -> Strength:
+    """Return if the wanted words stand among the words, in their order."""
+    left = iter(words)
+    if all(any(fnmatchcase(word, one) for word in left) for one in wanted):
+        return Strength.CERTAIN
+    return Strength.POSSIBLE if any(UNREAD in word or "$" in word for word in words) else Strength.NONE
+
+
+def _strongest(found: Iterable[Strength], *, doubted: str) -> Strength:
+    best = Strength.POSSIBLE if doubted else Strength.NONE
+    for one in found:
+        if one is Strength.CERTAIN:
+            return one
+        best = max(best, one)
+    return best
+
