@@ -49,7 +49,7 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, hooks, pause, settings, tokens
+from routes.http.administration import audit, endpoints, hooks, pause, rules, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
 from routes.http.mcp import offers, servers
@@ -159,6 +159,7 @@ ROUTES = (
     Route("/endpoints", endpoints.add_endpoint, methods=["POST"]),
     Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),
     Route("/hooks", hooks.list_hooks),
+    Route("/rules", rules.list_rules),
     Route("/settings", settings.list_settings),
     Route("/settings", settings.change_settings, methods=["PATCH"]),
     Route("/webhooks", webhooks.list_webhooks),

@@ -38,6 +38,7 @@ from app.models.endpoints.startup import ChooseProvider, open_models
 from app.notifications.service import Notifications, opened_notifications
 from app.policy.approvals import Approvals
 from app.policy.current_rights import principal_named
+from app.policy.rules.compiling import compiled_rules
 from app.profiles.library import Profiles, open_profiles
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
@@ -158,7 +159,7 @@ async def open_services(
         project, labels = await loaded_project_files(store), await opened_labels(settings, store, jobs)
         profiles = await open_profiles(settings.profiles, store)
         factory = RunFactory(*collaborators, profiles, built_in, project=project, looks=looks, hooks=hooks)
-        factory.memories, factory.labels = memories, labels
+        factory.memories, factory.labels, factory.rules = memories, labels, compiled_rules(settings.rules)
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)

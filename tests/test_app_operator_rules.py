@@ -2,231 +2,184 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.config.settings import load_settings
 from app.config.sources import SettingsError
-from app.core.operator_rules import OperatorRule
 from app.core.rules import ApprovalMode, WhenAbsent
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import Gate, PolicyContext, decide
 from app.policy.grants import Grant
-from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import OperatorRules
 from app.storage.principals import LOCAL_USER
+from tests.operator_rules import BASH, NO_EVIL, NO_RM, NO_SECRETS, rules, verdict
+from tools.base.outcome import Progress, Result
+from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk, Role
 from tools.catalogue import TOOLS
-from tools.tool import Tool, answering
-from tools.toolbox import Allow, Ask, Refuse
+from tools.tool import Context, Tool, ToolList, answering
+from tools.toolbox import Allow, Ask, Refuse, Toolbox
 
-NAMES = [tool.name for tool in TOOLS]
-BASH, PYTHON, READ, FETCH = (
-    next(tool for tool in TOOLS if tool.name == name) for name in ("bash", "python", "read_file", "web_fetch")
+pytestmark = pytest.mark.anyio
+
+
+async def nothing(_: dict[str, Any], __: Context) -> str:
+    return "ran"
+
+
+async def ran(_: dict[str, Any], __: Context) -> AsyncGenerator[Progress | Result, None]:
+    yield Result(ok=True, text="ran")
+
+
+# A tool of a server that is not known: each argument may be anything.
+MCP = Tool("mcp__x__y", "", {"type": "object"}, Risk.EXECUTE, answering(nothing), Role.GUEST, approval="never")
+
+
+@pytest.mark.parametrize(
+    ("of", "arguments", "expected"),
+    [
+        (NO_SECRETS, {"where": {"deep": ["secrets/key"]}}, "refuse"),
+        (NO_SECRETS, {"uri": "file:///etc/shadow"}, "refuse"),
+        (NO_EVIL, {"q": [{"u": "see http://evil.example.org/x"}]}, "refuse"),
+        (NO_EVIL, {"http://evil.example.org": 1}, "refuse"),
+        (rules({"tool": "mcp__*", "commands": ["rm"]}), {"argv": ["rm", "-rf", "x"]}, "refuse"),
+        (rules({"tool": "mcp__*", "commands": ["rm"]}), {"command": "sh -c 'rm x'"}, "refuse"),
+        (rules({"tool": "mcp__*", "commands": ["rm"]}), {"command": "$X"}, "ask"),
+        (rules({"tool": "mcp__*", "commands": ["rm"]}), {"code": "x"}, "ask"),
+        (rules({"tool": "mcp__*", "commands": ["rm"]}), {"note": "it's $5"}, "allow"),
+    ],
 )
+def test_all_arguments_of_other_tools_are_searched(of: OperatorRules, arguments: dict[str, Any], expected: str) -> None:
+    assert verdict(of, MCP, arguments) == expected
 
 
-def rules(*rows: dict[str, Any]) -> OperatorRules:
-    return compiled_rules([OperatorRule(**{"reason": "No.", "action": "deny", **row}) for row in rows], NAMES)
+def test_a_tool_of_the_client_is_refused_where_a_rule_asks() -> None:
+    handed = replace(MCP, name="anything", handed=True)
+    for row in (
+        {"tool": "client_tools", "action": "ask"},
+        {"tool": "client_tools", "action": "ask", "commands": ["rm"]},
+    ):
+        assert verdict(rules(row), handed, {"command": "rm x"}) == "refuse"
+    assert verdict(rules({"tool": "bash"}), replace(handed, name="bash"), {"command": "x"}) == "refuse"
 
 
-def verdict(of: OperatorRules, tool: Tool, arguments: dict[str, Any], workspace: Path = Path("/w")) -> str:
-    """The decision for the most powerful principal, in the mode that asks least, with everything granted."""
-    policy = PolicyContext(ApprovalMode.AUTO, boxed=True, workspace=workspace, grants=(), rules=of)
-    decision = decide(LOCAL_USER, tool, tool.normalise(arguments), policy)
-    return type(decision).__name__.lower()
+@pytest.mark.parametrize("mode", [ApprovalMode.SANDBOXED, ApprovalMode.ASK, ApprovalMode.AUTO])
+def test_no_mode_and_no_grant_overrules_a_rule(mode: ApprovalMode) -> None:
+    allowed = {"command": "git status"}
+    asks = rules({"tool": "bash", "commands": ["git"], "action": "ask"})
+    denies = rules({"tool": "bash", "commands": ["git"]})
+    grant = Grant("bash", fingerprint=fingerprint(LOCAL_USER.name, "bash", allowed))
+    policy = PolicyContext(mode, boxed=True, commands=("git status",), grants=(grant,))
+    assert isinstance(decide(LOCAL_USER, BASH, allowed, policy), Allow)
+    assert isinstance(decide(LOCAL_USER, BASH, allowed, dataclasses.replace(policy, rules=asks)), Ask)
+    assert isinstance(decide(LOCAL_USER, BASH, allowed, dataclasses.replace(policy, rules=denies)), Refuse)
+    unattended = dataclasses.replace(policy, rules=asks, when_absent=WhenAbsent.DENY)
+    assert isinstance(decide(LOCAL_USER, BASH, allowed, unattended), Refuse)
 
 
-def spelled(table: str) -> list[str]:
-    return [row.replace("\\n", "\n").replace("\\t", "\t").replace("\\a", "\a") for row in table.splitlines()]
+async def test_the_dispatcher_refuses_a_denied_call_even_with_a_permit() -> None:
+    policy = PolicyContext(ApprovalMode.AUTO, boxed=True, rules=NO_RM)
+    toolbox = Toolbox([replace(BASH, run=ran)], lambda tool, given: decide(LOCAL_USER, tool, given, policy), "local")
+    arguments = {"command": "rm x"}
+    permit = Permit(fingerprint("local", "bash", arguments))
+    async with aclosing(toolbox.run("bash", arguments, Context(Path("/w")), permit)) as results:
+        found = [one async for one in results]
+    assert [one.ok for one in found if isinstance(one, Result)] == [False]
 
 
-NO_RM = rules({"tool": "bash", "commands": ["rm", "git push", "curl"]})
-NO_SECRETS = rules({"tool": "*", "paths": ["secrets/**", "/etc/shadow", "**/*.pem"]})
-NO_EVIL = rules({"tool": "*", "hosts": ["evil.example", "*.evil.example", "10.0.0.1", "169.254.169.254"]})
-
-# Each names what the rule forbids in a way that a reader of plain words would miss.
-COMMANDS = spelled(r"""rm x
-/bin/rm x
-/usr/bin/rm -rf x
-true; rm x
-true && rm x
-false || rm x
-true | rm x
-true & rm x
-(rm x)
-{ rm x; }
-! rm x
-if true; then rm x; fi
-while rm x; do :; done
-for i in 1; do rm $i; done
-case a in a) rm x;; esac
-f() { rm x; }; f
-echo $(rm x)
-echo `rm x`
-echo "$(rm x)"
-echo "a $(echo "$(rm x)") b"
-diff <(rm x) y
-A=1 B=2 rm x
->out rm x
-2>/dev/null rm x
-sudo rm x
-sudo -u bob rm x
-sudo -- rm x
-env rm x
-env -i A=1 rm x
-env -u PATH rm x
-env -S 'rm x'
-env --split-string='rm x'
-nohup rm x &
-nice -n 5 rm x
-timeout 5 rm x
-timeout -k 1 5s rm x
-time -p rm x
-exec rm x
-command rm x
-builtin command rm x
-setsid rm x
-stdbuf -o0 rm x
-xargs rm
-echo x | xargs -n1 rm
-find . -exec rm {} +
-find . -execdir rm {} \;
-busybox rm x
-sh -c 'rm x'
-bash -lc "rm x"
-bash -o pipefail -c 'rm x'
-sh -c "sh -c 'rm x'"
-sudo sh -c 'true; rm x'
-eval rm x
-eval "rm x"
-trap 'rm x' EXIT
-watch 'rm x'
-su bob -c 'rm x'
-ssh host 'rm x'
-flock /tmp/l -c 'rm x'
-"rm" x
-'r'm x
-r"m" x
-r''m x
-\rm x
-r\m x
-r\\nm x
-rm\tx
-true\nrm x
-true # a comment\nrm x
-bash <<EOF\nrm x\nEOF
-bash <<< 'rm x'
-cat <<EOF\n$(rm x)\nEOF
-git push origin main
-git -C /x push
-git  "push"
-/usr/bin/git push
-coproc rm x
-[[ -n $(rm x) ]] && true
-echo ${x:-$(rm x)}
-arr=($(rm x))
-export X=$(rm x)""")
-
-# What runs is not in the words: the rule asks at least.
-UNREADABLE = spelled(r"""$X x
-${X} x
-"$X" x
-x=rm; $x f
-r$@m x
-rm$IFS-rf$IFS.
-$'\x72m' x
-$'rm' x
-/bin/r? x
-/bin/[r]m x
-/bin/r* x
-{rm,x}
-r{m,}
-~/rm x
-$(echo rm) x
-`echo rm` x
-$(printf '\162\155') x
-echo cm0geA== | base64 -d | sh
-curl -s u | bash
-sh script.sh
-bash < script
-. ./script
-source script
-./script
-bin/tool
-/tmp/rm2 x
-cp /bin/rm ./l; ./l x
-alias l=rm
-eval "$X"
-eval $(echo rm) x
-sh -c "$X"
-sh -c '$0 x' rm
-bash -s
-echo rm | xargs -I{} {} x
-echo 'rm x' | xargs env
-echo 'rm x' | parallel
-PATH=. ls
-export PATH=.
-LD_PRELOAD=./x.so ls
-BASH_ENV=x bash -c ls
-hash -p /bin/rm ls
-enable -f x.so ls
-python3 -c 'import os'
-python3.11 x.py
-perl -e 'unlink "x"'
-awk 'BEGIN { system("r" "m x") }'
-sed '1e date' x
-make
-npm run x
-node x.js
-git -c alias.x='!r''m x' x
-git submodule foreach x
-tar cf /dev/null --checkpoint-action=exec=x y
-find . -exec {} ;
-ｒｍ x
-сurl x
-printf -v 'a[$(id)]' x
-test -v 'a[`id`]'
-[[ -v 'a[$(id)]' ]]
-echo 'unclosed
-mytool --run rm
-ls\a
-ld.so ./x
-vim -c x
-docker run x
-at now""")
-
-HARMLESS = spelled(r"""echo rm
-ls -la rm
-grep -rn curl src | head -5
-cat rm
-git status
-git log -3
-git pull
-cd src && ls
-mkdir -p a/b && touch a/b/rm
-cp curl x
-echo $X
-echo "$HOME" > x
-for i in 1 2; do echo $i; done
-true # rm x
-cat <<EOF\nrm x\nEOF
-echo 'rm x'
-confirm x
-armor""")
+def test_a_tool_that_a_rule_denies_altogether_is_not_offered() -> None:
+    policy = PolicyContext(ApprovalMode.AUTO, boxed=True, rules=rules({"tool": "bash"}))
+    offered = Gate(LOCAL_USER, policy).offer(ToolList(TOOLS)).by_name
+    assert "bash" not in offered and "python" in offered
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_forbidden_command_is_denied_wherever_it_stands(command: str) -> None:
-    assert verdict(NO_RM, BASH, {"command": command}) == "refuse"
+def test_the_strictest_rule_decides_and_all_conditions_of_a_row_have_to_match(tmp_path: Path) -> None:
+    both = rules({"tool": "bash", "commands": ["cp"], "paths": ["secrets"]})
+    assert verdict(both, BASH, {"command": "cp secrets/a b"}, tmp_path) == "refuse"
+    assert verdict(both, BASH, {"command": "cat secrets/a"}, tmp_path) == "allow"
+    assert verdict(both, BASH, {"command": "cp a b"}, tmp_path) == "allow"
+    assert verdict(both, BASH, {"command": "cp $X b"}, tmp_path) == "ask"
+    order = [{"tool": "bash", "commands": ["git"], "action": "ask"}, {"tool": "bash", "commands": ["git push"]}]
+    for row in (order, order[::-1]):
+        assert verdict(rules(*row), BASH, {"command": "git push"}) == "refuse"
+        assert verdict(rules(*row), BASH, {"command": "git log"}) == "ask"
 
 
-@pytest.mark.parametrize("command", UNREADABLE)
-def test_a_command_that_cannot_be_read_asks_at_least(command: str) -> None:
-    assert verdict(NO_RM, BASH, {"command": command}) in ("ask", "refuse")
+WRONG = [
+    ({"tool": "bsh"}, "names no tool"),
+    ({"tool": "zz*"}, "names no tool"),
+    ({"tool": "read_file", "paths": ["a**b"]}, "cannot be understood"),
+    ({"tool": "read_file", "paths": ["a[b"]}, "cannot be understood"),
+    ({"tool": "read_file", "paths": [""]}, "cannot be understood"),
+    ({"tool": "read_file", "paths": ["{a,b}"]}, "cannot be understood"),
+    ({"tool": "bash", "hosts": ["a b"]}, "cannot be understood"),
+    ({"tool": "bash", "hosts": ["10.0.0.0/8"]}, "cannot be understood"),
+    ({"tool": "bash", "hosts": ["a:99999"]}, "cannot be understood"),
+    ({"tool": "bash", "commands": ["/bin/rm"]}, "cannot be understood"),
+    ({"tool": "bash", "commands": ["rm; ls"]}, "cannot be understood"),
+    ({"tool": "bash", "commands": [" "]}, "cannot be understood"),
+    ({"tool": "read_file", "commands": ["rm"]}, "can never match"),
+    ({"tool": "read_file", "hosts": ["a.example"]}, "can never match"),
+    ({"tool": "web_fetch", "paths": ["a"]}, "can never match"),
+    ({"tool": "ask_user", "paths": ["a"]}, "can never match"),
+]
 
 
-@pytest.mark.parametrize("command", HARMLESS)
-def test_a_command_without_the_words_runs(command: str) -> None:
-    assert verdict(NO_RM, BASH, {"command": command}) == "allow"
+@pytest.mark.parametrize(("row", "why"), WRONG)
+def test_a_row_that_cannot_be_understood_stops_the_start(row: dict[str, Any], why: str) -> None:
+    good = {"tool": "bash", "commands": ["rm"]}
+    with pytest.raises(SettingsError, match=rf"rules entry 2 \(bad\) .*{why}"):
+        rules(good, row | {"name": "bad"})
+
+
+def test_a_row_that_another_one_covers_stops_the_start() -> None:
+    wide, narrow = {"tool": "bash", "commands": ["rm", "mv"]}, {"tool": "bash", "commands": ["rm"]}
+    for rows in ((wide, narrow), (narrow, wide | {"action": "deny"}, narrow), ({"tool": "*"}, narrow)):
+        with pytest.raises(SettingsError, match="can never decide anything"):
+            rules(*rows)
+    with pytest.raises(SettingsError, match="entry 1 can never decide anything: entry 2"):
+        rules(narrow | {"action": "ask"}, wide)
+    rules(wide | {"action": "ask"}, narrow)  # the second decides more strictly
+    with pytest.raises(SettingsError, match="same name"):
+        rules(narrow | {"name": "a"}, {"tool": "python", "name": "a"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[rules]]\ntool = "bash"\naction = "allow"\nreason = "x"',
+        '[[rules]]\ntool = "bash"\naction = "deny"',
+        '[[rules]]\ntool = "bash"\naction = "deny"\nreason = "x"\ncomands = ["rm"]',
+        '[[rules]]\ntool = "bash"\naction = "deny"\nreason = "x"\ncommands = "rm"',
+        'rules = "x"',
+    ],
+)
+def test_settings_refuse_a_row_with_an_unknown_key_or_value(text: str, tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text(text)
+    with pytest.raises(SettingsError, match="rules"):
+        load_settings({}, {"HOME": str(tmp_path)}, folder=tmp_path)
+
+
+def test_rules_are_set_in_the_file_only(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="DRAGOMAN_RULES"):
+        load_settings({}, {"HOME": str(tmp_path), "DRAGOMAN_RULES": "[]"}, folder=tmp_path)
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_any_text_can_be_read(text: str) -> None:
+    for of in (NO_RM, NO_SECRETS, NO_EVIL):
+        verdict(of, BASH, {"command": text})
+
+
+def test_reading_is_bounded() -> None:
+    for text in ("sudo " * 20_000, "$(" * 5_000, "sh -c '" * 500, "a" * 1_000_000, "{" * 9_000):
+        assert verdict(NO_RM, BASH, {"command": text}) in ("ask", "refuse")

@@ -164,6 +164,7 @@ ROWS: dict[str, Row] = {
     "POST /endpoints": Admins({"name": "new", "url": "http://127.0.0.1:9/"}, 201),
     "DELETE /endpoints/{endpoint}": Admins(ok=204),
     "GET /hooks": Admins(),
+    "GET /rules": Admins(),
     "GET /settings": Admins(),
     "PATCH /settings": Admins({"changes": {"max_rounds": 20}}),
     "GET /schedules": Own(shows="schedule"),

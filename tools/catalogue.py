@@ -322,3 +322,6 @@ SESSION_TOOLS = (
         in_turn=True,
     ),
 )
+
+# Every built-in tool, also those that are offered only where a setting turns them on.
+CATALOGUE = (*TOOLS, SUBMIT_PLAN, READ_SKILL, WEB_SEARCH, *MEMORY, *HELPER_TOOLS, *SESSION_TOOLS)

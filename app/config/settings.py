@@ -23,8 +23,8 @@ from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.notification_settings import NotificationSettings
-from app.config.profile_settings import ProfileSettings
 from app.config.operator_settings import FILE_ONLY, OperatorSettings
+from app.config.profile_settings import ProfileSettings
 from app.config.protected_files import in_workspace, own_files
 from app.config.run_settings import RunSettings
 from app.config.search_settings import SearchSettings, search_problems
@@ -280,7 +280,9 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     folder = folder or current_folder()
     problems: list[str] = []
     file, from_file = in_file(flags.get("config"), environ, NAMES, folder, problems)
-    given = from_file | in_environment(environ, OUTSIDE, WORD_LISTS, folder, problems) | in_flags(flags, OUTSIDE, folder)
+    given = (
+        from_file | in_environment(environ, OUTSIDE, WORD_LISTS, folder, problems) | in_flags(flags, OUTSIDE, folder)
+    )
     home = home_of(environ)
     values: dict[str, object] = {"data_dir": default_data_dir(environ, home), "workspace": folder / "workspace"}
     values["mcp_config"] = (file.parent if file else folder) / "mcp.json"

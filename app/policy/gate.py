@@ -18,8 +18,8 @@ from app.policy.classification import NO_RULES, Classification
 from app.policy.grants import Grant, holding, reaches_hosts, without_granted_hosts
 from app.policy.label_limits import NO_LIMITS, LabelLimits, carried
 from app.policy.patterns import names_address
-from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.policy.rules.operator_rules import DENY, NO_OPERATOR_RULES, Finding, OperatorRules
+from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import OutboundEffect, Risk, Role
@@ -262,7 +262,9 @@ def _forbidden_by(finding: Finding, tool: Tool) -> Refuse | None:
     if finding.action == DENY:
         return Refuse(f"{tool.name} was not run. {finding.reason}", only_so=True)
     if tool.handed:
-        return Refuse(f"{finding.reason} The client runs {tool.name} itself, so nobody can approve it here.", only_so=True)
+        return Refuse(
+            f"{finding.reason} The client runs {tool.name} itself, so it cannot be approved here.", only_so=True
+        )
     return None
 
 

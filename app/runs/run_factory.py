@@ -40,9 +40,9 @@ from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate, PolicyContext, Writes
 from app.policy.guards import guards_of
+from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
-from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent

@@ -375,6 +375,7 @@ _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, ch
 
 REMOTE = (
     ("memory", "routes.cli.memory", "list, search, edit and delete what is remembered of you"),
+    ("rules", "routes.cli.rules", "list the operator's rules on arguments, and try a call against them"),
     ("webhook", "routes.cli.webhooks", "add, list, test and remove receivers of notifications"),
 )
 COMMANDS = (

@@ -16,7 +16,16 @@ from msgspec import Struct, field
 
 from tools.base.patterns import lazy_pattern
 from tools.shell_policy.command_grammar import UNREAD, read_by_grammar
-from tools.shell_policy.indirect_programs import FED, KEYWORDS, MEANINGS, PLAIN, SHELLS, STARTERS, is_interpreter, runs_by_words
+from tools.shell_policy.indirect_programs import (
+    FED,
+    KEYWORDS,
+    MEANINGS,
+    PLAIN,
+    SHELLS,
+    STARTERS,
+    is_interpreter,
+    runs_by_words,
+)
 from tools.shell_policy.network_needs import ASSIGNMENT, roughly
 from tools.shell_policy.plain_commands import Doubt, Words, simple_commands
 from tools.shell_policy.read_only_programs import only_reads
@@ -142,7 +151,7 @@ class _Collected(Struct):
             self.doubted_words = self.doubted_words or f"{program} goes where no word says"
 
     def _doubt_name(self, name: str) -> None:
-        if not name.isascii() or UNREAD in name or _EXPANDS.search(name) and name not in ("[", "[["):
+        if not name.isascii() or UNREAD in name or (_EXPANDS.search(name) and name not in ("[", "[[")):
             self.doubted_commands = self.doubted_commands or "the name of a command is known to the shell alone"
         elif "/" in name and name.rpartition("/")[0] not in _SYSTEM:
             self.doubted_commands = self.doubted_commands or "it runs a file, whose content is not read"
@@ -164,7 +173,7 @@ class _Collected(Struct):
             rest = rest[:_MOST_STARTED]
         if program in FED:
             self.doubted_words = self.doubted_words or f"{program} takes words from its input"
-            if _may_run_input(rest):
+            if program != "xargs" or _may_run_input(rest):
                 self.doubted_commands = self.doubted_commands or f"{program} may run what its input says"
         if program == "eval" or program == "trap":
             self.read(" ".join(rest).replace(UNREAD, "$_"), depth - 1)

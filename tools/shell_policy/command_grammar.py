@@ -23,7 +23,6 @@ _EXPANDED = lazy_pattern(r"\\(.)|([*?\[{}~])", re.DOTALL)
 _ESCAPED = lazy_pattern(r'\\([$`"\\\n])')
 
 
-
 class GrammarReading(Struct, frozen=True):
     """`commands`: words of each, without redirects; `words`: all words; `texts`: here-documents and here-strings."""
 
@@ -93,8 +92,10 @@ def _written(node: Node) -> str:
         case "concatenation":
             return "".join(map(_written, node.children))
         case "variable_assignment":
-            return "".join(_source(child) if child.type in ("variable_name", "=", "+=") else _written(child)
-                           for child in node.children)
+            return "".join(
+                _source(child) if child.type in ("variable_name", "=", "+=") else _written(child)
+                for child in node.children
+            )
         case "variable_name" | "special_variable_name" | "test_operator" | "file_descriptor":
             return _source(node)
     return _source(node) if not node.named_children and node.type.isalpha() else UNREAD

@@ -6,19 +6,24 @@ import re
 
 from tools.base.patterns import lazy_pattern
 
+
+def _names(table: str) -> frozenset[str]:
+    return frozenset(table.split())
+
+
 # They start the program that is named in their words. Every word behind one may be it.
-STARTERS = frozenset(
+STARTERS = _names(
     """sudo doas env time nohup nice ionice exec command builtin xargs parallel stdbuf setsid timeout chroot unshare
     nsenter flock watch strace ltrace script taskset chrt runuser su unbuffer coproc busybox toybox coreutils setarch
     setpriv prlimit systemd-run systemd-inhibit dbus-run-session firejail bwrap fakeroot faketime catchsegv valgrind
     perf hyperfine entr ssh sshpass mosh rsh expect-lite mapfile readarray compgen trap eval daemonize start-stop-daemon
     cpulimit torsocks torify proxychains proxychains4 tsocks ip ld.so linux64 linux32 i386 x86_64 pkexec
-    run-parts tini dumb-init gosu su-exec catatonit rlwrap script-wrapper xvfb-run caffeinate numactl schedtool""".split()
+    run-parts tini dumb-init gosu su-exec catatonit rlwrap script-wrapper xvfb-run caffeinate numactl schedtool"""
 )
-KEYWORDS = frozenset("if then else elif while until do ! { ( [[".split())  # a command can follow
+KEYWORDS = _names("""if then else elif while until do ! { ( [[""")  # a command can follow
 # They read what they run from their standard input as well.
 FED = frozenset(("xargs", "parallel", "entr"))
-SHELLS = frozenset("sh bash dash zsh ksh mksh ash fish rbash csh tcsh yash pwsh".split())
+SHELLS = _names("""sh bash dash zsh ksh mksh ash fish rbash csh tcsh yash pwsh""")
 # Their words are a program of their own, name a file with one, or change what later words mean.
 _INTERPRETERS = lazy_pattern(
     r"""(?:python|pypy|ipython|perl|ruby|node|php|lua|luajit|tclsh|wish|guile|ghc|runghc|java|scala|R|julia)[\d.]*
@@ -54,14 +59,14 @@ MEANINGS = lazy_pattern(
     r"|LESSOPEN|LESSCLOSE|LD_\w+|GIT_\w+|PYTHON\w*|PERL\w+|RUBY\w+|NODE_\w+|MAKEFLAGS|TAR_OPTIONS|ZDOTDIR|GCONV_PATH)\+?=.*",
 )
 # Programs whose words are never programs, options that write or read files included.
-PLAIN = frozenset(
+PLAIN = _names(
     """: true false echo printf pwd cd pushd popd ls dir cat tac head tail wc grep egrep fgrep rg cut tr uniq nl fold
     rm rmdir unlink mkdir mknod mkfifo mktemp touch cp mv ln link readlink realpath basename dirname stat file du df
     chmod chown chgrp shred truncate dd sync tee cmp comm diff join paste seq yes sleep date cal id whoami groups who
     hostname uname nproc uptime free ps kill pkill killall pgrep pidof test [ read export declare local readonly
     typeset unset set shift return exit break continue wait umask type which whereis tree jq base64 base32 md5sum
     sha1sum sha256sum sha512sum cksum od xxd hexdump strings gzip gunzip zcat bzip2 bunzip2 xz unxz zstd unzip
-    expr factor rev column fmt expand unexpand iconv tput clear arch tty stty""".split()
+    expr factor rev column fmt expand unexpand iconv tput clear arch tty stty"""
 )
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from tools.base.patterns import lazy_pattern
 
-_DOTS = str.maketrans({"。": ".", "．": ".", "｡": "."})  # noqa: RUF001 - which IDNA takes for dots
+_DOTS = str.maketrans({"。": ".", "．": ".", "｡": "."})
 _INVISIBLE = lazy_pattern("[\u00ad\u200b-\u200f\u2060\ufeff]")
 _TOKEN = lazy_pattern(r"\[[0-9a-fA-F:.%]+\](?::\d{1,5})?|[^\s/\\?#@\"'<>(){}|,;=&$`!*]+")
 _PORT = lazy_pattern(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?:?")

@@ -42,11 +42,10 @@ BUILT_IN: Mapping[str, Reads] = {
     "edit_file": Reads(paths=("path",)),
     "list_files": Reads(paths=("path", "pattern")),
     "web_fetch": Reads(hosts=("url",)),
-    **dict.fromkeys(
-        "job_status job_output job_cancel recall_history read_result ask_user update_plan create_document "
-        "update_document suggest_edits read_document submit_plan read_skill web_search".split(),
-        DATA,
-    ),
+    **dict.fromkeys(("job_status", "job_output", "job_cancel", "recall_history", "read_result", "ask_user"), DATA),
+    **dict.fromkeys(("update_plan", "submit_plan", "read_skill", "web_search", "delegate", "ask_model"), DATA),
+    **dict.fromkeys(("create_document", "update_document", "suggest_edits", "read_document"), DATA),
+    **dict.fromkeys(("remember", "recall_memory", "forget", "list_sessions", "read_session"), DATA),
 }
 
 
@@ -66,8 +65,12 @@ def facts_of_call(tool: Tool, arguments: Arguments) -> ArgumentFacts:
     if reads is not None and tool.name == "list_files":
         arguments = {**arguments, "path": arguments.get("path") or "."}
     texts = list(_texts(arguments))
-    if reads is not None:
-        texts = [(name, text) for name, text in texts if name in {*reads.shell, *reads.code, *reads.paths, *reads.hosts}]
+    if reads is None:
+        texts += [("", name) for name in arguments]
+    else:
+        texts = [
+            (name, text) for name, text in texts if name in {*reads.shell, *reads.code, *reads.paths, *reads.hosts}
+        ]
     paths, hosts, commands, doubted = set[str](), set[str](), list[CommandFacts](), ""
     if len(texts) > MOST_TEXTS:
         doubted, texts = "it has too many arguments to be read", texts[:MOST_TEXTS]

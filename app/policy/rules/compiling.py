@@ -10,16 +10,19 @@ from app.core.operator_rules import OperatorRule
 from app.policy.rules.argument_facts import BUILT_IN
 from app.policy.rules.operator_rules import CLIENT_TOOLS, DENY, CompiledRule, OperatorRules
 from app.policy.rules.path_globs import PathGlob, glob_error
+from tools.catalogue import CATALOGUE
 from tools.shell_policy.plain_commands import Words
 from tools.web.egress import HostPattern, pattern_of
 from tools.web.host_spellings import canonical, folded
 
-MCP = "mcp__"
+# Tools whose names the server learns later: of MCP servers, and of the administration.
+OUTSIDE = ("mcp__", "manage_")
 _ODD = frozenset("\\'\"`$|&;<>(){}#\0")
 
 
-def compiled_rules(rows: Sequence[OperatorRule], tools: Sequence[str]) -> OperatorRules:
-    """Compile rows for a server with these built-in tools. Raises SettingsError with each problem, naming its row."""
+def compiled_rules(rows: Sequence[OperatorRule]) -> OperatorRules:
+    """Compile rows. Raises SettingsError with each problem, naming its row."""
+    tools = [tool.name for tool in CATALOGUE]
     rules, problems = list[CompiledRule](), list[str]()
     for number, row in enumerate(rows, 1):
         label = f"rules entry {number}{f' ({row.name})' if row.name else ''}"
@@ -32,7 +35,9 @@ def compiled_rules(rows: Sequence[OperatorRule], tools: Sequence[str]) -> Operat
     for rule in rules:
         later = [one for one in rules if one.number > rule.number and rule.row.action != DENY and _covers(one, rule)]
         if later and later[0].row.action == DENY:
-            problems.append(f"rules entry {rule.number} can never decide anything: entry {later[0].number} does already.")
+            problems.append(
+                f"rules entry {rule.number} can never decide anything: entry {later[0].number} does already."
+            )
     if len({rule.label for rule in rules}) < len(rules):
         problems.append("rules: two entries have the same name; give each a name of its own.")
     if problems:
@@ -49,7 +54,9 @@ def _host(written: str) -> HostPattern | None:
     if (pattern := pattern_of(folded(written))) is None:
         return None
     wild = "*." if pattern.host.startswith("*.") else ""
-    return pattern if pattern.host == "*" else HostPattern(wild + canonical(pattern.host.removeprefix("*.")), pattern.port)
+    return (
+        pattern if pattern.host == "*" else HostPattern(wild + canonical(pattern.host.removeprefix("*.")), pattern.port)
+    )
 
 
 def _words(command: str) -> Words:
@@ -58,19 +65,19 @@ def _words(command: str) -> Words:
 
 def _problems(row: OperatorRule, tools: Sequence[str]) -> Iterator[str]:
     named = [name for name in tools if fnmatchcase(name, row.tool)]
-    outside = row.tool.startswith(MCP) or any(map(row.tool.__contains__, "*?[")) and fnmatchcase(MCP, f"{row.tool}*")
+    outside = row.tool == "*" or row.tool.startswith(OUTSIDE)
     if not named and not outside and row.tool != CLIENT_TOOLS:
         near = ", ".join(tools[:40])
-        yield f"names no tool with {ascii(row.tool)}: there are {near}, mcp__SERVER__TOOL and {CLIENT_TOOLS}"
+        yield f"names no tool with {row.tool!a}: there are {near}, mcp__SERVER__TOOL, manage_AREA and {CLIENT_TOOLS}"
     for glob in row.paths:
         if why := glob_error(glob):
-            yield f"has a path that cannot be understood: {ascii(glob)} {why}"
+            yield f"has a path that cannot be understood: {glob!a} {why}"
     for host in row.hosts:
         if _host(host) is None:
-            yield f"has a host that cannot be understood: {ascii(host)}; write example.org, *.example.org or example.org:8443"
+            yield f"has a host that cannot be understood: {host!a}; write *.example.org or example.org:8443"
     for command in row.commands:
         if why := _command_error(command):
-            yield f"has a command that cannot be understood: {ascii(command)} {why}"
+            yield f"has a command that cannot be understood: {command!a} {why}"
     if not outside and row.tool != CLIENT_TOOLS and named:
         yield from _without_meaning(row, named)
 

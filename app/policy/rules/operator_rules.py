@@ -22,7 +22,7 @@ from tools.shell_policy.command_grammar import UNREAD
 from tools.shell_policy.plain_commands import Words
 from tools.tool import Tool
 from tools.web.egress import HostPattern, pattern_of
-from tools.web.host_spellings import canonical, folded, hosts_in
+from tools.web.host_spellings import HostName, canonical, folded, hosts_in
 
 DENY, ASK = "deny", "ask"
 CLIENT_TOOLS = "client_tools"  # a tool name in rules: every tool that a client runs itself
@@ -80,7 +80,9 @@ class OperatorRules(Struct, frozen=True, eq=False):  # part of the key of offere
         about = [rule for rule in self.rules if rule.is_about(tool)]
         if not about:
             return None
-        facts = facts_of_call(tool, arguments) if arguments is not None and any(not one.is_open for one in about) else None
+        facts = (
+            facts_of_call(tool, arguments) if arguments is not None and any(not one.is_open for one in about) else None
+        )
         found = [finding for rule in about if (finding := _finding(rule, facts, str(workspace)))]
         return next((one for one in found if one.action == DENY), found[0] if found else None)
 
@@ -89,16 +91,15 @@ NO_OPERATOR_RULES = OperatorRules()
 
 
 def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str) -> Finding | None:
-    if rule.is_open:
-        sure = Strength.CERTAIN
-    else:
-        sure = rule.strength(facts, workspace) if facts else Strength.NONE
+    sure = Strength.CERTAIN if rule.is_open else rule.strength(facts, workspace) if facts else Strength.NONE
     if sure is Strength.NONE:
         return None
     reason = rule.row.reason if rule.row.reason.endswith((".", "!", "?")) else f"{rule.row.reason}."
     if sure is Strength.POSSIBLE:
         why = next((one for one in _doubts(facts)), "it may be about the same") if facts else ""
-        return Finding(ASK, f"A rule of this server may forbid it ({rule.label}: {reason} {why[:1].upper()}{why[1:]}).", rule.label)
+        return Finding(
+            ASK, f"A rule of this server may forbid it ({rule.label}: {reason} {why[:1].upper()}{why[1:]}).", rule.label
+        )
     return Finding(rule.row.action, f"A rule of this server ({rule.label}): {reason}", rule.label)
 
 
@@ -118,7 +119,7 @@ def _of_hosts(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Strength
 def _host_strengths(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Iterable[Strength]:
     for wanted in map(pattern_of, facts.network):
         for pattern in patterns:
-            if wanted is None or wanted.covers(pattern) and wanted != pattern:
+            if wanted is None or (wanted.covers(pattern) and wanted != pattern):
                 yield Strength.POSSIBLE
             elif pattern.covers(HostPattern(canonical(wanted.host), wanted.port)) or pattern.covers(wanted):
                 yield Strength.CERTAIN
@@ -127,10 +128,16 @@ def _host_strengths(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> It
     for text in facts.hosts:
         names, plain = list(hosts_in(text)), folded(text)
         for pattern in patterns:
-            if any(pattern.matches(one.host, pattern.port if one.port is None else one.port) for one in names if one.host):
+            if any(_is_named(pattern, one) for one in names):
                 yield Strength.CERTAIN
             elif pattern.host.lstrip("*.") in plain:
                 yield Strength.POSSIBLE
+
+
+def _is_named(pattern: HostPattern, name: HostName) -> bool:
+    """Return whether the pattern names this host, by any port if the text has none."""
+    port = name.port if name.port is not None else pattern.port or 0
+    return bool(name.host) and pattern.matches(name.host, port)
 
 
 def _of_commands(wanted: Sequence[Words], commands: Sequence[CommandFacts]) -> Strength:
@@ -163,4 +170,3 @@ def _strongest(found: Iterable[Strength], *, doubted: str) -> Strength:
             return one
         best = max(best, one)
     return best
-

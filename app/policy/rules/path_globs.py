@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -31,7 +32,7 @@ class PathGlob(Struct, frozen=True):
         for one in _spellings(path, workspace):
             if pattern.match(one):
                 return Strength.CERTAIN
-            if _is_above(one, base) or (_is_above(base, one) and self.is_wild and os.path.isdir(one)):
+            if _is_above(one, base) or (_is_above(base, one) and self.is_wild and Path(one).is_dir()):
                 found = Strength.POSSIBLE
         return found
 
@@ -40,34 +41,38 @@ class PathGlob(Struct, frozen=True):
         return _MAGIC.search(self.written) is not None
 
     def _compiled(self, workspace: str) -> tuple[re.Pattern[str], str]:
-        return _compiled(self.written, workspace)
+        """Return the pattern, and the folder that all its matches are in or below, links resolved."""
+        expanded = _at_home(self.written)
+        first = _MAGIC.search(expanded)
+        cut = expanded.rfind("/", 0, first.start()) + 1 if first else len(expanded)
+        base = os.path.realpath(_joined(workspace, expanded[:cut]))
+        return _below(base, expanded[cut:]), base
 
 
 @lru_cache(maxsize=1024)
-def _compiled(written: str, workspace: str) -> tuple[re.Pattern[str], str]:
-    """Return the pattern, and the folder that all its matches are in or below."""
-    expanded = os.path.expanduser(written)
-    first = _MAGIC.search(expanded)
-    literal = expanded[: first.start()] if first else expanded
-    cut = len(literal) if not first else literal.rfind("/") + 1
-    base = os.path.realpath(os.path.join(workspace, literal[:cut]))
-    rest = expanded[cut:]
-    source = re.escape(base.rstrip("/")) + ("/" + _regex(rest) if rest else "") if first else re.escape(base)
-    return re.compile(rf"{source}(?:/.*)?\Z", re.DOTALL), base
+def _below(base: str, glob: str) -> re.Pattern[str]:
+    """Compile what matches a glob below `base`, and all that is below a match."""
+    glob = "" if glob == "**" else glob.removesuffix("/**")  # all below is included anyway
+    source = re.escape(base.rstrip("/")) + (f"/{_regex(glob)}" if glob else "")
+    return re.compile(rf"{source}(?:/.*)?\Z", re.DOTALL)
+
+
+def _at_home(path: str) -> str:
+    return f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
+
+
+def _joined(workspace: str, path: str) -> str:
+    return path if path.startswith("/") else f"{workspace}/{path}"
 
 
 def _regex(glob: str) -> str:
     """Translate a glob: `**` stands for any folders, `*` and `?` stay within a name. Raises re.error when compiled."""
-    if glob == "**":
-        return ".*"
     parts: list[str] = []
     at = 0
     while at < len(glob):
         if glob.startswith("**/", at):
             parts.append("(?:.*/)?")
             at += 3
-        elif glob.startswith("/**", at) and at + 3 == len(glob):
-            at += 3  # all below, which any match includes
         elif glob[at] == "*":
             parts.append("[^/]*")
             at += 1
@@ -76,7 +81,11 @@ def _regex(glob: str) -> str:
             at += 1
         elif glob[at] == "[":
             end = glob.find("]", at + 2)
-            parts.append(f"[{'^' if glob[at + 1] in '!^' else ''}{re.escape(glob[at + 1 : end].lstrip('!^'))}]".replace(r"\-", "-"))
+            parts.append(
+                f"[{'^' if glob[at + 1] in '!^' else ''}{re.escape(glob[at + 1 : end].lstrip('!^'))}]".replace(
+                    r"\-", "-"
+                )
+            )
             at = end + 1
         else:
             parts.append(re.escape(glob[at]))
@@ -95,7 +104,7 @@ def glob_error(written: str) -> str | None:
     if "\\" in written or "{" in written:
         return "has a backslash or a brace, which globs here do not know: write one entry for each case"
     try:
-        _compiled(written, "/")
+        _below("/", written)
     except re.error as error:
         return f"is no glob ({error})"
     return None
@@ -108,8 +117,7 @@ def pieces_of(word: str) -> Iterator[str]:
     if "://" in word:
         start = re.search(r"[a-zA-Z][\w+.-]*://", word)
         yield unquote(urlsplit(word[start.start() :] if start else word, allow_fragments=False).path)
-    for piece in _APART.split(word):
-        yield piece
+    yield from _APART.split(word)
     yield unquote(word)
 
 
@@ -118,7 +126,7 @@ def _spellings(path: str, workspace: str) -> Iterator[str]:
     for piece in dict.fromkeys(pieces_of(path)):
         if not piece or len(piece) > _MOST_PATH or "\0" in piece:
             continue
-        whole = os.path.join(workspace, os.path.expanduser(piece))
+        whole = _joined(workspace, _at_home(piece))
         yield os.path.normpath(whole)
         yield os.path.realpath(whole)
 

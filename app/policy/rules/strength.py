@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Strength(IntEnum):
-    """How surely something matches; what cannot be read is POSSIBLE, which asks at least."""
+    """Certainty of a match: what cannot be read is POSSIBLE, which asks at least."""
 
     NONE = 0
     POSSIBLE = 1

@@ -55,6 +55,7 @@ function content(page) {
     loadedSection("Memory", async () => (await import("./memory/memory_list.js")).memories()),
     loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection("Authentication", tokens),
+    admin && loadedSection("Rules on calls", async () => (await import("./profiles/rule_list.js")).rules()),
     admin && loadedSection(`The last ${AUDITED} decisions`, audit),
     collapsible("Keys", () =>
       h(

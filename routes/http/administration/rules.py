@@ -1,0 +1,18 @@
+"""/rules: the operator's rules on the arguments of calls, for admins. The settings file alone changes them."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from routes.protocol.errors import ASCIIResponse
+from routes.protocol.requests import admins_only
+from routes.services import current_principal, services_of
+
+
+async def list_rules(request: Request) -> Response:
+    """Each rule as the settings file has it."""
+    admins_only(current_principal(request))
+    rules = services_of(request).factory.rules.rules
+    shown = [{**rule.row.model_dump(mode="json"), "name": rule.label} for rule in rules]
+    return ASCIIResponse({"rules": shown})
