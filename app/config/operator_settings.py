@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from app.core.operator_rules import OperatorRule
 from app.core.settings_fields import setting
 
-FILE_ONLY = frozenset({"rules"})  # no flag and no variable, which others can see or set
+FILE_ONLY = frozenset({"hooks", "rules"})  # no flag and no variable, which others can see or set
 
 
 class OperatorSettings(BaseModel, defer_build=True):
