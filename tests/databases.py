@@ -141,6 +141,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "untrusted": 1,
         }
         | {"words": "Grüße, 你 好", "author": "model", "message": 0, "updated": 1_700_000_009.0}
+        | {"labels": '["secret"]'}
     ],
     "memory_vectors": [
         {"memory": "mem_1", "owner": "ann", "digest": SHA, "embedder": "e5", "vector": b"\x00\x00\x80?"}

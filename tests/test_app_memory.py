@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.labels import LabelRule, LabelSource, policy_of
 from app.memory.embedders.background import QUESTIONS, STATEMENTS
 from app.memory.embedders.embedder import Embedder, EmbeddingFailed
 from app.memory.embedders.endpoint import EndpointEmbedder
@@ -19,6 +20,7 @@ from app.memory.memories import PAUSE_S, Memories, Source
 from app.memory.vectors import VectorIndex
 from app.memory.words import as_indexed, digest_of, search_words
 from app.redaction.redactor import Redactor
+from app.storage.labels import SessionLabel
 from app.storage.sqlite.store import SQLiteStore
 from tests.people import LIMIT_S
 from tests.upstream import answer, upstream
@@ -116,10 +118,14 @@ def test_words_of_a_search() -> None:
 class Flaky:
     """A model in whose space a text is where its first letter points; it fails as often as it shall."""
 
-    name, fails, asked = "flaky", 0, 0
+    name, fails, asked, is_local = "flaky", 0, 0, False
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
 
     async def vectors(self, texts: Sequence[str], *, are_queries: bool) -> list[bytes]:
         self.asked += 1
+        self.texts += texts
         if self.fails:
             self.fails -= 1
             raise EmbeddingFailed("is tired")
@@ -163,6 +169,40 @@ async def test_words_alone_are_searched_while_the_embedder_fails(store: SQLiteSt
         assert await texts(again, "a fruit", owner="bob") == []
         await memories.close()
         await again.close()
+
+
+SECRET_RULE = policy_of([LabelSource(label="secret")], [LabelRule(label="secret", endpoints=("local",))])
+CARRIED = Source("model", "ses_1", "run_1", 0, labels=frozenset({"secret"}))
+
+
+async def test_labelled_texts_are_embedded_only_where_a_rule_lets_them(store: SQLiteStore) -> None:
+    raw, own = Flaky(), Flaky()
+    own.is_local = True
+    memories = Memories(store, Redactor([]), 9, Embedder(raw), policy=SECRET_RULE)
+    inside = Memories(store, Redactor([]), 9, Embedder(own), policy=SECRET_RULE)
+    async with asyncio.timeout(LIMIT_S):
+        await keep(memories, "bread")
+        kept, _ = await memories.remember("ann", "apples", "fact", CARRIED)
+        await memories.embedded("ann")
+        found = await memories.search("ann", "apples anew", 5, labels=CARRIED.labels)
+        assert [one.row.id for one in found] == [kept.id], "words find it"
+        assert "bread" in raw.texts and not {"apples", "apples anew"} & {*raw.texts}
+        await inside.search("ann", "an apple", 5, labels=CARRIED.labels)
+        await inside.embedded("ann")
+        assert {"apples", "an apple"} <= {*own.texts}
+        await memories.close()
+        await inside.close()
+
+
+async def test_a_memory_has_the_labels_of_its_conversation(store: SQLiteStore) -> None:
+    memories = Memories(store, Redactor([]), 9)
+    early, _ = await memories.remember("ann", "Apples", "fact", Source("model", "ses_1", "run_1"))
+    await store.write([SessionLabel("ses_1", "secret", "mark", "", "", 1.0)])
+    late, _ = await memories.remember("ann", "Pears", "fact", Source("model", "ses_1", "run_1", labels=frozenset("a")))
+    other, _ = await memories.remember("ann", "Plums", "fact", Source("model", "ses_2", "run_2"))
+    await memories.edit(early, text="Ripe apples")
+    rows = {row.id: row.label_names for row in await store.memories("ann", 9)}
+    assert rows == {early.id: {"secret"}, late.id: {"a", "secret"}, other.id: set()}
 
 
 def test_nearest_with_and_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:

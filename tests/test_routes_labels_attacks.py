@@ -187,17 +187,19 @@ async def test_helpers_other_sessions_and_the_memory_get_no_data_without_its_lab
     read, ask = "```read_file\ncustomers/a.txt\n```", '```ask_model\n{"question": "ACME owes 4711. Much?"}\n```'
     task = '```delegate\n{"task": "Think about ACME owes 4711."}\n```'
     keep = '```remember\n{"text": "ACME owes 4711", "kind": "fact"}\n```'
+    look = '```recall_memory\n{"query": "ACME"}\n```'
     flags = {"helpers": "true", "session_tools": "true", "memory": "true"}
     async with labelled(tmp_path, **flags) as one:
         one.replies["hosted"][:] = [read]
-        one.replies["local"][:] = [task, "Of the helper.", ask, "A lot.", keep, "Fine."]
+        one.replies["local"][:] = [task, "Of the helper.", ask, "A lot.", keep, look, "Fine."]
         events = await one.served.chat("Go on.", approval="auto")
         assert events[-1]["type"] == "run.finished", events[-1]
         assert one.holds() == ["local"]
         [helper] = [event["helper_session"] for event in of_kind(events, "helper.started")]
         assert await one.labels(helper) == ["customer"]
         ran = [event["name"] for event in of_kind(events, "tool.finished")]
-        assert ran == ["read_file", "delegate", "ask_model"]  # the memory is not offered any more: it has no labels
+        assert ran == ["read_file", "delegate", "ask_model", "remember", "recall_memory"]
+        assert (await one.served.client.get("/memory")).json()["memories"][0]["labels"] == ["customer"]
         other = '```read_session\n{{"session": "{}"}}\n```'.format(events[0]["session"])
         assert await says(one, other) == ["customer"]
         assert one.holds() == ["local"]

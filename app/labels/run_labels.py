@@ -33,7 +33,7 @@ from parsing import Arguments
 from tools.jobs.manager import Jobs
 from tools.tool import Tool
 
-MARK, SESSION, PATH, SERVER, FILE, CALL = "mark", "session", "path", "server", "file", "call"  # sources
+MARK, PATH, SERVER, CALL, MEMORY = "mark", "path", "server", "call", "memory"  # sources
 PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file"})
 COMMANDS = {"bash": "command", "python": "code"}  # tools that run code, and its argument
 JOB_TOOLS = frozenset({"job_status", "job_output", "job_cancel"})
@@ -135,10 +135,18 @@ class RunLabels(Struct):
         conversation.log_event(LabelsAdded(sorted(new), source, call))
         self._apply()
 
-    async def take_sessions(self, sessions: Iterable[str]) -> None:
-        """Add the labels of other sessions, of which this one gets something. Raises StoreFailed."""
-        found = [await self.services.of_session(session) for session in sorted(set(sessions)) if session]
-        self.add(joined(*found), SESSION)
+    def take_memories(self, labels: Iterable[str], call: str = "") -> None:
+        """Add the labels of memories that this conversation gets: as the result of a call, or beside a message."""
+        got = frozenset(labels)
+        if call:
+            self._of_calls[call] = joined(self._of_calls.get(call, ()), got)
+        self.add(got, MEMORY, call=call or None)
+
+    def keeps_model(self, labels: Iterable[str]) -> bool:
+        """Return True if the model that would answer now may have these labels as well."""
+        handle = self.route.current
+        there = joined(self.labels, labels)
+        return not self.services.policy.withheld(there - self.labels, handle.endpoint, handle.labels)
 
     def adopt(self, labels: Iterable[str]) -> None:
         """Add labels that were stored elsewhere, as those that a person has added to the session meanwhile."""

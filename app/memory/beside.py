@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from app.core.data_delimiters import as_data
 from app.core.events import Notice
+from app.core.labels import NO_LABELS, joined
 from app.core.messages import Message
 from app.labels.run_labels import RunLabels
 from app.memory.desk import OwnMemory, memory_of
@@ -43,14 +44,14 @@ async def recalled_beside(memory: OwnMemory | None, message: str, labels: RunLab
     """Return what has to do with the message. A store that fails now is no reason to fail the run."""
     if memory is None or not memory.lines or not message.strip():
         return None
-    if labels and labels.labels:  # the message may not go where texts are embedded
-        return None
+    own = labels.labels if labels else NO_LABELS
     try:
-        found = await memory.memories.search(memory.owner, message, memory.lines, floor=memory.floor)
-        if labels:
-            await labels.take_sessions(one.row.session for one in found)
+        found = await memory.memories.search(memory.owner, message, memory.lines, floor=memory.floor, labels=own)
     except StoreFailed:
         return None
+    if labels:  # what no one asked for is no reason to go to another model, or to refuse the run
+        found = [one for one in found if labels.keeps_model(one.row.label_names)]
+        labels.take_memories(joined(*(one.row.label_names for one in found)))
     return beside_of(found)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from app.core.labels import NO_LABELS, Labels, joined
 from app.labels.run_labels import RunLabels
 from app.memory.limits import MOST_OF_RUN, UnfitMemory
 from app.memory.memories import Memories, Source
@@ -36,12 +37,18 @@ class MemoryDesk(Struct, frozen=True):
     memory: OwnMemory
     conversation: Conversation
     labels: RunLabels | None = None
+    call: str = ""
+
+    @property
+    def _labels(self) -> Labels:
+        return self.labels.labels if self.labels else NO_LABELS
 
     async def remember(self, text: str, kind: str) -> tuple[Memory, bool]:
         if self.memory.stored >= MOST_OF_RUN:
             raise ToolFailed(ENOUGH)
         conversation = self.conversation
-        source = Source(MODEL, conversation.session, conversation.run, conversation.begins, is_tainted(conversation))
+        at = MODEL, conversation.session, conversation.run, conversation.begins
+        source = Source(*at, is_tainted(conversation), self._labels)
         try:
             row, is_new = await self.memory.memories.remember(self.memory.owner, text, kind, source)
         except UnfitMemory as unfit:
@@ -50,17 +57,21 @@ class MemoryDesk(Struct, frozen=True):
         return memory_of(row), is_new
 
     async def recall(self, query: str, limit: int) -> Sequence[Memory]:
-        found = await self.memory.memories.search(self.memory.owner, query, limit)
-        if self.labels:
-            await self.labels.take_sessions(one.row.session for one in found)
+        found = await self.memory.memories.search(self.memory.owner, query, limit, labels=self._labels)
+        self._take([one.row for one in found])
         return [memory_of(one.row) for one in found]
 
     async def forget(self, memory: str) -> Memory:
         row = await self.memory.memories.store.memory(memory)
         if row is None or row.owner != self.memory.owner:
             raise ToolFailed(UNKNOWN.format(id=memory[:40]))
+        self._take([row])  # its text is the result
         await self.memory.memories.delete(row)
         return memory_of(row)
+
+    def _take(self, rows: Sequence[MemoryRow]) -> None:
+        if self.labels:
+            self.labels.take_memories(joined(*(row.label_names for row in rows)), self.call)
 
 
 def is_tainted(conversation: Conversation) -> bool:

@@ -22,7 +22,7 @@ from app.budget.run_budget import RunBudget
 from app.budget.side_query import DATA_RULE, SideQuery, ends_of
 from app.config.settings import Settings
 from app.core.events import AgentEvent, RunFinished
-from app.core.labels import NO_LABELS
+from app.core.labels import Labels
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
 from app.memory.desk import OwnMemory
@@ -82,7 +82,7 @@ class Extraction(Struct):
 
     store: Store
     memories: Memories
-    query: Callable[[Principal], SideQuery]  # raises UnknownModel
+    query: Callable[[Principal, Labels], SideQuery]  # about data with these labels; raises UnknownModel
     journal: EventWriter
     unpaused: Callable[[], Awaitable[None]]
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -129,12 +129,14 @@ class Extraction(Struct):
         messages = (await self.store.messages(job.session))[: job.ends]
         turn = messages[job.begins :]
         said = "\n\n".join(in_words(one) for one in turn if one.role == "user")
-        if not said.strip() or await self.store.session_labels([job.session]):  # or the session is gone
+        if not said.strip():  # or the session is gone
             await self.store.write([MemoryJobDone(job.run)])
             return
-        known = [found.row.text for found in await self.memories.search(job.owner, said, MOST_FOUND)]
+        labels = frozenset(row.label for row in await self.store.session_labels([job.session]))
+        found = await self.memories.search(job.owner, said, MOST_FOUND, labels=labels)
+        known = [one.row.text for one in found if one.row.label_names <= labels]
         data = {"The turn": ends_of(_as_text(turn), MOST_READ), "Known already": "\n".join(known) or "(nothing)"}
-        side = self.query(await principal_named(self.store, job.owner))
+        side = self.query(await principal_named(self.store, job.owner), labels)
         conversation = self._conversation(job)
         answer = await side.ask(RULE, data, side.reply(), RunTotals(), conversation, most_tokens=MOST_TOKENS)
         await self.journal.flush()
@@ -142,7 +144,7 @@ class Extraction(Struct):
             _log.warning("run %s was not read for memories: the model %s", job.run, answer.trouble)
             return
         untrusted = any(message.untrusted for message in messages)
-        source = Source(EXTRACTION, job.session, job.run, job.begins, untrusted)
+        source = Source(EXTRACTION, job.session, job.run, job.begins, untrusted, labels)
         rows = self.memories.rows_of(job.owner, drafts_in(answer.reply.shown), source)
         await self.memories.add_with(job.owner, rows, MemoryJobDone(job.run))
 
@@ -184,8 +186,8 @@ async def opened_extraction(
         yield
         return
 
-    def query(principal: Principal) -> SideQuery:
-        utility = models.utility(models.route(None, principal.name, NO_LABELS))
+    def query(principal: Principal, labels: Labels) -> SideQuery:
+        utility = models.utility(models.route(None, principal.name, labels))
         return SideQuery(utility, RunBudget(ledger, principal), utility, settings.summary_time_limit_s)
 
     extraction = Extraction(store, memories, query, journal, switch.unpaused)

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.core.labels import NO_LABELS, NO_POLICY, LabelPolicy, Labels, joined
 from app.memory.embedders.embedder import BATCH, Embedder, EmbeddingFailed
 from app.memory.limits import MOST_PAGE, MemoryFull, UnfitMemory, kind_of, text_of
 from app.memory.search import CANDIDATES, FLOOR, Found, fused
@@ -32,26 +33,32 @@ from app.storage.memories import (
     MemoryRow,
     MemoryStore,
     VectorRow,
+    dumped_labels,
 )
 
 FULL = "There are {most:,} memories, which is the most (memory_rows). Delete some first."
 SAME = "text: there is a memory with this text already, {id}."
+EMBEDDINGS = "embeddings"  # the name of the embedder in rules of labels
 PAUSE_S = 60.0  # without vectors after the embedder has failed, so that not every turn waits for it
 _log = logging.getLogger(__name__)
 
 
 class Source(Struct, frozen=True):
-    """The source of a memory. `untrusted`: its conversation held untrusted text."""
+    """The source of a memory. `untrusted`: its conversation held untrusted text. `labels` are those it carried."""
 
     author: str = PERSON
     session: str = ""
     run: str = ""
     message: int = 0
     untrusted: bool = False
+    labels: Labels = NO_LABELS
 
 
 class Memories:
-    """`embedder` makes the vectors; without one, words alone are searched. Methods raise StoreFailed."""
+    """`embedder` makes the vectors; without one, words alone are searched. Methods raise StoreFailed.
+
+    Texts with labels that the `policy` does not let the embedder have are not embedded: words alone find them.
+    """
 
     def __init__(
         self,
@@ -60,9 +67,12 @@ class Memories:
         most_rows: int,
         embedder: Embedder | None = None,
         clock: Callable[[], float] = time.time,
+        policy: LabelPolicy = NO_POLICY,
     ) -> None:
         self.store = store
         self.embedder = embedder
+        leaves = embedder is not None and not embedder.is_local
+        self._withheld = policy.withheld(policy.names, EMBEDDINGS, None) if leaves else NO_LABELS
         self._redactor = redactor
         self._most_rows = most_rows
         self._clock = clock
@@ -86,17 +96,20 @@ class Memories:
             if known and (source.untrusted or not known.untrusted):
                 return known, False
             row = self._row(owner, text, kind, source)
-            row = replace(row, id=known.id, created=known.created) if known else row
+            if known:
+                labels = dumped_labels(joined(known.label_names, source.labels))
+                row = replace(row, id=known.id, created=known.created, labels=labels)
             await self.store.write([row])
         self.embed_soon(owner)
         return row, known is None
 
     def _row(self, owner: str, text: str, kind: str, source: Source) -> MemoryRow:
-        now = self._clock()
+        now, labels = self._clock(), dumped_labels(source.labels)
         return MemoryRow(
             f"mem_{token_hex(10)}",
             *(owner, digest_of(text), kind, text, as_indexed(text), source.untrusted),
-            *(source.author, source.session, source.run, source.message, now, now),
+            *(source.author, source.session, source.run, source.message, labels),
+            *(now, now),
         )
 
     def rows_of(self, owner: str, drafts: Sequence[tuple[str, str]], source: Source) -> list[MemoryRow]:
@@ -156,10 +169,15 @@ class Memories:
             await self.store.write([change])
             self.forget_vectors(owner)
 
-    async def search(self, owner: str, query: str, limit: int, *, floor: float = FLOOR) -> list[Found]:
-        """Return the best matches, best first. A query without words finds what is near to it, or nothing."""
+    async def search(
+        self, owner: str, query: str, limit: int, *, floor: float = FLOOR, labels: Labels = NO_LABELS
+    ) -> list[Found]:
+        """Return the best matches, best first. A query without words finds what is near to it, or nothing.
+
+        A query with labels that the embedder may not have goes by words alone.
+        """
         by_words = await self.store.memory_matches(owner, search_words(query), CANDIDATES)
-        near = await self.near(owner, query)
+        near = [] if labels & self._withheld else await self.near(owner, query)
         best = fused(by_words, near, floor)[: min(limit, MOST_PAGE)]
         rows = {row.id: row for row in await self.store.memories_named(owner, [one.id for one in best])} if best else {}
         return [Found(rows[one.id], one.similarity) for one in best if one.id in rows]
@@ -201,8 +219,9 @@ class Memories:
             await asyncio.wait([task])
 
     async def _embed_missing(self, owner: str, embedder: Embedder) -> None:
+        without = sorted(self._withheld)
         try:
-            while missing := await self.store.unembedded_memories(owner, embedder.name, BATCH):
+            while missing := await self.store.unembedded_memories(owner, embedder.name, BATCH, without):
                 vectors = await embedder.embed_passages([one.text for one in missing])
                 made = zip(missing, vectors, strict=True)
                 await self.store.write([VectorRow(one.id, owner, one.digest, embedder.name, v) for one, v in made])

@@ -28,7 +28,7 @@ async def opened_memory(
 ) -> AsyncGenerator[Memories, None]:
     """The memories; while the memory is off its rows can be read and deleted, and nothing is embedded or extracted."""
     embedder = embedder_of(settings) if settings.memory else None
-    memories = Memories(store, journal.redactor, settings.memory_rows, embedder)
+    memories = Memories(store, journal.redactor, settings.memory_rows, embedder, policy=settings.label_policy)
     try:
         async with opened_extraction(settings, store, memories, models, ledger, journal, switch):
             yield memories

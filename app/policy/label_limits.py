@@ -10,9 +10,6 @@ from msgspec import Struct
 from app.core.labels import NO_LABELS, LabelPolicy, Labels
 from tools.tool import Tool
 
-# The memory has no labels: what is stored there would be recalled, and what is searched for embedded, without them.
-NOT_KEPT = ("remember", "recall_memory")
-
 
 class LabelLimits(Struct, frozen=True):
     """`labels` are all of the conversation. `asks` and `refuses` are those whose rules concern calls with effects
@@ -41,8 +38,7 @@ class LabelLimits(Struct, frozen=True):
         """Return why every call of the tool is refused, if it is."""
         for pattern, label in self.tools:
             if fnmatchcase(tool.name, pattern) or (tool.through and fnmatchcase(tool.through, pattern)):
-                why = "and the memory keeps no labelled data" if tool.name in NOT_KEPT else "whose rule refuses it"
-                return f"{tool.name} is refused: this conversation carries the label {label}, {why}."
+                return f"{tool.name} is refused: this conversation carries the label {label}, whose rule refuses it."
         return None
 
     def _own(self, tool: Tool) -> Labels:
@@ -66,10 +62,7 @@ def limits_of(policy: LabelPolicy, labels: Iterable[str], since: float) -> Label
         frozenset(label for label, said in outward.items() if said == "ask"),
         frozenset(label for label, said in outward.items() if said == "refuse"),
         tuple((server.lower(), one.label) for one in policy.sources if one.label in there for server in one.servers),
-        (
-            *((pattern, label) for label, rule in sorted(rules.items()) for pattern in rule.refuse_tools),
-            *((name, label) for label in sorted(there) for name in NOT_KEPT),
-        ),
+        tuple((pattern, label) for label, rule in sorted(rules.items()) for pattern in rule.refuse_tools),
         since,
     )
 

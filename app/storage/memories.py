@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ class MemoryRow(Change, frozen=True):
     """A memory. `untrusted`: words of third parties may have brought it.
 
     `session`, `run` and `message`, a position, are where it comes from; empty if its owner has written it. `digest` is
-    of the text, which an owner has once; `words` is the text as the index has it.
+    of the text, which an owner has once; `words` is the text as the index has it; `labels` is a JSON list, sorted.
     """
 
     id: str
@@ -30,8 +31,18 @@ class MemoryRow(Change, frozen=True):
     session: str
     run: str
     message: int
+    labels: str
     created: float
     updated: float
+
+    @property
+    def label_names(self) -> frozenset[str]:
+        """The sensitivity labels of the data that it was made of."""
+        return frozenset(json.loads(self.labels))
+
+
+def dumped_labels(labels: Iterable[str]) -> str:
+    return json.dumps(sorted(set(labels)))
 
 
 class MemoryDeleted(Change, frozen=True):
@@ -117,7 +128,11 @@ class MemoryStore(ChangeWriter, Protocol):
 
     async def memory_vectors(self, owner: str, embedder: str) -> list[tuple[str, bytes]]: ...
 
-    async def unembedded_memories(self, owner: str, embedder: str, limit: int) -> list[Unembedded]: ...
+    async def unembedded_memories(
+        self, owner: str, embedder: str, limit: int, without: Sequence[str] = ()
+    ) -> list[Unembedded]:
+        """Memories without a vector of the embedder, none that has a label of `without`."""
+        ...
 
     async def memory_jobs(self, limit: int) -> list[MemoryJob]:
         """The oldest jobs."""

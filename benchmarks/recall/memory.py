@@ -94,7 +94,7 @@ async def fill(store: SQLiteStore, memories: Memories) -> None:
         text = " ".join(chance.choices(words, k=9))
         row = MemoryRow(
             *(f"mem_{number:020}", OWNER, f"{number:064}", "fact", text, as_indexed(text), False),
-            *("model", "ses_1", "run_1", 0, 1.0, 1.0),
+            *("model", "ses_1", "run_1", 0, "[]", 1.0, 1.0),
         )
         rows += [row, VectorRow(row.id, OWNER, row.digest, name, chance.choice(vectors)[1])]
     for at in range(0, len(rows), 1_000):

@@ -142,5 +142,5 @@ def _unknown(memory: str) -> NotFound:
 def _fields(services: Services, row: MemoryRow) -> dict[str, Any]:
     names = ("id", "kind", "text", "untrusted", "author", "created", "updated")
     source = {"session": row.session, "run": row.run, "message": row.message} if row.run else None
-    fields = {name: getattr(row, name) for name in names} | {"source": source}
+    fields = {name: getattr(row, name) for name in names} | {"labels": sorted(row.label_names), "source": source}
     return dict(services.redactor.redact_value(fields))

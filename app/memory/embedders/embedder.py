@@ -31,7 +31,13 @@ class EmbeddingFailed(Exception):
 
 
 class RawEmbedder(Protocol):
-    """A model that embeds. Its vectors are float32 in the byte order of this machine."""
+    """A model that embeds. Its vectors are float32 in the byte order of this machine.
+
+    `is_local`: it runs in this process, which no text leaves.
+    """
+
+    @property
+    def is_local(self) -> bool: ...
 
     @property
     def name(self) -> str: ...
@@ -66,6 +72,7 @@ class Embedder:
 
     def __init__(self, raw: RawEmbedder) -> None:
         self.name = f"{raw.name}/{VERSION}"
+        self.is_local = raw.is_local
         self._raw = raw
         self._preparing: asyncio.Task[tuple[Centring, Centring]] | None = None
 

@@ -37,6 +37,8 @@ OTHER = Prefixes("")
 class EndpointEmbedder:
     """`name` has the model and its server: vectors of another are of another space."""
 
+    is_local = False
+
     def __init__(self, url: str, model: str, key: str | None) -> None:
         base = base_url_of(url.removesuffix("/embeddings"))
         self.name = f"{model}@{base}"

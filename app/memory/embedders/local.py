@@ -34,6 +34,7 @@ class LocalE5:
     """Loaded at the first use, in 0.1 s."""
 
     name = "multilingual-e5-small"
+    is_local = True
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embeddings")

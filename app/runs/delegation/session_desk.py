@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from app.core.data_delimiters import as_data
 from app.core.messages import Message
 from app.profiles.pinned import NOTHING
+from app.runs.composition.profiled_options import narrowing_of
 from app.runs.composition.refusals import UNFIT
 from app.runs.delegation.composing import (
     Server,
@@ -128,17 +129,20 @@ class SessionDesk(Struct, frozen=True):
             options = options.with_pinned({}, (options.pinned or NOTHING).after(before.pinned))
         mode, gate = options.approval, self.parent.gate
         usual = before.approval or self.server.settings.mode_of(gate.principal.role)
-        return options.model_copy(
+        options = options.model_copy(
             update={
                 "approval": stricter(mode, usual) if mode else usual,
                 "when_absent": stricter_absence(options.when_absent, before.when_absent),
                 "mode": before.mode,
+                "memory": False if before.memory is False else options.memory,
                 "max_rounds": rounds,
                 "max_calls": self.options.max_calls,
                 "max_tokens": self.options.max_tokens,
                 "time_limit_s": None,
             }
         )
+        narrowing = narrowing_of(options)
+        return options.model_copy(update={"tools": [name for name in names if not narrowing.objection(name, name)]})
 
     async def _session(self, session: str) -> SessionRow:
         try:

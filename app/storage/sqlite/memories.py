@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -60,7 +61,9 @@ VECTORS = "SELECT memory, vector FROM memory_vectors WHERE owner = ? AND embedde
 UNEMBEDDED = Select(
     """
     SELECT id, digest, text FROM memories WHERE owner = ?
-    AND NOT EXISTS (SELECT 1 FROM memory_vectors WHERE memory = memories.id AND embedder = ?) ORDER BY number LIMIT ?
+    AND NOT EXISTS (SELECT 1 FROM memory_vectors WHERE memory = memories.id AND embedder = ?)
+    AND NOT EXISTS (SELECT 1 FROM json_each(labels) WHERE value IN (SELECT value FROM json_each(?)))
+    ORDER BY number LIMIT ?
     """,
     Unembedded,
 )
@@ -99,8 +102,10 @@ class SQLiteMemories(Database):
     async def memory_vectors(self, owner: str, embedder: str) -> list[tuple[str, bytes]]:
         return await self._all(VECTORS, owner, embedder)
 
-    async def unembedded_memories(self, owner: str, embedder: str, limit: int) -> list[Unembedded]:
-        return await self._rows(UNEMBEDDED, owner, embedder, limit)
+    async def unembedded_memories(
+        self, owner: str, embedder: str, limit: int, without: Sequence[str] = ()
+    ) -> list[Unembedded]:
+        return await self._rows(UNEMBEDDED, owner, embedder, json.dumps(list(without)), limit)
 
     async def memory_jobs(self, limit: int) -> list[MemoryJob]:
         return await self._rows(JOBS, limit)

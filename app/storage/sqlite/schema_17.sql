@@ -13,11 +13,13 @@ CREATE TABLE memories (
     session   TEXT NOT NULL,
     run       TEXT NOT NULL,
     message   INTEGER NOT NULL,
+    labels    TEXT NOT NULL DEFAULT '[]',
     created   DOUBLE PRECISION NOT NULL,
     updated   DOUBLE PRECISION NOT NULL,
     UNIQUE (owner, digest)
 );
 CREATE INDEX memories_by_time ON memories (owner, updated, id);
+CREATE INDEX memories_of_session ON memories (session);
 
 CREATE TABLE memory_vectors (
     memory   TEXT PRIMARY KEY,
@@ -177,6 +179,21 @@ CREATE TABLE session_labels (
     at      DOUBLE PRECISION NOT NULL,
     PRIMARY KEY (session, label)
 );
+-- What was stored before its conversation got a label has it, too, also once the conversation is deleted.
+CREATE TRIGGER label_reaches_memories AFTER INSERT ON session_labels BEGIN
+    UPDATE memories SET labels = (
+        SELECT json_group_array(value) FROM (SELECT value FROM json_each(memories.labels) UNION SELECT new.label)
+    ) WHERE session = new.session;
+END;
+CREATE TRIGGER memory_takes_labels AFTER INSERT ON memories
+WHEN EXISTS (SELECT 1 FROM session_labels WHERE session = new.session) BEGIN
+    UPDATE memories SET labels = (
+        SELECT json_group_array(value) FROM (
+            SELECT value FROM json_each(new.labels)
+            UNION SELECT label FROM session_labels WHERE session = new.session
+        )
+    ) WHERE id = new.id;
+END;
 -- With a `call` it holds only while that call may write.
 CREATE TABLE file_labels (
     workspace TEXT NOT NULL,
