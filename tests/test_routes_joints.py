@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,12 @@ from app.models.scripted import Scripted
 from tests.guards import of_kind
 from tests.labelled import READ, SECRET, added, labelled
 from tests.people import LIMIT_S
-from tests.serving import serving
+from tests.serving import serving, until
+from tests.test_routes_memory import BRUNO, calling, extracted
 
 pytestmark = pytest.mark.anyio
-BRUNO = "The dog of the person is called Bruno."
 PROFILE = "[profiles.plain]\nmemory = false\n[profiles.keen]\nmemory = true\n"
 MEMORY_TOOLS = {"remember", "recall_memory", "forget"}
-
-
-def calling(name: str, **arguments: object) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
 async def test_a_profile_without_memory_is_without_all_of_it(tmp_path: Path) -> None:
@@ -67,6 +64,38 @@ async def test_a_profile_does_not_switch_a_memory_on(tmp_path: Path) -> None:
         assert not MEMORY_TOOLS & {*events[0]["tools"]} and not of_kind(events, "tool.finished")
         assert BRUNO not in model.requests[0].messages[-1].text
         assert (await served.client.get("/memory")).json()["total"] == 1
+
+
+FOUND = json.dumps([{"kind": "fact", "text": f"{SECRET}."}])
+
+
+async def test_a_labelled_turn_is_read_for_memories_where_its_label_may_go(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"memory": True, "memory_extraction": True}
+    async with labelled(tmp_path, [READ], ["Fine.", FOUND], **flags) as one:
+        await one.served.chat("Read it.", approval="auto")
+        await extracted(one.served)
+        [row] = (await one.served.client.get("/memory")).json()["memories"]
+        assert (row["labels"], row["author"], one.holds()) == (["customer"], "extraction", ["local"])
+        one.replies["hosted"][:] = ["Fine.", "[]"]
+        await one.served.chat("Of ACME I know nothing.", model="hosted/m")
+        await extracted(one.served)
+        assert one.holds() == ["local"], "what is known already has labels of its own"
+
+
+async def test_what_management_shows_has_its_labels_and_no_others(tmp_path: Path) -> None:
+    keep = calling("remember", text=f"{SECRET}.")
+    async with labelled(tmp_path, [READ], [keep, "Fine."], memory=True, management_tools=True) as one:
+        await one.served.chat("Read it.", approval="auto")
+        for area, expected in (("tokens", []), ("memory", [(["customer"], "call")])):
+            one.replies["hosted"][:] = [calling(f"manage_{area}", action="list"), "Fine."]
+            one.replies["local"][:] = ["Fine."]
+            async with aclosing(one.served.turn(message="Manage.", approval="auto")) as turn:
+                run = (await until(turn, "run.started"))["run"]
+                question = await until(turn, "approval.required")
+                path = f"/runs/{run}/approvals/{question['call']}"
+                await one.served.client.post(path, json={"decision": "approve"})
+                assert added([event async for event in turn]) == expected, area
+        assert one.holds() == ["local"]
 
 
 async def test_labels_go_through_the_memory(tmp_path: Path) -> None:

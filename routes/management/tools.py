@@ -6,7 +6,7 @@ The handler checks the rights and the fields, as it does for a request from outs
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -103,9 +103,26 @@ def _run(handlers: Mapping[str, Handler], server: Starlette, services: Services)
         principal = await principal_named(services.store, context.principal)
         response = await _answer(handler, given, principal, server)
         text = bytes(response.body).decode()
-        yield Result(ok=response.status_code < 400, text=text or "Done.")
+        labels = shown_labels(text, services.settings.label_policy.names)
+        yield Result(ok=response.status_code < 400, text=text or "Done.", labels=labels)
 
     return run
+
+
+def shown_labels(text: str, names: Collection[str]) -> tuple[str, ...]:
+    """Return the labels of the sessions and memories that an answer shows, as its rows name them."""
+    if not names or not text:
+        return ()
+    found, left = set[str](), [json.loads(text)]
+    while left:
+        match left.pop():
+            case dict() as row:
+                here = row.get("labels")
+                found |= {one for one in here if isinstance(one, str)} if isinstance(here, list) else set()
+                left += row.values()
+            case list() as rows:
+                left += rows
+    return tuple(sorted(found & {*names}))
 
 
 def _unfit(handler: Handler, given: Arguments) -> str:
