@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
@@ -146,6 +147,66 @@ async def test_a_killed_process_is_replaced_and_none_outlives_its_endpoint(tmp_p
             await connection.close()
         assert not psutil.pid_exists(second)
         assert pool.find(row.name) is None
+
+
+async def test_a_process_that_hangs_is_replaced(tmp_path: Path) -> None:
+    row = small(tmp_path)
+    async with pool_of(tmp_path, Machine(), row) as pool:
+        spec = served_spec(row).model_copy(update={"inactivity_s": 1.0})
+        connection = ServedConnection(pool, spec, None, "lean")
+        try:
+            async with connection.member.use() as first:
+                os.kill(hung := pid_of(connection), signal.SIGSTOP)
+            with pytest.raises(ProviderFailed) as failure:
+                await pieces_of(connection.provider(None), SHORT)
+            assert failure.value.code == "model_silent"
+            async with connection.member.use() as second:
+                assert second != first
+            assert not psutil.pid_exists(hung)
+        finally:
+            await connection.close()
+
+
+async def test_a_file_that_changed_is_not_started_again_after_a_crash(tmp_path: Path) -> None:
+    weights = tmp_path / "small.gguf"
+    weights.symlink_to(package_folder(SMOLLM2.package) / SMOLLM2.file)
+    row = replace(small(tmp_path), path=str(weights))
+    async with pool_of(tmp_path, Machine(), row) as pool:
+        connection = connected(pool, row)
+        try:
+            async with connection.member.use():
+                weights.unlink()
+                written(weights, b"another")
+                os.kill(pid_of(connection), signal.SIGKILL)
+                with pytest.raises(ProviderFailed, match="has changed"):
+                    await pieces_of(connection.provider(None), SHORT)
+        finally:
+            await connection.close()
+
+
+async def test_a_model_that_gets_a_request_while_another_stops_is_waited_for(tmp_path: Path) -> None:
+    first, second = small(tmp_path), small(tmp_path, "second")
+    large = small(tmp_path, "large", slots=8)
+    budget = max(estimate_of(large).bytes, estimate_of(first).bytes * 2) // MIB + 10
+    async with pool_of(tmp_path, machine := Machine(), first, second, large, memory_mb=budget) as pool:
+        one, other, third = (connected(pool, row) for row in (first, second, large))
+        try:
+            for each in (one, other):
+                machine.time += 1
+                async with each.member.use():
+                    pass
+            starting = asyncio.create_task(pool.launch(third.member))
+            while one.member.process:
+                await asyncio.sleep(0)
+            async with other.member.use():
+                pid = pid_of(other)
+                assert "Paris" in text_of(await pieces_of(other.provider(None), SHORT))
+                assert (pid_of(other), starting.done()) == (pid, False)
+            await starting
+            assert other.member.process is None
+        finally:
+            for each in (one, other, third):
+                await each.close()
 
 
 async def test_without_memory_nothing_starts_unless_it_is_forced(tmp_path: Path) -> None:

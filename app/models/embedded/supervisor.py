@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -73,8 +74,9 @@ class ModelProcess(ABC):
     async def start(self) -> str:
         """Start the model if needed and return its base URL. Raises ProviderFailed if it fails."""
         if self._keeper is None or self._keeper.done():
-            argv, self._failed = self._argv(), False
-            self._keeper = asyncio.create_task(self._keep(argv), name=self._what)
+            self._argv()
+            self._failed = False
+            self._keeper = asyncio.create_task(self._keep(), name=self._what)
         try:
             async with asyncio.timeout(self.start_limit_s), self._changed:
                 await self._changed.wait_for(lambda: self._url or self._failed)
@@ -98,6 +100,13 @@ class ModelProcess(ABC):
             return None
         return await self.start()
 
+    def kill(self, url: str) -> None:
+        """Kill the child at `url`, which does not answer any more; another one replaces it."""
+        if self._url == url and self.pid is not None:
+            self._url = None  # no request begins there meanwhile
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
     async def close(self) -> None:
         """Kill the child and wait for its end."""
         keeper, self._keeper = self._keeper, None
@@ -116,11 +125,16 @@ class ModelProcess(ABC):
         """True once the process has been given up, until the next `start`."""
         return self._failed
 
-    async def _keep(self, argv: list[str]) -> None:
+    async def _keep(self) -> None:
         deaths = 0
         while deaths < len(RESTART_DELAYS_S):
             await asyncio.sleep(RESTART_DELAYS_S[deaths])
             started = time.monotonic()
+            try:
+                argv = self._argv()  # each time: a file may have changed since
+            except ProviderFailed as failure:
+                self.end = failure.message
+                break
             await self._run_child(argv)
             self.deaths += 1
             deaths = 1 if time.monotonic() - started > STEADY_S else deaths + 1

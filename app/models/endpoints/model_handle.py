@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from msgspec import Struct, field
 
@@ -34,7 +35,8 @@ class ModelHandle(Struct, eq=False, weakref=True):
     def use_counter(self, counter: TokenCounter) -> None:
         """Replace the token counter."""
         self.counter = counter
-        counter.sees = self.can_see
+        # Not a method of this handle: a cycle would keep a removed endpoint open, with the process of a served model.
+        counter.sees = partial(can_see, self.provider)
 
     def can_see(self, ability: str) -> bool | None:
         """Return whether the model reads `images` or `pdf`; None while unknown."""

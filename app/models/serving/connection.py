@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+
+import httpx2
 
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
@@ -18,6 +21,9 @@ from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 
 # The address of a server that does not run; port 9 is for discarding.
 ASLEEP = "http://127.0.0.1:9/v1"
+SILENT = "model_silent"  # code of the failure of a server that sends nothing
+
+logger = logging.getLogger(__name__)
 
 
 class ServedChat(OpenAIChat):
@@ -41,9 +47,26 @@ class ServedChat(OpenAIChat):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         async with self._member.use() as url:
             answer = stream_or_retry(url, lambda at: self._stream_from(at, request), self._member.successor)
-            async with aclosing(answer) as pieces:
-                async for piece in pieces:
-                    yield piece
+            try:
+                async with aclosing(answer) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            except ProviderFailed as failure:
+                if failure.code == SILENT:
+                    await self._end_hung()
+                raise
+
+    async def _end_hung(self) -> None:
+        """Kill a process that lives and answers nothing, not even for its health; it is replaced."""
+        process, url = self._member.process, self._member.url
+        if not process or not url:
+            return
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self._client.get(f"{url.removesuffix('/v1')}/health")
+        except (TimeoutError, httpx2.HTTPError):
+            logger.warning("model %s is restarted: its process hangs", self._member.name)
+            process.kill(url)
 
     def _stream_from(self, url: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         self._point_to(url)

@@ -112,6 +112,8 @@ class ModelPool:
                 staying = [other for other in self._members if other is not member and other.running]
                 check_memory(replace(row, forced=False), self._room(staying, []))
                 return
+            if one.users:  # since the last look: another model was being stopped
+                return await self._make_room(member, row)
             logger.warning("model %s stops: its memory is needed for %s", one.name, member.name)
             await one.stop()
 
