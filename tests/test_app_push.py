@@ -66,7 +66,7 @@ def number(text: str) -> int:
 
 
 def test_the_example_of_the_standard() -> None:
-    """RFC 8291, section 5 and appendix A."""
+    """RFC 8291, section 5 and appendix A. The package http-ece makes the same bytes of these values."""
     browser = Browser(number("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"), to_bytes("BTBZMqHH6r4Tts7J_aSIgg"))
     text = b"When I grow up, I want to be a watermelon"
     body = encrypted(
@@ -127,6 +127,8 @@ async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
         assert header.endswith(one.notifications.push_key()), "the key that browsers subscribe with"
         again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "", ["job.ended"])
         assert (again.id, again.name, json.loads(again.events)) == (row.id, "Laptop", ["job.ended"])
+        again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "", [])
+        assert json.loads(again.events) == ["job.ended"], "as the page renews it: what was chosen stays"
 
 
 @pytest.mark.parametrize(("status", "is_left"), [(404, False), (410, False), (403, True), (500, True)])

@@ -25,6 +25,7 @@ from app.storage.sqlite.store import SQLiteStore
 from tests.gguf_files import written
 from tests.nightly import only_at_night
 from tests.real_models import GEMMA, LIMIT_S, need_embedded, need_gemma, pieces_of
+from tests.receivers import until
 
 pytestmark = pytest.mark.anyio
 QUESTION = "What is the capital of France? Answer in one word."
@@ -196,8 +197,7 @@ async def test_a_model_that_gets_a_request_while_another_stops_is_waited_for(tmp
                 async with each.member.use():
                     pass
             starting = asyncio.create_task(pool.launch(third.member))
-            while one.member.process:
-                await asyncio.sleep(0)
+            await until(lambda: one.member.process is None)
             async with other.member.use():
                 pid = pid_of(other)
                 assert "Paris" in text_of(await pieces_of(other.provider(None), SHORT))

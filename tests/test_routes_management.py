@@ -133,6 +133,16 @@ async def test_runtime_settings_hold_after_a_restart_until_withdrawn(tmp_path: P
         assert served.services.factory.settings.pty == "off"
 
 
+async def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    changes = {"max_rounds": 5, "max_calls": 6, "verify": True}
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        each = (served.client.patch("/settings", json={"changes": {name: value}}) for name, value in changes.items())
+        assert {answer.status_code for answer in await asyncio.gather(*each)} == {200}
+        assert served.services.runtime_settings.changes == changes
+        stored = await served.services.store.state("settings")
+    assert json.loads(stored or "") == changes
+
+
 async def test_a_stored_change_that_no_longer_fits_is_left_out(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         await served.services.store.write([StateRow("settings", json.dumps({"max_rounds": 9000, "verify": True}))])

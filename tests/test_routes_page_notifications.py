@@ -11,7 +11,8 @@ import pytest
 from app.models.scripted import Scripted
 from tests.browser import Page, browsing, expect, home
 from tests.receivers import receiver, verified
-from tests.serving import serving
+from tests.serving import Served, serving
+from tests.test_app_push import Browser
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -29,6 +30,17 @@ CLICKED = """(data) => {
   event.notification = { data, close() {} };
   event.waitUntil = (work) => work.catch(() => null); // without a person's click no window may take the focus
   self.dispatchEvent(event);
+}"""
+
+
+# In place of the push service: a subscription of this browser, kept as long as the page.
+SUBSCRIBES = """([endpoint, p256dh, auth]) => {
+  let made = null;
+  PushManager.prototype.getSubscription = async () => made;
+  PushManager.prototype.subscribe = async () => (made = {
+    toJSON: () => ({ endpoint, keys: { p256dh, auth } }),
+    unsubscribe: async () => { made = null; },
+  });
 }"""
 
 
@@ -70,6 +82,53 @@ async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Remove", exact=True).click()
         await page.get_by_role("button", name="Remove it").click()
         await expect(page.get_by_text("Last deliveries")).to_have_count(0)
+
+
+async def test_a_browser_is_switched_on_and_off(tmp_path: Path) -> None:
+    mine, other = Browser(), Browser()
+    async with (
+        asyncio.timeout(90),
+        receiver() as there,
+        receiver() as elsewhere,
+        serving(tmp_path, Scripted([]), private_hosts="127.0.0.1") as served,
+        browsing() as browser,
+    ):
+        browser.expected.append("404")
+        row = {"endpoint": elsewhere.url, "keys": dict(zip(("p256dh", "auth"), other.keys, strict=True))}
+        await served.client.post("/push", json={**row, "name": "Telephone"})
+        page = await browser.page()
+        await page.context.grant_permissions(["notifications"], origin=home(served).rstrip("/"))
+        await page.goto(home(served))
+        await page.evaluate(SUBSCRIBES, [there.url, *mine.keys])
+        await page.get_by_role("button", name="Settings").click()
+        await page.get_by_text("Push messages and webhooks").click()
+        switch = page.get_by_label("Notify this browser")
+        await expect(page.get_by_text("Telephone")).to_be_visible()
+        await expect(switch).not_to_be_checked()
+        await switch.check()
+        [_, own] = await until_subscribed(served, 2)
+        await page.get_by_role("button", name=f"Test {own['name']}").click()
+        await expect(page.get_by_text("Delivered (200)")).to_be_visible()
+        [message] = await there.got(1)
+        assert json.loads(mine.decrypted(message.body))["title"] == "This is a test."
+        await switch.uncheck()
+        await until_subscribed(served, 1)
+        await expect(switch).not_to_be_checked()
+        await switch.check()  # anew; the server forgets it, as for a push service that does not know it
+        [_, own] = await until_subscribed(served, 2)
+        await served.client.delete(f"/push/{own['id']}")
+        await switch.uncheck()
+        await expect(switch).not_to_be_checked()
+        await expect(page.get_by_text("There is no push")).to_have_count(0)
+        assert not elsewhere.requests
+
+
+async def until_subscribed(served: Served, count: int) -> list[dict[str, str]]:
+    """The browsers of the principal, once there are so many."""
+    while True:
+        rows: list[dict[str, str]] = (await served.client.get("/push")).json()["subscriptions"]
+        if len(rows) == count:
+            return rows
 
 
 async def test_a_push_message_is_shown_and_opens_its_conversation(tmp_path: Path) -> None:

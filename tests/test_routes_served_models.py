@@ -118,7 +118,7 @@ async def test_admins_add_serve_stop_and_remove_a_model(tmp_path: Path) -> None:
         assert (row["kind"], row["max_requests"]) == ("served", 1)
         assert served.services.endpoints["small"].spec.window == 1024
         with no_garbage_collected():
-            assert [event async for event in served.turn(**CAPITAL)][-1]["type"] == "run.finished"
+            assert (await served.chat(**CAPITAL))[-1]["type"] == "run.finished"
             assert (await served.client.delete("/served-models/small")).status_code == 204
             assert await asyncio.to_thread(ended, ready["pid"])
         assert await names(served) == before

@@ -6,6 +6,7 @@ with those who can start it. The next run reads a change; runs that are under wa
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ class RuntimeSettings:
         self.changes: Mapping[str, Any] = {}
         self._store = store
         self._on_change = on_change
+        self._changing = asyncio.Lock()
 
     async def load(self) -> Sequence[str]:
         """Take over the stored changes. Return a sentence for each that does not fit any more. Raises StoreFailed."""
@@ -59,15 +61,16 @@ class RuntimeSettings:
 
     async def change(self, values: Mapping[str, Any], by: str) -> None:
         """Store changes, where None withdraws one. All or none. Raises NotChangeable, StoreFailed."""
-        kept = {name: value for name, value in {**self.changes, **values}.items() if value is not None}
-        changed(self.started, {**self.changes, **values})
-        at = time.time()
-        audit = [
-            AuditRow(at, by, f"setting {name}", "withdrawn" if value is None else "changed", json.dumps(value), by)
-            for name, value in values.items()
-        ]
-        await self._store.write([StateRow(STATE, json.dumps(kept)), *audit])
-        self._apply(kept)
+        async with self._changing:  # a change is made of the one before
+            kept = {name: value for name, value in {**self.changes, **values}.items() if value is not None}
+            changed(self.started, {**self.changes, **values})
+            at = time.time()
+            audit = [
+                AuditRow(at, by, f"setting {name}", "withdrawn" if value is None else "changed", json.dumps(value), by)
+                for name, value in values.items()
+            ]
+            await self._store.write([StateRow(STATE, json.dumps(kept)), *audit])
+            self._apply(kept)
 
     def _apply(self, changes: Mapping[str, Any]) -> None:
         self.changes, self.current = changes, changed(self.started, changes)

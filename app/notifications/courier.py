@@ -138,6 +138,8 @@ class Courier:
         if (wait_s := row.due - self._timing.now()) > 0:
             return wait_s
         async with self._slots:
+            if self._targets.get(target) is not there:
+                return 0.0  # changed while it waited for its turn
             try:
                 attempt = await self._send(row, there)
             except NotFound as gone:
@@ -162,40 +164,55 @@ class Courier:
         now, attempts = self._timing.now(), row.attempts + 1
         if target.kind == PUSH and attempt.status in GONE:
             audit = AuditRow(now, target.principal, "push", "removed", "The push service does not know it.", BY)
-            await self._targets.remove(target.id, audit)
+            async with self._targets.changing:
+                await self._targets.remove(target.id, audit)
             return
-        target = self._targets.get(target.id) or target  # changed meanwhile
         if attempt.ok:
             await self._store.write([DeliveryTried(row.id, DELIVERED, attempts, row.due, attempt.status, "", now)])
-            if target.failing is not None and self._targets.get(target.id):
-                await self._targets.put(replace(target, failing=None))
+            await self._mark(target.id, None)
             await self._tidy(target.id)
             return
         is_last = attempts >= MOST_ATTEMPTS or (target.kind == PUSH and attempt.status in UNFIT)
         due = now + delay_s(attempts, self._timing.chance(), attempt.retry_after_s)
         state, ended = (DEAD, now) if is_last else (PENDING, None)
         await self._store.write([DeliveryTried(row.id, state, attempts, due, attempt.status, attempt.error, ended)])
-        await self._failed(target, attempt, now)
+        await self._failed(target.id, attempt, now, is_last=is_last)
         if is_last:
             await self._tidy(target.id)
 
-    async def _failed(self, target: TargetRow, attempt: Attempt, now: float) -> None:
-        if self._targets.get(target.id) is None:
+    async def _mark(self, target: str, failing: float | None) -> None:
+        """Store the first failure since a success, or that there is none."""
+        async with self._targets.changing:
+            row = self._targets.get(target)
+            if row and (row.failing is None) != (failing is None):
+                await self._targets.put(replace(row, failing=failing))
+
+    async def _failed(self, target: str, attempt: Attempt, now: float, *, is_last: bool) -> None:
+        """Disable a target that is gone, or that has failed for days.
+
+        The last attempt of a delivery decides: days in which the server was off, or had nothing to send, do not count.
+        """
+        row = self._targets.get(target)
+        if row is None:
             return
         if attempt.status == HTTPStatus.GONE:
-            await self._disable(target, "It answered 410: it is gone.")
-        elif target.failing is None:
-            await self._targets.put(replace(target, failing=now))
-        elif now - target.failing >= DISABLED_AFTER_S:
-            days = f"{(now - target.failing) / DAY_S:.0f}"
-            await self._disable(target, f"Each attempt of {days} days has failed, the last one so: {attempt.error}")
+            await self._disable(row, "It answered 410: it is gone.")
+        elif row.failing is None:
+            await self._mark(target, now)
+        elif is_last and now - row.failing >= DISABLED_AFTER_S:
+            days = f"{(now - row.failing) / DAY_S:.0f}"
+            await self._disable(row, f"Each attempt of {days} days has failed, the last one so: {attempt.error}")
 
     async def _disable(self, target: TargetRow, why: str) -> None:
         now = self._timing.now()
-        logger.warning("%s %s of %s disabled: %s", target.kind, target.id, target.principal, why)
-        audit = AuditRow(now, target.principal, target.kind, "disabled", why, BY)
-        row = replace(target, state=DISABLED, reason=why)
-        await self._targets.disable(row, now, audit)
+        async with self._targets.changing:
+            row = self._targets.get(target.id)
+            if row is None or row.state != ACTIVE or row.url != target.url:
+                return  # changed meanwhile
+            logger.warning("%s %s of %s disabled: %s", row.kind, row.id, row.principal, why)
+            audit = AuditRow(now, row.principal, row.kind, "disabled", why, BY)
+            row = replace(row, state=DISABLED, reason=why)
+            await self._targets.disable(row, now, audit)
         self._on_disabled(row)
 
     async def _tidy(self, target: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from secrets import token_hex
@@ -54,6 +54,10 @@ class TooManyTargets(Exception):
 
 class TargetForbidden(Exception):
     """The principal's role does not allow it."""
+
+
+class TargetDisabled(Exception):
+    """The target is switched off."""
 
 
 def check_role(principal: Principal) -> None:
@@ -118,9 +122,10 @@ class Notifications:
             raise TargetForbidden("A webhook for the events of all principals is for admins: leave out everyone.")
         self._check_room(principal, WEBHOOK)
         checked, _ = await self.sender.check(url)
-        self._check_room(principal, WEBHOOK)  # others may have been added meanwhile
         row = self._new("whk", WEBHOOK, principal, name or checked.host, url.strip(), events, everyone=everyone)
-        await self.targets.put(row, self._audit(row, "added", principal, checked.host))
+        async with self.targets.changing:
+            self._check_room(principal, WEBHOOK)  # others may have been added meanwhile
+            await self.targets.put(row, self._audit(row, "added", principal, checked.host))
         return row
 
     async def subscribe(
@@ -133,37 +138,51 @@ class Notifications:
         self._encryption.check_keys(p256dh, auth)
         checked, _ = await self.sender.check(endpoint)
         keys = json.dumps({"p256dh": p256dh, "auth": auth})
+        async with self.targets.changing:
+            return await self._subscribed(principal, endpoint, keys, name, events, checked.host)
+
+    async def _subscribed(
+        self, principal: Principal, endpoint: str, keys: str, name: str, events: Sequence[str], host: str
+    ) -> TargetRow:
         known = next((row for row in self.targets if row.kind == PUSH and row.url == endpoint), None)
         if known and known.principal == principal.name:
-            row = replace(known, keys=keys, events=json.dumps(events), name=name or known.name, state=ACTIVE, reason="")
-            await self.targets.put(replace(row, failing=None))
+            chosen = json.dumps(list(dict.fromkeys(events))) if events else known.events
+            row = replace(known, keys=keys, events=chosen, name=name or known.name)
+            row = replace(row, state=ACTIVE, reason="", failing=None)
+            await self.targets.put(row)
             return row
         self._check_room(principal, PUSH)
         if known:
             await self.targets.remove(known.id, self._audit(known, "removed", principal, "another principal's now"))
-        row = self._new("psh", PUSH, principal, name or checked.host, endpoint, events, keys=keys)
-        await self.targets.put(row, self._audit(row, "added", principal, checked.host))
+        row = self._new("psh", PUSH, principal, name or host, endpoint, events, keys=keys)
+        await self.targets.put(row, self._audit(row, "added", principal, host))
         return row
 
-    async def change(self, row: TargetRow, principal: Principal, changed: TargetRow) -> TargetRow:
-        """Store changed fields of a target. Raises UnfitUrl."""
-        if changed.url != row.url:
-            await self.sender.check(changed.url)
-        if changed.state == ACTIVE:
-            changed = replace(changed, reason="", failing=row.failing if row.state == ACTIVE else None)
-            await self.targets.put(changed, self._audit(changed, "changed", principal, changed.name))
-        else:
-            await self.targets.disable(changed, self._timing.now(), self._audit(changed, "disabled", principal, ""))
+    async def change(self, row: TargetRow, principal: Principal, fields: Mapping[str, str]) -> TargetRow:
+        """Store changed fields of a target. Raises UnfitUrl, NotFound."""
+        if fields.get("url", row.url) != row.url:
+            await self.sender.check(fields["url"])
+        async with self.targets.changing:
+            row = self.own(row.id, row.kind, principal)  # as it is now: the check may have taken seconds
+            changed = replace(row, **fields)
+            if changed.state == ACTIVE:
+                changed = replace(changed, reason="", failing=row.failing if row.state == ACTIVE else None)
+                await self.targets.put(changed, self._audit(changed, "changed", principal, changed.name))
+            else:
+                await self.targets.disable(changed, self._timing.now(), self._audit(changed, "disabled", principal, ""))
         return changed
 
     async def new_secret(self, row: TargetRow, principal: Principal) -> TargetRow:
-        """Replace the secret of a webhook; the old one signs nothing more."""
-        row = replace(row, version=row.version + 1)
-        await self.targets.put(row, self._audit(row, "new secret", principal, row.name))
+        """Replace the secret of a webhook; the old one signs nothing more. Raises NotFound."""
+        async with self.targets.changing:
+            row = self.own(row.id, row.kind, principal)
+            row = replace(row, version=row.version + 1)
+            await self.targets.put(row, self._audit(row, "new secret", principal, row.name))
         return row
 
     async def remove(self, row: TargetRow, principal: Principal) -> None:
-        await self.targets.remove(row.id, self._audit(row, "removed", principal, row.name))
+        async with self.targets.changing:
+            await self.targets.remove(row.id, self._audit(row, "removed", principal, row.name))
 
     async def test(self, row: TargetRow) -> Attempt:
         """Send a test at once, and return what came of it. Raises NotFound."""
@@ -176,7 +195,9 @@ class Notifications:
         return await self._store.deliveries(row.id, LISTED)
 
     async def retry(self, row: TargetRow, delivery: str) -> DeliveryRow:
-        """Try a delivery again, now, with all its attempts. Raises NotFound."""
+        """Try a delivery again, now, with all its attempts. Raises NotFound, TargetDisabled."""
+        if row.state != ACTIVE:
+            raise TargetDisabled("It is switched off, so nothing is sent to it: switch it on first.")
         known = await self._store.delivery(delivery)
         if known is None or known.target != row.id:
             raise NotFound(f"There is no delivery {delivery[:40]!a} to this target; its deliveries are listed.")

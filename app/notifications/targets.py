@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ class Targets:
         self._store = store
         self._rows: dict[str, TargetRow] = {}
         self._wanted: dict[str, list[TargetRow]] = {}  # by kind of event, active ones
+        self.changing = asyncio.Lock()  # hold it from reading a row until the changed one is stored
         self.pending: dict[str, int] = {}
         self.dropped: dict[str, int] = {}  # since the start
 

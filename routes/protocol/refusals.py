@@ -17,7 +17,7 @@ from app.models.endpoints.model_registry import UnknownModel
 from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
 from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServedModel
 from app.notifications.sender import UnfitKeys, UnfitUrl
-from app.notifications.service import TargetForbidden, TooManyTargets
+from app.notifications.service import TargetDisabled, TargetForbidden, TooManyTargets
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
@@ -102,6 +102,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
     ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),
     TargetForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    TargetDisabled: lambda error: Refused(409, "target_disabled", str(error)),
     TooManyTargets: lambda error: Refused(409, "too_many_targets", str(error)),
     UnfitUrl: lambda error: Refused(422, "unfit_url", str(error)),
     UnfitKeys: lambda error: Refused(422, "invalid_request", str(error)),

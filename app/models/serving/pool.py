@@ -113,7 +113,8 @@ class ModelPool:
                 check_memory(replace(row, forced=False), self._room(staying, []))
                 return
             if one.users:  # since the last look: another model was being stopped
-                return await self._make_room(member, row)
+                await self._make_room(member, row)
+                return
             logger.warning("model %s stops: its memory is needed for %s", one.name, member.name)
             await one.stop()
 

@@ -7,7 +7,6 @@ import time
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -70,8 +69,8 @@ async def subscribe(request: Request) -> Response:
 async def change_subscription(request: Request) -> Response:
     row = _own(request)
     body = await read_fields(request, SubscriptionChange)
-    changed = replace(row, events=json.dumps(body.events))
-    await services_of(request).notifications.change(row, current_principal(request), changed)
+    given = {"events": json.dumps(body.events)}
+    changed = await services_of(request).notifications.change(row, current_principal(request), given)
     return ASCIIResponse(subscription_fields(changed))
 
 

@@ -6,7 +6,6 @@ import json
 import time
 from typing import Annotated, Any
 
-from msgspec.structs import replace
 from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -117,7 +116,7 @@ async def change_webhook(request: Request) -> Response:
         given["reason"] = "" if body.enabled else f"Switched off by {principal.name}."
     if not given:
         raise Refused(422, "invalid_request", "send url, name, events, enabled or several of them")
-    changed = await services_of(request).notifications.change(row, principal, replace(row, **given))
+    changed = await services_of(request).notifications.change(row, principal, given)
     return ASCIIResponse(webhook_fields(request, changed))
 
 

@@ -33,6 +33,7 @@ async function subscription() {
 async function subscribe(key) {
   if ((await Notification.requestPermission()) !== "granted") throw problem(BLOCKED);
   const { pushManager } = await worker();
+  await (await pushManager.getSubscription())?.unsubscribe(); // it may be for the key of another server
   const made = await pushManager
     .subscribe({ userVisibleOnly: true, applicationServerKey: key })
     .catch((error) => Promise.reject(problem(`The browser's push service refuses: ${error.message}`)));
@@ -46,7 +47,16 @@ async function unsubscribe() {
   await (await subscription())?.unsubscribe();
   const id = readPreference(OWN);
   writePreference(OWN, null);
-  if (id) await remove(`/push/${encodeURIComponent(id)}`);
+  if (id) await removeKnown(id);
+}
+
+/** Also one that the server has forgotten: nothing is left to do then. */
+async function removeKnown(id) {
+  try {
+    await remove(`/push/${encodeURIComponent(id)}`);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+  }
 }
 
 /** An error that a form shows as what the server refuses. */
@@ -61,7 +71,8 @@ export async function pushSection() {
   const draw = async () => {
     const answer = await get("/push");
     key = answer.key;
-    box.checked = isSupported() && answer.subscriptions.length > 0 && (await subscription()) !== null;
+    const isKnown = answer.subscriptions.some(({ id }) => id === readPreference(OWN));
+    box.checked = isSupported() && isKnown && (await subscription()) !== null;
     fill(
       list,
       answer.subscriptions.map((row) => browserRow(row, draw)),
