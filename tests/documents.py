@@ -18,6 +18,7 @@ import msgspec
 from pydantic.fields import FieldInfo
 
 from app.config.display import as_written
+from app.config.operator_settings import FILE_ONLY
 from app.config.settings import Settings
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
@@ -50,7 +51,8 @@ def settings_tables() -> Iterator[str]:
 
 
 def _setting(name: str, field: FieldInfo) -> str:
-    names = f"`{name}`<br>`DRAGOMAN_{name.upper()}`<br>`--{name.replace('_', '-')}`"
+    outside = "" if name in FILE_ONLY else f"<br>`DRAGOMAN_{name.upper()}`<br>`--{name.replace('_', '-')}`"
+    names = f"`{name}`{outside}"
     allowed = field.json_schema_extra["allowed"] if isinstance(field.json_schema_extra, dict) else ""
     return f"| {names} | {_default(field)} | {field.description} | {allowed} |"
 
