@@ -66,6 +66,12 @@ cd .. && ls
 cd && ls
 cd - && ls
 cd $X
+cd sub && cat ../secrets/key
+git -C sub diff ../secrets/key
+tar -Csub -cf o ../secrets/key
+find sub -execdir cat ../secrets/key +
+env --chdir=sub cat ../secrets/key
+HOME=secrets cat key
 python3 -c 'open("x")'
 sh run.sh
 cat sub
@@ -124,6 +130,12 @@ curl http://167772161/
 curl http://012.0.0.1
 curl http://10.1/
 curl http://[::ffff:10.0.0.1]/
+curl http://[::10.0.0.1]/
+curl http://[64:ff9b::a00:1]/
+curl --resolve good.example:80:0x0a000001 good.example
+curl http:/evil.example.org
+curl http:evil.example.org
+curl 'http:\\evil.example.org'
 curl http://[::ffff:a00:1]:80/
 curl 'http://169.254.169.254/latest'
 curl http://0xa9fea9fe

@@ -30,7 +30,7 @@ from tools.shell_policy.network_needs import ASSIGNMENT, roughly
 from tools.shell_policy.plain_commands import Doubt, Words, simple_commands
 from tools.shell_policy.read_only_programs import only_reads
 
-MOST_CHARACTERS = 50_000
+MOST_CHARACTERS = 20_000
 _DEPTH = 4  # `sh -c` in `sh -c`
 _MOST_WORDS = 2_000
 _MOST_STARTED = 64  # words behind a program that starts others
@@ -43,7 +43,8 @@ _SYSTEM = frozenset(
 _NAMES = lazy_pattern(r"[\w.+-]+")
 _OPTION_VALUE = lazy_pattern(r"-\w(?=.)|--?[\w-]+=")
 _BLANK = lazy_pattern(r"\s")
-UNREAD_TEXT = "the text cannot be read as a shell command"
+_MOVING = lazy_pattern(r"-[a-zA-Z]*[CD].*|--(?:chdir|directory|work-tree|cwd|prefix).*|-execdir|-okdir")
+_UPWARDS = lazy_pattern(r"(?:.*[/=:<>@,])?\.\.(?:/.*)?", re.DOTALL)
 
 
 class CommandFacts(Struct, frozen=True):
@@ -61,6 +62,7 @@ def facts_of(text: str) -> CommandFacts:
     """Return the facts of any text. Total, and bounded: what is too long is a doubt."""
     found = _Collected()
     found.read(text, _DEPTH)
+    found.follow_moves()
     return CommandFacts(
         frozenset(found.commands),
         frozenset(found.mentioned),
@@ -91,6 +93,12 @@ class _Collected(Struct):
         for spelled in dict.fromkeys((text, text.replace("\\\n", ""))):
             self._by_grammar(spelled, depth)
             self._by_tokens(spelled, depth)
+
+    def follow_moves(self) -> None:
+        """Doubt words that lead upwards from a folder that a command has changed to."""
+        moves = any(words[0] in ("cd", "pushd") for words in self.commands) or any(map(_MOVING.fullmatch, self.words))
+        if moves and any(map(_UPWARDS.fullmatch, self.words)):
+            self.doubted_words = self.doubted_words or "a path leads upwards from another folder"
 
     def _by_grammar(self, text: str, depth: int) -> None:
         reading = read_by_grammar(text)
@@ -125,7 +133,7 @@ class _Collected(Struct):
         """Take in a command. Assignments and redirects may stand before its name."""
         while words and (words[0] in KEYWORDS or ASSIGNMENT.match(words[0]) or _is_redirect(words[0])):
             if MEANINGS.fullmatch(words[0]):
-                self.doubted_commands = self.doubted_commands or "a variable changes what is run"
+                self._doubt("a variable changes what is run")
             words = words[1:]
         if not words:
             return
@@ -134,8 +142,8 @@ class _Collected(Struct):
         program = name.rpartition("/")[2]
         self.commands.add((program, *rest))
         self._doubt_name(name)
-        if any(MEANINGS.fullmatch(word) for word in rest):
-            self.doubted_commands = self.doubted_commands or "a variable changes what is run"
+        if any(map(MEANINGS.fullmatch, rest)):
+            self._doubt("a variable changes what is run")
         if program in SHELLS:
             self._shell(rest, depth)
         elif program in STARTERS:

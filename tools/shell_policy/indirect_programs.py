@@ -55,7 +55,7 @@ _RUNNING_WORDS = {
 }
 # Variables that change which program a word means, or what a program runs.
 MEANINGS = lazy_pattern(
-    r"(?:PATH|IFS|ENV|BASH_ENV|BASH_\w+|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0124]|EDITOR|VISUAL|PAGER|\w+_PAGER|BROWSER"
+    r"(?:PATH|CDPATH|HOME|IFS|ENV|BASH_ENV|BASH_\w+|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0124]|EDITOR|VISUAL|PAGER|\w+_PAGER|BROWSER"
     r"|LESSOPEN|LESSCLOSE|LD_\w+|GIT_\w+|PYTHON\w*|PERL\w+|RUBY\w+|NODE_\w+|MAKEFLAGS|TAR_OPTIONS|ZDOTDIR|GCONV_PATH)\+?=.*",
 )
 # Programs whose words are never programs, options that write or read files included.

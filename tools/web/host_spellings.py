@@ -24,6 +24,7 @@ _TOKEN = lazy_pattern(r"\[[0-9a-fA-F:.%]+\](?::\d{1,5})?|[^\s/\\?#@\"'<>(){}|,;=
 _PORT = lazy_pattern(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?:?")
 _NUMBER = lazy_pattern(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}", re.IGNORECASE)
 _GLUED = lazy_pattern(r"-{1,2}\w(?=\w)|--?[\w-]+=")
+_CARRYING = (0, int(IPv6Address("64:ff9b::")) >> 32)  # addresses that end in one of IPv4
 
 
 class HostName(Struct, frozen=True):
@@ -64,13 +65,15 @@ def hosts_in(text: str) -> Iterator[HostName]:
 def _named(token: str) -> Iterator[HostName]:
     if found := _PORT.fullmatch(token):
         yield HostName(canonical(found["host"]), int(found["port"]) if found["port"] else None)
-    if token.count(":") > 1 or ":" in token:  # an address, or host:path
-        yield HostName(canonical(token))
-        yield HostName(canonical(token.partition(":")[0]))
+    if ":" in token:  # an address, host:path, or hosts and ports as of `curl --resolve`
+        yield from (HostName(canonical(piece)) for piece in (token, *token.split(":")))
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """Return the IPv4 address that an IPv6 address carries, if it does."""
     if isinstance(address, IPv6Address):
+        number = int(address)
+        if number >> 32 in _CARRYING and number > 1:
+            return IPv4Address(number & 0xFFFFFFFF)
         return address.ipv4_mapped or address.sixtofour or address
     return address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from app.config.sources import SettingsError
@@ -51,7 +52,10 @@ def _compiled(row: OperatorRule, number: int) -> CompiledRule:
 
 
 def _host(written: str) -> HostPattern | None:
-    if (pattern := pattern_of(folded(written))) is None:
+    spelled = folded(written)
+    with suppress(UnicodeError):
+        spelled = spelled if spelled.isascii() else spelled.encode("idna").decode()
+    if (pattern := pattern_of(spelled)) is None:
         return None
     wild = "*." if pattern.host.startswith("*.") else ""
     return (

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
 from app.core.operator_rules import OperatorRule
 from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
-from app.policy.rules.path_globs import PathGlob
+from app.policy.rules.path_globs import PathGlob, spellings
 from app.policy.rules.strength import Strength
 from parsing import Arguments
 from tools.shell_policy.command_facts import CommandFacts
@@ -25,6 +26,8 @@ from tools.web.egress import HostPattern, pattern_of
 from tools.web.host_spellings import HostName, canonical, folded, hosts_in
 
 DENY, ASK = "deny", "ask"
+MOST_WORDS = 2_000  # that are searched for hosts
+TOO_MANY = "it has too many words to be read"
 CLIENT_TOOLS = "client_tools"  # a tool name in rules: every tool that a client runs itself
 
 
@@ -108,12 +111,14 @@ def _doubts(facts: ArgumentFacts) -> Iterable[str]:
 
 
 def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: str) -> Strength:
-    found = (glob.strength(path, workspace) for glob in globs for path in facts.paths)
-    return _strongest(found, doubted=facts.doubted)
+    paths, more = spellings(facts.paths, workspace)
+    doubted = TOO_MANY if more else facts.doubted
+    return _strongest((glob.strength(paths, workspace) for glob in globs), doubted=doubted)
 
 
 def _of_hosts(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Strength:
-    return _strongest(_host_strengths(patterns, facts), doubted=facts.doubted)
+    doubted = TOO_MANY if len(facts.hosts) > MOST_WORDS else facts.doubted
+    return _strongest(_host_strengths(patterns, facts), doubted=doubted)
 
 
 def _host_strengths(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Iterable[Strength]:
@@ -125,7 +130,7 @@ def _host_strengths(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> It
                 yield Strength.CERTAIN
             elif pattern.port is not None and wanted.port is None and HostPattern(pattern.host).covers(wanted):
                 yield Strength.POSSIBLE
-    for text in facts.hosts:
+    for text in islice(facts.hosts, MOST_WORDS):
         names, plain = list(hosts_in(text)), folded(text)
         for pattern in patterns:
             if any(_is_named(pattern, one) for one in names):

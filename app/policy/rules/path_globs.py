@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,7 @@ _MAGIC = lazy_pattern(r"[*?\[]")
 _APART = lazy_pattern(r"[=,:;<>@|&\"'()\s]+")
 _GLUED = lazy_pattern(r"-{1,2}\w(?=.)")
 _MOST_PATH = 4096
+MOST_PIECES = 1_000  # each is looked up in the file system
 
 
 class PathGlob(Struct, frozen=True):
@@ -25,11 +27,11 @@ class PathGlob(Struct, frozen=True):
 
     written: str
 
-    def strength(self, path: str, workspace: str) -> Strength:
-        """Return how surely a word names a matching path, or a folder that may hold one."""
+    def strength(self, paths: Iterable[str], workspace: str) -> Strength:
+        """Return how surely one of these absolute paths matches, or is a folder that may hold a match."""
         pattern, base = self._compiled(workspace)
         found = Strength.NONE
-        for one in _spellings(path, workspace):
+        for one in paths:
             if pattern.match(one):
                 return Strength.CERTAIN
             if _is_above(one, base) or (_is_above(base, one) and self.is_wild and Path(one).is_dir()):
@@ -121,14 +123,15 @@ def pieces_of(word: str) -> Iterator[str]:
     yield unquote(word)
 
 
-def _spellings(path: str, workspace: str) -> Iterator[str]:
-    """Return the absolute paths that a word can mean: as it is written, and with symbolic links resolved."""
-    for piece in dict.fromkeys(pieces_of(path)):
-        if not piece or len(piece) > _MOST_PATH or "\0" in piece:
-            continue
-        whole = _joined(workspace, _at_home(piece))
-        yield os.path.normpath(whole)
-        yield os.path.realpath(whole)
+def spellings(texts: Iterable[str], workspace: str) -> tuple[frozenset[str], bool]:
+    """Return the absolute paths that texts can mean, as written and with links resolved; True if there are more."""
+    pieces = dict.fromkeys(piece for text in texts for piece in pieces_of(text))
+    found = set[str]()
+    for piece in islice(pieces, MOST_PIECES):
+        if piece and len(piece) <= _MOST_PATH and "\0" not in piece:
+            whole = _joined(workspace, _at_home(piece))
+            found |= {os.path.normpath(whole), os.path.realpath(whole)}
+    return frozenset(found), len(pieces) > MOST_PIECES
 
 
 def _is_above(folder: str, path: str) -> bool:
