@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from app.models.scripted import Scripted
 from tests.guards import of_kind
 from tests.labelled import LABELS, READ, SECRET, added, labelled
 from tests.mcp_served import READS, helper, serving_mcp
+from tests.people import bearer
 from tests.serving import answer_in, until
 
 pytestmark = pytest.mark.anyio
@@ -147,3 +149,36 @@ async def test_a_client_that_sends_its_history_takes_over_the_labels(tmp_path: P
         await complete(first, said, follow)  # the same session
         await complete(first, edited, follow)  # a new one, with words of the old one in its history
         assert one.holds("And so?") == ["local"] and one.replies["local"] == []
+
+
+@pytest.mark.parametrize("fallback", [("local",), ()], ids=["with a fallback", "alone"])
+async def test_a_history_that_a_client_sends_past_the_agent_has_its_labels(
+    tmp_path: Path, fallback: Sequence[str]
+) -> None:
+    async with labelled(tmp_path, [READ, "Never."], ["ACME is fine."] * 2, fallback=["local"]) as one:
+        client, question = one.served.client, {"role": "user", "content": "What of ACME?"}
+        body = {"model": "dragoman/agent", "messages": [question], "max_tokens": 99}
+        said = (await client.post("/v1/chat/completions", json=body)).json()["choices"][0]["message"]["content"]
+        history = [question, {"role": "assistant", "content": said}, {"role": "user", "content": "And so?"}]
+        one.served.services.models.fallback = fallback
+        body |= {"model": "hosted/m", "messages": history}
+        counted = await client.post("/v1/messages/count_tokens", json=body)
+        relayed = await client.post("/v1/chat/completions", json=body)
+        assert "hosted" not in one.holds("And so?")
+        if fallback:
+            assert counted.status_code == relayed.status_code == 200
+        else:
+            assert counted.status_code == 403 and "may not have customer" in counted.text
+            assert "may not have customer" in relayed.text
+
+
+async def test_a_rule_that_names_no_endpoint_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    toml = LABELS.replace('endpoints = ["local"]', 'endpoints = ["local", "locall", "loc*"]')
+    async with labelled(tmp_path, toml=toml) as one:
+        (problem,) = (await one.served.client.get("/endpoints")).json()["label_problems"]
+        assert problem.startswith("The rule for the label customer names locall, and there is no such endpoint now; ")
+        assert "there are hosted, local." in problem and problem in caplog.messages
+        ada = await bearer(one.served, "ada")
+        assert "label_problems" not in (await one.served.client.get("/endpoints", headers=ada)).json()
+    async with labelled(tmp_path) as one:
+        assert "label_problems" not in (await one.served.client.get("/endpoints")).json()

@@ -83,6 +83,19 @@ class LabelPolicy(Struct, frozen=True):
             if (own is not None and label not in own) or ((rule := self.rules.get(label)) and not rule.takes(endpoint))
         )
 
+    def unmatched(self, endpoints: Collection[str]) -> list[str]:
+        """Return a sentence for each rule with a pattern that fits none of the endpoints that there are."""
+        there, found = ", ".join(endpoints) or "none", list[str]()
+        for rule in self.rules.values():
+            patterns = [one for one in rule.endpoints or () if not any(fnmatchcase(name, one) for name in endpoints)]
+            if patterns:
+                names = ", ".join(patterns)
+                found.append(
+                    f"The rule for the label {rule.label} names {names}, and there is no such endpoint now; "
+                    f"there are {there}. Correct the name in label_rules, or add the endpoint."
+                )
+        return found
+
     def of_server(self, server: str) -> Labels:
         """Return the labels of an MCP server's results."""
         return frozenset(

@@ -131,10 +131,8 @@ class Serving(Struct, frozen=True):
     async def _start_relay(self, wish: LaneRequest) -> RunRow:
         options = RunOptions(model=wish.model, client_tools=wish.tools or None, profile=known_length(self.profile))
         messages, files = wish.messages, wish.files
-        labels: Sequence[str] = ()
         if wish.previous:
             await self._has_ended(wish.previous)
-            labels = await self._sessions.labels_of(wish.previous)
             earlier = await self._sessions.history(wish.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         check_seen(files)
@@ -149,7 +147,7 @@ class Serving(Struct, frozen=True):
             history=messages,
             imported=files if wish.store else (),
             unlisted=not wish.store,
-            labels=labels,
+            labels=await self._sessions.labels_of(wish),
         )
         return await self.services.runs.start(relay, self.principal, turn)
 
@@ -213,9 +211,7 @@ class Serving(Struct, frozen=True):
 
     @property
     def _sessions(self) -> LaneSessions:
-        services = self.services
-        labelled = services.factory.labels is not None
-        return LaneSessions(services.store, services.files, self.principal, self.lane.name, labelled)
+        return LaneSessions.of(self.services, self.principal, self.lane.name)
 
 
 def check_seen(files: Sequence[File]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from routes.lanes.answer import Answer
 from routes.lanes.lane import LaneRequest
 from routes.lanes.models import conversation_of
 from routes.protocol.errors import Refused
+from routes.services import Services
 
 PAGE = 512  # events of a log read at a time
 MOST_BEGINNINGS = 64  # of a client's history, that are looked up
@@ -74,12 +76,16 @@ class LaneSessions(Struct, frozen=True):
     lane: str
     labelled: bool = False  # sessions may have labels, which a new one with their messages takes over
 
+    @classmethod
+    def of(cls, services: Services, principal: Principal, lane: str) -> Self:
+        return cls(services.store, services.files, principal, lane, services.factory.labels is not None)
+
     async def turn(self, request: LaneRequest) -> NewTurn:
         """Raises Refused if `previous` does not exist, StoreFailed."""
         turn = await self._turn(request)
         if not self.labelled or turn.session is not None:
             return turn
-        return replace(turn, labels=await self._labels(request, conversation_of(request)))
+        return replace(turn, labels=await self.labels_of(request))
 
     async def _labels(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
         """Return the labels of the sessions that hold the beginning of this conversation."""
@@ -91,10 +97,12 @@ class LaneSessions(Struct, frozen=True):
         sessions = sorted({run.session for run in runs if run})
         return sorted({row.label for row in await self.store.session_labels(sessions)})
 
-    async def labels_of(self, run: str) -> Sequence[str]:
-        """Return the labels of the session of a run. Raises Refused, StoreFailed."""
-        row = await self.previous(run)
-        return [one.label for one in await self.store.session_labels([row.session])] if self.labelled else ()
+    async def labels_of(self, request: LaneRequest) -> Sequence[str]:
+        """Return the labels of the sessions that a request continues, or whose beginning it sends.
+
+        Raises Refused, StoreFailed.
+        """
+        return await self._labels(request, conversation_of(request)) if self.labelled else ()
 
     async def _turn(self, request: LaneRequest) -> NewTurn:
         messages = conversation_of(request)

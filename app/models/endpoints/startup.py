@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -36,6 +37,8 @@ from app.storage.store import Store
 from tools.base.pause_check import Paused
 
 KEYS = "keys"  # directory of keys sent at run time, inside the data directory
+
+logger = logging.getLogger(__name__)
 
 ChooseProvider = Callable[[Settings], Awaitable[tuple[Provider, str]]]
 
@@ -72,6 +75,8 @@ async def open_models(
         opened.models.check_not_paused = switch.check
         opened.models.most_characters = settings.max_answer_characters
         opened.models.labels = settings.label_policy
+        for problem in opened.models.labels.unmatched(opened.models.endpoints):
+            logger.warning("%s", problem)
         reloading = asyncio.create_task(registry.watch_forever(), name="endpoints")
         try:
             registry.learn()

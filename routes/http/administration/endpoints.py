@@ -60,6 +60,8 @@ async def list_endpoints(request: Request) -> Response:
     if principal.role is Role.ADMIN:
         for endpoint in models.endpoints.values():
             endpoint.refresh()
+        if problems := models.labels.unmatched(models.endpoints):
+            fields["label_problems"] = problems
     rows = [shown(endpoint, models, principal) for endpoint in models.endpoints.values()]
     return ASCIIResponse(fields | {"endpoints": rows})
 

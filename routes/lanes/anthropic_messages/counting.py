@@ -6,13 +6,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.context.relay_prompt import relay_opening
-from app.core.labels import NO_LABELS
+from app.core.provider import ProviderFailed
 from routes.lanes.anthropic_messages.request import read_request
 from routes.lanes.body import read_lane_request
 from routes.lanes.models import wanted
-from routes.protocol.errors import ASCIIResponse
+from routes.lanes.sessions import LaneSessions
+from routes.protocol.errors import ASCIIResponse, Refused
 from routes.services import current_principal, services_of
 from tools.tool import NO_TOOLS
+
+LANE = "messages"
 
 
 async def count_tokens(request: Request) -> Response:
@@ -22,8 +25,12 @@ async def count_tokens(request: Request) -> Response:
     """
     services, principal = services_of(request), current_principal(request)
     wish = (await read_lane_request(request, read_request)).request
-    route = services.models.route(wanted(wish.model).model, principal.name, NO_LABELS)
-    counter = route.counter
+    labels = frozenset(await LaneSessions.of(services, principal, LANE).labels_of(wish))
+    route = services.models.route(wanted(wish.model).model, principal.name, labels)
+    try:
+        counter = route.counter
+    except ProviderFailed as forbidden:
+        raise Refused(403, forbidden.code, forbidden.message) from None
     await counter.window()  # finds out the model's abilities, on which it depends how tools are offered
     tools = services.factory.client_tools.joined(NO_TOOLS, wish.tools)
     messages = [*relay_opening(route.call_form, tools, wish.parameters), *wish.messages]

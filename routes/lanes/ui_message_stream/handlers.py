@@ -24,7 +24,7 @@ async def resume_chat(request: Request) -> Response:
     """The chat's run that is under way, from its beginning. One that waits for a decision goes on with the decision."""
     services, principal = services_of(request), current_principal(request)
     wish = LaneRequest(model=None, messages=[], stream=True, thread=request.path_params["chat"])
-    run = await LaneSessions(services.store, services.files, principal, LANE).named_run(wish)
+    run = await LaneSessions.of(services, principal, LANE).named_run(wish)
     if run is None or not services.runs.is_active(run.id) or services.runs.approvals.is_waiting(run.id):
         return Response(status_code=NONE_ACTIVE)
     attendance = attendance_of(request)
