@@ -43,3 +43,24 @@ async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
         await expect(page.locator("#conversation").get_by_text("Done.")).to_have_count(2)
     assert "Quote the lines." in model.requests[-1].opening()[0].text
     assert "Quote the lines." not in model.requests[0].opening()[0].text
+
+
+async def test_a_conversation_begins_with_a_profile_and_keeps_it(tmp_path: Path) -> None:
+    model = Scripted(["Done."], repeat=True)
+    async with serving(tmp_path, model) as served, browsing() as browser:
+        put = await served.client.put("/profiles/careful", json={"prompt": "Quote the lines.", "max_rounds": 3})
+        assert put.status_code == 201
+        page = await browser.page()
+        await page.goto(home(served))
+        for words, seen in (("Look around", 1), ("And now?", 2)):
+            if seen == 1:
+                await page.get_by_title("Select the model").click()
+                await page.locator("#panel").get_by_label("Profile").select_option("careful")
+                await page.keyboard.press("Escape")
+            await say(page, words)
+            await expect(page.locator("#conversation").get_by_text("Done.")).to_have_count(seen)
+        await page.get_by_role("button", name="New conversation").first.click()
+        await say(page, "Another one")
+        await expect(page.locator("#conversation").get_by_text("Done.")).to_have_count(1)
+    quoted = ["Quote the lines." in one.opening()[0].text for one in model.requests]
+    assert quoted == [True, True, False]

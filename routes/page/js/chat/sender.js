@@ -1,6 +1,6 @@
 /** Sends messages: as a run, into the active run, or into the queue behind it. */
 
-import { post } from "../feed/api.js";
+import { patch, post } from "../feed/api.js";
 import { messageOf, fetchAttachments, wordsOf } from "./attachments.js";
 
 export class Sender {
@@ -67,13 +67,15 @@ export class Sender {
   async #post(view, session, text, files, fields) {
     const { store, conversation } = this.#page;
     const body = { message: messageOf(text, files), when_busy: "queue" };
-    const more = { session, model: store.get("model"), ...fields };
+    const profile = session ? null : store.get("profile");
+    const more = { session, model: store.get("model"), profile, ...fields };
     for (const [name, value] of Object.entries(more)) if (value) body[name] = value;
     try {
       const { key, terminal } = this.#once(body);
       body.terminal = terminal;
       const headers = { prefer: "respond-async", "idempotency-key": key };
       const begun = await post("/chat", body, { headers });
+      if (profile) await patch(`/sessions/${begun.session}`, { profile }); // before the next message
       this.#last = null;
       conversation.confirm(view, begun);
       return begun.session;
