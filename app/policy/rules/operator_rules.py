@@ -27,7 +27,7 @@ from tools.web.host_spellings import HostName, canonical, folded, hosts_in
 
 DENY, ASK = "deny", "ask"
 MOST_WORDS = 2_000  # that are searched for hosts
-TOO_MANY = "it has too many words to be read"
+TOO_MANY = "it has too many words to be read, or names links of processes"
 CLIENT_TOOLS = "client_tools"  # a tool name in rules: every tool that a client runs itself
 
 

@@ -19,6 +19,7 @@ _MAGIC = lazy_pattern(r"[*?\[]")
 _APART = lazy_pattern(r"[=,:;<>@|&\"'()\s]+")
 _GLUED = lazy_pattern(r"-{1,2}\w(?=.)")
 _MOST_PATH = 4096
+_PROCESS = lazy_pattern(r"/+proc/[^/]+/(?:task/[^/]+/)?(?:cwd|root|fd|map_files)\b")  # links of a process
 MOST_PIECES = 1_000  # each is looked up in the file system
 
 
@@ -34,7 +35,7 @@ class PathGlob(Struct, frozen=True):
         for one in paths:
             if pattern.match(one):
                 return Strength.CERTAIN
-            if _is_above(one, base) or (_is_above(base, one) and self.is_wild and Path(one).is_dir()):
+            if _is_above(one, base) or (_is_above(base, one) and self.is_wild and _is_folder(one)):
                 found = Strength.POSSIBLE
         return found
 
@@ -130,8 +131,25 @@ def spellings(texts: Iterable[str], workspace: str) -> tuple[frozenset[str], boo
     for piece in islice(pieces, MOST_PIECES):
         if piece and len(piece) <= _MOST_PATH and "\0" not in piece:
             whole = _joined(workspace, _at_home(piece))
-            found |= {os.path.normpath(whole), os.path.realpath(whole)}
-    return frozenset(found), len(pieces) > MOST_PIECES
+            found |= {os.path.normpath(whole), _resolved(whole)}
+    more = len(pieces) > MOST_PIECES or any(map(_PROCESS.match, found))
+    return frozenset(found), more
+
+
+def _resolved(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # no name that a file can have
+        return os.path.normpath(path)
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except PermissionError:  # it cannot be looked at here
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 def _is_above(folder: str, path: str) -> bool:
