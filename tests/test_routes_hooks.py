@@ -15,6 +15,7 @@ import pytest
 from app.config.sources import SettingsError
 from app.hooks.run_hooks import MOST_MESSAGES
 from app.models.scripted import Scripted
+from parsing import Call
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import server
 from tests.processes import all_gone, endless, until_alive
@@ -207,15 +208,48 @@ def test_whatever_streams_a_model_is_metered() -> None:
     assert all("metered_request" in path.read_text() for path in streaming)
 
 
-async def test_a_relayed_call_is_asked_about_and_not_handed_over(tmp_path: Path) -> None:
-    hooked(tmp_path, guard(tmp_path, "before_tool", DENY))
-    call = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([call])) as served:
+@pytest.mark.parametrize(("called", "verdict"), [("f", DENY), ("f", ASK), ("undeclared", DENY)])
+async def test_a_relayed_call_is_asked_about_and_not_handed_over(
+    tmp_path: Path, called: str, verdict: dict[str, str]
+) -> None:
+    hooked(tmp_path, guard(tmp_path, "before_tool", verdict))
+    call = Call(0, called, {"x": 1}, "native")
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([(call,)])) as served:
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
         body = {"model": "scripted", "messages": [{"role": "user", "content": "go"}], "tools": [tool]}
         answer = (await served.client.post("/v1/chat/completions", json=body)).json()
     assert not answer["choices"][0]["message"].get("tool_calls")
     assert [one["arguments"] for one in payloads(tmp_path)] == [{"x": 1}]
+
+
+async def test_a_call_of_the_clients_tool_that_a_person_should_be_asked_about_is_refused(tmp_path: Path) -> None:
+    hooked(tmp_path, guard(tmp_path, "before_tool", ASK))
+    provider = Scripted(['<tool_call>{"name": "look", "arguments": {}}</tool_call>', "Not done."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        tool = {"name": "look", "description": "Look.", "parameters": {"type": "object"}}
+        events = await served.chat("Look.", client_tools=[tool])
+    assert "tool.handed" not in kinds(events) and events[-1]["reason"] == "answered"
+    assert "would have a person asked" in next(one for one in events if one["type"] == "tool.rejected")["reason"]
+
+
+@pytest.mark.parametrize("on", ["before_model", "after_tool"])
+async def test_cancelling_a_run_ends_the_hook_that_it_waits_for(tmp_path: Path, on: str) -> None:
+    sleeper = endless()
+    hooked(tmp_path, guard(tmp_path, on, time_limit_s=60) | {"command": script(tmp_path, last=sleeper)})
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, "Done."])) as served:
+        async with aclosing(served.turn(message="Write.")) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            cancelled = asyncio.create_task(cancel_when_alive(served, run, sleeper))
+            events = [event async for event in turn]
+            await cancelled
+        assert await asyncio.to_thread(all_gone, sleeper)
+    assert events[-1]["type"] == "run.finished" and events[-1]["reason"] == "cancelled"
+    assert (tmp_path / "work" / "note.txt").exists() is (on == "after_tool")
+
+
+async def cancel_when_alive(served: Served, run: str, command: str) -> None:
+    await until_alive(command)
+    assert (await served.client.post(f"/runs/{run}/cancel")).status_code < 300
 
 
 async def test_observers_change_nothing_and_are_not_waited_for(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ DENIED_CALL = "This call was not run: {reason} Go on without it, or ask the pers
 DENIED_RESULT = "The result was withheld: {reason} Go on without it, and tell the person."
 NO_REASON = "the hook {hook} has denied it."
 ASKED = "The hook {hook} asks first. {reason}"
+NO_PERSON = "the hook {hook} would have a person asked, but your client runs this call. {reason}"
 
 
 class RunHooks(Struct):
@@ -62,12 +63,20 @@ class RunHooks(Struct):
         verdict = self._verdicts.get(call, ALLOWED)
         return DENIED_CALL.format(reason=reason_of(verdict)) if verdict.decision == "deny" else None
 
-    def narrowed(self, call: str, decision: Decision, policy: PolicyContext) -> tuple[Decision, str]:
-        """The decision on a call as its hooks have narrowed it, and who made it: they can only refuse and ask."""
+    def narrowed(
+        self, call: str, decision: Decision, policy: PolicyContext, *, handed: bool = False
+    ) -> tuple[Decision, str]:
+        """The decision on a call as its hooks have narrowed it, and its author: they can only refuse and ask.
+
+        A call that is `handed` to a client waits for no approval here, so that a question is a refusal.
+        """
         verdict = self._verdicts.get(call, ALLOWED)
         by = f"{HOOK} {verdict.hook}"
         if not isinstance(decision, Refuse) and (denial := self.denial(call)):
             return Refuse(denial), by
+        if handed and verdict.decision == "ask" and not isinstance(decision, Refuse):
+            reason = NO_PERSON.format(hook=verdict.hook, reason=verdict.reason).rstrip()
+            return Refuse(DENIED_CALL.format(reason=reason)), by
         if isinstance(decision, Allow) and verdict.decision == "ask":
             return of_question(ASKED.format(hook=verdict.hook, reason=verdict.reason).rstrip(), policy), by
         return decision, POLICY

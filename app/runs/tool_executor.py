@@ -235,7 +235,8 @@ class ToolExecutor(Struct):
             return Refuse(objection.reason), objection.by
         decision, by = self.toolbox.decide(call.name, call.arguments), POLICY
         if self.hooks:
-            decision, by = self.hooks.narrowed(call.id, decision, self.gate.policy)
+            handed = self.goes_to_client(call)
+            decision, by = self.hooks.narrowed(call.id, decision, self.gate.policy, handed=handed)
         if (place := self._quoted.get(call.id)) and not self._is_known(call):
             return of_quotation(decision, call.name, place, self.gate.policy), PROVENANCE
         return decision, by

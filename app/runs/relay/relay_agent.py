@@ -142,8 +142,9 @@ class RelayAgent(Agent):
     async def _allowed(self, context: RunContext, calls: Sequence[RelayedCall]) -> list[RelayedCall]:
         """Return the calls that may be handed over, once usage and audit are durable. Raises StoreFailed."""
         allowed, most = list[RelayedCall](), self.discipline.limits.calls
-        if self._takes_calls:
-            await self.calls.ask_hooks([one.call for one in calls], context.conversation)
+        if self._takes_calls and (hooks := self.calls.hooks):  # also about what the client has not declared
+            may_go = [one.call for one in calls if not isinstance(self._decision(one.call), Refuse)]
+            await hooks.before_calls(may_go, context.conversation, untrusted=self.calls.gate.policy.tainted)
         for number, relayed in enumerate(calls):
             if not self._takes_calls:  # the model's server has made it although none was wanted
                 await context.emit(TextDelta(written(relayed.call)))
@@ -166,7 +167,9 @@ class RelayAgent(Agent):
         """Decide whether the principal may have its client run this tool, which the client may not have declared."""
         tool = self.toolbox.tool(call.name) or tool_of(ClientTool.model_construct(name=call.name))
         decision = self.calls.gate.decide(tool, call.arguments)
-        return self.calls.hooks.narrowed(call.id, decision, self.calls.gate.policy)[0] if self.calls.hooks else decision
+        if hooks := self.calls.hooks:
+            return hooks.narrowed(call.id, decision, self.calls.gate.policy, handed=True)[0]
+        return decision
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events; of an answer that is to be JSON only that."""
