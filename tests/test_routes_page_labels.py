@@ -25,7 +25,10 @@ async def test_labels_are_shown_and_added(tmp_path: Path) -> None:
         await page.get_by_role("menuitem", name="Labels").click()
         dialog = page.get_by_role("dialog", name="Labels of this conversation")
         await expect(dialog.get_by_role("checkbox", name="customer")).to_be_disabled()
-        await dialog.get_by_role("checkbox", name="secret").check()
+        box, word = dialog.get_by_role("checkbox", name="secret"), dialog.get_by_text("secret")
+        at, beside = await box.bounding_box(), await word.bounding_box()
+        assert at and beside and at["width"] < 30 and beside["y"] <= at["y"] < beside["y"] + beside["height"]
+        await box.check()
         await dialog.get_by_role("button", name="Add labels").click()
         await expect(badges).to_have_text(["customer", "secret"])
         await page.reload()

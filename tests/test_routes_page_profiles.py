@@ -15,6 +15,8 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
     model = Scripted(["Done."], repeat=True)
+    hook = 'name = "ledger"\non = "after_answer"\nkind = "observer"\ncommand = ["/bin/false"]\n'
+    (tmp_path / "dragoman.toml").write_text(f"[[hooks]]\n{hook}")
     async with serving(tmp_path, model) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
@@ -41,6 +43,13 @@ async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
         await page.keyboard.press("Escape")
         await say(page, "And now?")
         await expect(page.locator("#conversation").get_by_text("Done.")).to_have_count(2)
+        assert served.services.hooks
+        await served.services.hooks.informed()
+        await page.get_by_role("button", name="Settings").click()
+        await panel.get_by_text("Hooks", exact=True).click()
+        row = panel.get_by_role("list", name="Hooks").get_by_role("listitem")
+        await expect(row).to_have_text("ledgerobserver, after_answer: /bin/false")
+        await expect(panel.locator(".pairs", has_text="Failed calls")).to_have_text("Hooks1Failed calls2Dropped0")
     assert "Quote the lines." in model.requests[-1].opening()[0].text
     assert "Quote the lines." not in model.requests[0].opening()[0].text
 

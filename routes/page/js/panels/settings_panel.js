@@ -54,6 +54,7 @@ function content(page) {
     loadedSection("Used this month", monthly),
     loadedSection("Memory", async () => (await import("./memory/memory_list.js")).memories()),
     loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
+    admin && loadedSection("Hooks", async () => (await import("./hooks.js")).hooks()),
     admin && loadedSection("Authentication", tokens),
     admin && loadedSection("Rules on calls", async () => (await import("./profiles/rule_list.js")).rules()),
     admin && loadedSection(`The last ${AUDITED} decisions`, audit),

@@ -24,7 +24,7 @@ export async function chooseLabels({ id, labels }) {
         fill(problem, error.message).hidden = false;
       }
     };
-    const rows = boxes.map((box) => h("label", { class: "label-choice" }, box, ` ${box.name}`));
+    const rows = boxes.map((box) => h("label", { class: "approval-choice" }, box, box.name));
     const cancel = h("button", { type: "button", onclick: () => close(false) }, "Cancel");
     const add = h("button", { type: "button", class: "primary", onclick: save }, "Add labels");
     return h("div", {}, h("p", {}, STAYS), ...rows, problem, h("div", { class: "dialog-buttons" }, cancel, add));
