@@ -120,4 +120,4 @@ async def test_labels_go_through_the_memory(tmp_path: Path) -> None:
         events = await one.served.chat("Who has said it, Lisa?", model="local/m")
         assert added(events) == [(["customer"], "memory")], "beside the message"
         assert of_kind(events, "notice")[0]["code"] == "memory"
-        one.replies["hosted"][:] = [calling("forget", id=listed[0]["id"])]
+        one.replies["hosted"][:] = [calling("forget", id=listed[0]["id"], text=listed[0]["text"])]

@@ -262,8 +262,8 @@ MEMORY = (
     ),
     _confined(
         "forget",
-        "Delete a memory.",
-        _object({"id": _TEXT}),
+        "Delete a memory. Give its id and text as recall_memory shows them; the person is asked.",
+        _object({"id": _TEXT, "text": _TEXT}),
         Risk.READ,
         answering(forget),
         Role.GUEST,

@@ -11,12 +11,16 @@ from app.core.labels import NO_LABELS, Labels, joined
 from app.labels.run_labels import RunLabels
 from app.memory.limits import MOST_OF_RUN, UnfitMemory
 from app.memory.memories import Memories, Source
+from app.memory.words import digest_form
+from app.models.http.json_body import encodable
 from app.storage.memories import MODEL, MemoryRow
 from app.transcript.conversation import Conversation
 from tools.base.access.memory import Memory
 from tools.base.outcome import ToolFailed
 
-UNKNOWN = "There is no memory {id!r}. recall_memory shows the ids."
+UNKNOWN = "There is no memory {id}. recall_memory shows the ids."
+OTHER_TEXT = "The memory {id} has another text, and the person decides by it: give it as recall_memory shows it."
+NAMED_BY = 60  # characters of a text, at least, that a call must give to delete it
 ENOUGH = f"This run has stored {MOST_OF_RUN} memories, which is enough."
 
 
@@ -61,17 +65,25 @@ class MemoryDesk(Struct, frozen=True):
         self._take([one.row for one in found])
         return [memory_of(one.row) for one in found]
 
-    async def forget(self, memory: str) -> Memory:
-        row = await self.memory.memories.store.memory(memory)
+    async def forget(self, memory: str, text: str) -> Memory:
+        row = await self.memory.memories.store.memory(encodable(memory))
         if row is None or row.owner != self.memory.owner:
-            raise ToolFailed(UNKNOWN.format(id=memory[:40]))
-        self._take([row])  # its text is the result
+            raise ToolFailed(UNKNOWN.format(id=ascii(memory[:40])))
+        if not _is_named_by(row.text, text):
+            raise ToolFailed(OTHER_TEXT.format(id=row.id))
+        self._take([row])  # its text stands in the call
         await self.memory.memories.delete(row)
         return memory_of(row)
 
     def _take(self, rows: Sequence[MemoryRow]) -> None:
         if self.labels:
             self.labels.take_memories(joined(*(row.label_names for row in rows)), self.call)
+
+
+def _is_named_by(text: str, given: str) -> bool:
+    """Return True if a person who sees what is given knows what is deleted."""
+    text, given = digest_form(text), digest_form(given)
+    return given == text or (len(given) >= NAMED_BY and text.startswith(given))
 
 
 def is_tainted(conversation: Conversation) -> bool:

@@ -127,14 +127,15 @@ class Extraction(Struct):
 
     async def _extract(self, job: MemoryJob) -> None:
         messages = (await self.store.messages(job.session))[: job.ends]
-        turn = messages[job.begins :]
+        turn = _from_the_person(messages[job.begins :], job.created)
         said = "\n\n".join(in_words(one) for one in turn if one.role == "user")
         if not said.strip():  # or the session is gone
             await self.store.write([MemoryJobDone(job.run)])
             return
         labels = frozenset(row.label for row in await self.store.session_labels([job.session]))
         found = await self.memories.search(job.owner, said, MOST_FOUND, labels=labels)
-        known = [one.row.text for one in found if one.row.label_names <= labels]
+        # None of strangers, which the model might put into what the person has said:
+        known = [one.row.text for one in found if one.row.label_names <= labels and not one.row.untrusted]
         data = {"The turn": ends_of(_as_text(turn), MOST_READ), "Known already": "\n".join(known) or "(nothing)"}
         side = self.query(await principal_named(self.store, job.owner), labels)
         conversation = self._conversation(job)
@@ -152,6 +153,12 @@ class Extraction(Struct):
         """A conversation of nothing, under whose run the query is metered."""
         kept = (lambda position, message: None), self.journal.put, self.journal.flush, self.journal.redactor
         return Conversation(job.session, [], *kept, run=job.run)
+
+
+def _from_the_person(turn: Sequence[Message], asked: float) -> Sequence[Message]:
+    """The turn from the message that began its run; what the server has put before it is no word of a person."""
+    first = next((at for at, one in enumerate(turn) if one.role == "user" and one.at == asked), 0)
+    return turn[first:]
 
 
 def _as_text(turn: Sequence[Message]) -> str:

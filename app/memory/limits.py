@@ -20,10 +20,11 @@ class MemoryFull(UnfitMemory):
 
 def text_of(text: str) -> str:
     """Return the text as it is stored. Raises UnfitMemory."""
+    text = text.encode("utf-8", "replace").decode()  # a half of a character cannot be stored
     text = "\n".join(" ".join(visible(line).split()) for line in text.strip().splitlines()).strip()
     if not text:
         raise UnfitMemory("text: a memory needs words. Write a sentence that will be understood later.")
-    if len(text.encode("utf-8", "replace")) > MOST_BYTES:
+    if len(text.encode()) > MOST_BYTES:
         raise UnfitMemory(f"text: a memory has at most {MOST_BYTES:,} bytes. Shorten it, or keep it in a file.")
     return text
 

@@ -52,8 +52,12 @@ def _phrases(token: str) -> list[tuple[str, ...]]:
 
 def digest_of(text: str) -> str:
     """Equal for texts that differ in nothing but case, spaces and the mark at the end."""
-    folded = _SPACE.sub(" ", _plain(text).casefold()).strip(" .!")
-    return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(digest_form(text).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest_form(text: str) -> str:
+    """The text without what makes no difference."""
+    return _SPACE.sub(" ", _plain(text).casefold()).strip(" .!")
 
 
 def _plain(text: str) -> str:

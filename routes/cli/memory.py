@@ -125,5 +125,5 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     day = time.strftime("%Y-%m-%d", time.localtime(row["updated"]))
-    text = f"{'(untrusted) ' if row['untrusted'] else ''}{exact(row['text'])}"
+    text = f"{'(untrusted) ' if row['untrusted'] else ''}{exact(' '.join(row['text'].split()))}"
     return {"id": row["id"], "kind": row["kind"], "day": day, "text": text}

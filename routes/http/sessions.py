@@ -18,6 +18,7 @@ from app.storage.runs import HelperRow
 from app.storage.search_words import words_of
 from app.storage.sessions import SessionRow, SessionTitle, SummaryRow
 from app.transcript.titles import snippet
+from routes.deletion import delete_conversation
 from routes.http.runs import run_fields
 from routes.http.session_labels import known_labels, label_details, label_fields, mark_session
 from routes.protocol.errors import ASCIIResponse, Refused
@@ -144,18 +145,5 @@ async def delete_session(request: Request) -> Response:
     """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
     services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)
-    await services.runs.delete_session(session, principal)
-    await services.jobs.forget(principal.name, session)  # last: until it is stopped, a run may start another
-    helpers = await _helpers_below(services, session)  # only now: no run begins others any more
-    for one in helpers:
-        await services.runs.delete_session(one, principal)
-        await services.jobs.forget(principal.name, one)
-    if services.checkpoints:
-        await services.checkpoints.forget({session, *helpers})
+    await delete_conversation(services, principal, session)
     return Response(status_code=204)
-
-
-async def _helpers_below(services: Services, session: str) -> list[str]:
-    """Return the sessions of all helpers below a session, those of helpers included."""
-    found = [row.session for row in await services.store.helpers(session)]
-    return [*found, *[deeper for one in found for deeper in await _helpers_below(services, one)]]

@@ -31,13 +31,15 @@ async def recall_memory(arguments: Arguments, context: Context) -> AsyncGenerato
 
 
 async def forget(arguments: Arguments, context: Context) -> str:
-    gone = await _access(context).forget(arguments["id"])
-    return f"Forgotten: {gone.text}"
+    """Delete a memory. The text is an argument, so that the person sees what the call deletes."""
+    gone = await _access(context).forget(arguments["id"], arguments["text"])
+    return f"Forgotten: {gone.id}."
 
 
 def _line(one: Memory) -> str:
+    """One line, so that no text can look like another memory."""
     by = ", from an untrusted source" if one.untrusted else ""
-    return f"[{one.id}, {one.kind}, {one.day}{by}] {one.text}"
+    return f"[{one.id}, {one.kind}, {one.day}{by}] {' '.join(one.text.split())}"
 
 
 def _access(context: Context) -> MemoryAccess:

@@ -88,4 +88,7 @@ def vector_of(numbers: Any) -> bytes:
         raise EmbeddingFailed("answered with something else than vectors")
     if not all(isinstance(one, int | float) for one in numbers):
         raise EmbeddingFailed("answered with a vector that holds no numbers")
-    return array("f", unit(numbers)).tobytes()
+    try:
+        return array("f", unit(numbers)).tobytes()
+    except OverflowError:
+        raise EmbeddingFailed("answered with a number beyond all bounds") from None

@@ -7,8 +7,10 @@ its person gave to another conversation, do not count in it.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -41,6 +43,7 @@ LISTED = 20
 RESULT_CHARACTERS = 500  # of a tool's result in a session that is read
 PAGE = 6_000  # characters
 LONGEST_QUERY = 200
+_SENDING: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # sessions that are being sent to
 
 
 class SessionDesk(Struct, frozen=True):
@@ -83,10 +86,14 @@ class SessionDesk(Struct, frozen=True):
 
     async def send(self, session: str, message: str) -> str:
         """Begin a run with this message in a session, or put it in its queue."""
-        store, parent, settings = self.server.store, self.parent, self.server.settings
-        row, own = await self._session(session), parent.conversation.session
+        row, own = await self._session(session), self.parent.conversation.session
         if row.id == own:
             raise ToolFailed("That is this conversation. Name another one: list_sessions shows them.")
+        async with _SENDING.setdefault(row.id, asyncio.Lock()):  # else two might both have the last room
+            return await self._send(row, own, message)
+
+    async def _send(self, row: SessionRow, own: str, message: str) -> str:
+        store, parent, settings = self.server.store, self.parent, self.server.settings
         room = await room_in(row.id, store, settings.max_follow_ups)
         if not room:
             raise ToolFailed(

@@ -7,6 +7,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
+from routes.deletion import delete_conversation
 from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.responses.ids import response_id, stem_of
 from routes.lanes.responses.input_items import listed
@@ -51,7 +52,7 @@ async def delete_response(request: Request) -> Response:
     if len(await services.store.runs(row.session)) > 1:
         await services.store.replace_events(row.id, [])
     else:
-        await services.runs.delete_session(row.session, current_principal(request))
+        await delete_conversation(services, current_principal(request), row.session)
     deleted = response_id(row.id, response.turn.after)
     return ASCIIResponse({"id": deleted, "object": "response", "deleted": True})
 
