@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
+from routes.cli.main import main
 from tests.guards import of_kind
 from tests.labelled import READ, SECRET, added, labelled
 from tests.people import LIMIT_S
@@ -98,12 +99,16 @@ async def test_what_management_shows_has_its_labels_and_no_others(tmp_path: Path
         assert one.holds() == ["local"]
 
 
-async def test_labels_go_through_the_memory(tmp_path: Path) -> None:
+async def test_labels_go_through_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep = calling("remember", text=f"{SECRET}, said Lisa.")
     async with labelled(tmp_path, [READ], [keep, "Noted."], memory=True) as one:
         first = await one.served.chat("Read it.", approval="auto")
         listed = (await one.served.client.get("/memory")).json()["memories"]
         assert listed[0]["labels"] == ["customer"]
+        environ = {"HOME": str(tmp_path), "DRAGOMAN_URL": str(one.served.client.base_url)}
+        environ |= {"DRAGOMAN_DATA_DIR": str(tmp_path / "data"), "DRAGOMAN_WORKSPACE": str(tmp_path / "work")}
+        assert await asyncio.to_thread(main, ["memory", "list"], environ) == 0
+        assert f"(customer) {SECRET}" in capsys.readouterr().out
         assert (await one.served.client.delete(f"/sessions/{first[0]['session']}")).status_code == 204
 
         one.replies["hosted"][:] = ["I do not know.", calling("recall_memory", query="Lisa")]

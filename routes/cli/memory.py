@@ -125,5 +125,6 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     day = time.strftime("%Y-%m-%d", time.localtime(row["updated"]))
-    text = f"{'(untrusted) ' if row['untrusted'] else ''}{exact(' '.join(row['text'].split()))}"
-    return {"id": row["id"], "kind": row["kind"], "day": day, "text": text}
+    marks = ", ".join([*row["labels"], *(["untrusted"] if row["untrusted"] else [])])
+    text = exact(" ".join(row["text"].split()))
+    return {"id": row["id"], "kind": row["kind"], "day": day, "text": f"({marks}) {text}" if marks else text}

@@ -69,7 +69,11 @@ function row(one, draw) {
   return fill(
     item,
     h("p", { dir: "auto" }, one.text),
-    h("p", { class: "faint" }, [one.kind, day(one.updated), one.untrusted && MARKED].filter(Boolean).join(", ")),
+    h(
+      "p",
+      { class: "faint" },
+      [one.kind, day(one.updated), ...one.labels, one.untrusted && MARKED].filter(Boolean).join(", "),
+    ),
     h(
       "div",
       { class: "buttons" },
