@@ -363,3 +363,18 @@ async def test_a_killed_server_does_not_lose_what_limits_a_run(tmp_path: Path) -
     assert state["profiles"] == begun["profiles"] != []
     prompts = [asked.json["messages"][0]["content"] for asked in model.asked if "messages" in (asked.json or {})]
     assert ["Slowly." in prompt for prompt in prompts[:2]] == [True, True]  # before the kill and after it
+
+
+async def test_a_change_of_a_session_keeps_what_another_has_set_meanwhile(tmp_path: Path) -> None:
+    async with asyncio.timeout(50), profiled(tmp_path) as (served, _):
+        path = f"/sessions/{(await served.chat('Hi'))[0]['session']}"
+
+        async def slowly() -> AsyncGenerator[bytes, None]:
+            yield b'{"options": '
+            assert (await served.client.patch(path, json={"profile": "careful"})).status_code == 200
+            yield b'{"max_rounds": 5}}'
+
+        headers = {"content-type": "application/json"}
+        answer = await served.client.patch(path, content=slowly(), headers=headers)
+        kept = (await served.client.get(path)).json()
+    assert answer.status_code == 200 and (kept["profile"], kept["options"]) == ("careful", {"max_rounds": 5})

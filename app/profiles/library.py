@@ -6,6 +6,7 @@ token is bound to is never one of those.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping
@@ -73,6 +74,7 @@ class Profiles:
         self._of_settings = of_settings
         self._store = store
         self._sessions_choose = True  # until `load` has looked
+        self.session_change = asyncio.Lock()  # held from reading a session's options until others are stored
 
     async def load(self) -> None:
         """Look if any session sets options: while none does, no run reads those of its session. Raises StoreFailed."""

@@ -115,7 +115,9 @@ async def change_session(request: Request) -> Response:
     body = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
     marks = known_labels(services.settings, body.labels or ())
     if body.sets_options:
-        row = replace(row, options=await _set_options(services, current_principal(request), row, body))
+        async with services.profiles.session_change:
+            row = await services.runs.session(row.id, current_principal(request))  # as other requests have left it
+            row = replace(row, options=await _set_options(services, current_principal(request), row, body))
     if marks:
         await mark_session(services, current_principal(request), row, marks)
     if body.title is not None:
