@@ -1,6 +1,6 @@
 /** A helper on the card of its call: its state in a line, and its own run, which is drawn live once it is opened. */
 
-import { request } from "../feed/api.js";
+import { get, request } from "../feed/api.js";
 import { EventReader } from "../feed/sse.js";
 import { fill, h } from "../dom/elements.js";
 import { escapeText } from "../text/exact_text.js";
@@ -59,12 +59,15 @@ export class HelperView {
   async #read() {
     const { helper, helper_session: session } = this.#started;
     const abort = (this.#abort = new AbortController());
-    const asked = { run: helper, session, message: null, state: "running", created: 0 };
+    const path = `/runs/${encodeURIComponent(helper)}`;
+    const asked = { run: helper, session, message: null, state: "running", created: Date.now() / 1000 };
     const drawn = new this.#view.constructor(asked, quiet(this.#view.page));
     drawn.restoring = true; // what the helper does is not announced
     fill(this.run, drawn.element);
     try {
-      const response = await request("GET", `/runs/${encodeURIComponent(helper)}/events`, { signal: abort.signal });
+      const { created, ended } = await get(path, { signal: abort.signal });
+      drawn.begin({ ...asked, created, ended });
+      const response = await request("GET", `${path}/events`, { signal: abort.signal });
       const events = new EventReader();
       const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let piece = await text.read(); !piece.done; piece = await text.read()) {
@@ -74,7 +77,7 @@ export class HelperView {
     } catch (error) {
       if (!abort.signal.aborted) drawn.note("helper", `The helper's run cannot be read: ${error.message}`);
     } finally {
-      if (abort.signal.aborted) drawn.leave();
+      drawn.leave();
     }
   }
 }
