@@ -7,6 +7,7 @@ contains is not used. It is stored with the message, so that the prompt is the s
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Iterable
 from itertools import count
@@ -37,6 +38,12 @@ def as_data(title: str, text: str) -> str:
     """The text with a title, delimited by a code of its own: for data that is not the result of a call."""
     code = new_code(text)
     return f"{title} [{code}]:\n{text}\n[end {code}]"
+
+
+def without_delimiters(text: str, *titles: str) -> str:
+    """The text of a model without the lines around data, with these titles, that small models copy."""
+    named = "|".join(map(re.escape, titles))
+    return re.sub(rf"(?:(?:{named}) )?\[(?:end )?{_CODE.pattern}\]:?", "", text)
 
 
 def new_code(text: str) -> str:

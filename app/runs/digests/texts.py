@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from app.budget.side_query import DATA_RULE, ends_of
 from app.context.compaction.summary import transcript
+from app.core.data_delimiters import without_delimiters
 from app.core.messages import Message
 from app.transcript.titles import one_line
 from tools.base.patterns import lazy_pattern
 
 LONGEST_TITLE, LONGEST_SUMMARY = 80, 300
 MOST_TOKENS = 400
+DATA = "The conversation"  # title of the data
 RULE = (
     f"You label a conversation for a list of conversations. {DATA_RULE} Write two lines in the language of the "
     "conversation: on the first a title of at most eight words, on the second a summary of one or two sentences. Write "
@@ -25,12 +27,12 @@ _LABEL = lazy_pattern(r"(?i)^(?:title|summary|titel|zusammenfassung)\s*:\s*")
 
 def read(messages: Sequence[Message], characters: int) -> dict[str, str]:
     """Return the conversation as data, its head and tail if it is long."""
-    return {"The conversation": ends_of(transcript(messages), characters)}
+    return {DATA: ends_of(transcript(messages), characters)}
 
 
 def title_and_summary(answer: str) -> tuple[str, str]:
     """Return both, each one line without links and markup; empty where the answer has none."""
-    lines = [line for line in map(plain_line, answer.splitlines()) if line]
+    lines = [line for line in map(plain_line, without_delimiters(answer, DATA).splitlines()) if line]
     if not lines:
         return "", ""
     return shortened(lines[0], LONGEST_TITLE), shortened(" ".join(lines[1:]), LONGEST_SUMMARY)
