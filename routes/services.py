@@ -181,7 +181,7 @@ async def loaded_project_files(store: Store) -> ProjectFiles:
 
 
 async def opened_runtime_settings(settings: Settings, store: Store, factory: RunFactory) -> RuntimeSettings:
-    """The stored changes of settings, which the factory's next runs follow. Raises StoreFailed."""
+    """The stored changes of settings, which the runs of the factory follow."""
     runtime_settings = RuntimeSettings(settings, store, partial(setattr, factory, "settings"))
     for problem in await runtime_settings.load():
         _log.warning(problem)

@@ -171,7 +171,7 @@ def test_every_scheme_has_one_row() -> None:
         (scheme, kind.format, host) for kind in PROVIDERS for scheme in kind.schemes for host in (kind.hosts or ("",))
     ]
     assert len(set(pairs)) == len(pairs)
-    assert {scheme for scheme, *_ in pairs} == {"embedded", "http", "https", "scripted"}
+    assert {scheme for scheme, *_ in pairs} == {"embedded", "http", "https", "scripted", "served"}
 
 
 @pytest.mark.parametrize(

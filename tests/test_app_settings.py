@@ -154,7 +154,7 @@ def test_a_wrong_type_in_the_file_is_named(tmp_path: Path, toml: str) -> None:
 
 
 # A served model is not named by a URL of the settings: `dragoman model serve` makes an endpoint of it.
-@pytest.mark.parametrize("kind", [one for one in PROVIDERS if one.name != "served"], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [one for one in PROVIDERS if not one.internal], ids=lambda kind: kind.name)
 def test_every_kind_of_provider_can_be_named(tmp_path: Path, kind: ProviderKind) -> None:
     for scheme in kind.schemes:
         url = f"{scheme}://host/v1" if scheme.startswith("http") else f"{scheme}:"

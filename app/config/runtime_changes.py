@@ -18,6 +18,7 @@ from app.config.display import wrong_values
 from app.config.settings import Settings
 from app.config.sources import Given
 from app.storage.audit import AuditRow
+from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
 
 CHANGEABLE = (
@@ -47,8 +48,11 @@ class RuntimeSettings:
         self._changing = asyncio.Lock()
 
     async def load(self) -> Sequence[str]:
-        """Take over the stored changes. Return a sentence for each that does not fit any more. Raises StoreFailed."""
-        stored = json.loads(await self._store.state(STATE) or "{}")
+        """Take over the stored changes. Return a sentence for each that cannot be read or does not fit any more."""
+        try:
+            stored = json.loads(await self._store.state(STATE) or "{}")
+        except StoreFailed as failure:
+            return [f"Changes of settings cannot be read, so the server goes by its flags and files: {failure}"]
         problems, fit = [], dict[str, Any]()
         for name, value in stored.items():
             try:

@@ -26,6 +26,7 @@ class ProviderKind(Struct, frozen=True):
     """One kind of provider. `schemes` are those of the URLs that ask for it, if the `format` is asked for, too.
 
     Where the format is not said, `hosts` are those that speak this one; without any, all do that no other row names.
+    `internal`: its URLs are made by the server itself, and advice does not name them.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ProviderKind(Struct, frozen=True):
     connect: Callable[[EndpointSpec, str | None, ConnectionOptions], ServerConnection]
     format: WireFormat = "auto"
     hosts: tuple[str, ...] = ()
+    internal: bool = False
 
     def fits(self, scheme: str, host: str, wanted: WireFormat) -> bool:
         if scheme not in self.schemes:
@@ -45,7 +47,7 @@ PROVIDERS: tuple[ProviderKind, ...] = (
         "anthropic", ("http", "https"), partial(HTTPConnection, AnthropicMessages), "anthropic", ("api.anthropic.com",)
     ),
     ProviderKind("openai-compatible", ("http", "https"), partial(HTTPConnection, OpenAIChat), "openai"),
-    ProviderKind("served", ("served",), served_connection),
+    ProviderKind("served", ("served",), served_connection, internal=True),
     ProviderKind("embedded", ("embedded",), EmbeddedConnection),
     ProviderKind("scripted", ("scripted",), ScriptedConnection),
 )
@@ -57,7 +59,9 @@ def provider_kind(url: str, wanted: WireFormat = "auto") -> ProviderKind:
     host = parts.hostname or ""
     kind = next((kind for kind in PROVIDERS if kind.fits(parts.scheme.lower(), host, wanted)), None)
     if kind is None or (kind.format != "auto" and not host):
-        schemes = ", ".join(dict.fromkeys(f"{scheme}:" for kind in PROVIDERS for scheme in kind.schemes))
+        schemes = ", ".join(
+            dict.fromkeys(f"{scheme}:" for kind in PROVIDERS for scheme in kind.schemes if not kind.internal)
+        )
         raise ValueError(
             f"{redact_url(url)!r} is no URL of a model server: it must start with one of {schemes} and name a host, "
             "such as http://127.0.0.1:8080/v1."
