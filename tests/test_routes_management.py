@@ -12,6 +12,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from app.storage.state import StateRow
+from routes.cli.main import main
 from routes.management.actions import AREAS, Action, Area
 from routes.management.tools import management_tools
 from routes.server import create_server
@@ -148,3 +149,17 @@ async def test_a_stored_change_that_no_longer_fits_is_left_out(tmp_path: Path) -
         await served.services.store.write([StateRow("settings", json.dumps({"max_rounds": 9000, "verify": True}))])
     async with serving(tmp_path, Scripted([])) as served:
         assert served.services.runtime_settings.changes == {"verify": True}
+
+
+async def test_stored_changes_are_seen_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["config", "--data-dir", str(tmp_path / "data"), "--workspace", str(tmp_path / "work")]
+    assert await asyncio.to_thread(main, words) == 0
+    assert not (tmp_path / "data").exists() and "PATCH" not in capsys.readouterr().out
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        await served.client.patch("/settings", json={"changes": {"max_rounds": 5}})
+    assert await asyncio.to_thread(main, words) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("max_rounds ")]
+    assert line.split() == ["max_rounds", "5", "changed", "while", "the", "server", "ran", "(PATCH", "/settings)"]

@@ -264,7 +264,7 @@ MEMORY = (
         "forget",
         "Delete a memory. Give its id and text as recall_memory shows them; the person is asked.",
         _object({"id": _TEXT, "text": _TEXT}),
-        Risk.READ,
+        Risk.WRITE,
         answering(forget),
         Role.GUEST,
         approval="always",
