@@ -196,11 +196,9 @@ def _config_flags(parser: argparse.ArgumentParser) -> None:
 
 def _config(args: argparse.Namespace, environ: Environ) -> int:
     loaded = _loaded(args, environ)
-    from routes.cli.columns import config_table
-    from routes.cli.stored_settings import with_stored_changes
+    from routes.cli.stored_settings import print_config
 
-    loaded = with_stored_changes(loaded)
-    print(config_table(loaded))
+    loaded = print_config(loaded)
     if not (args.its_profile or args.its_session):
         return 0
     from routes.cli.profiles import show_options

@@ -10,9 +10,17 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.settings import Loaded
 from app.storage.database import DATABASE
 from app.storage.store import Store
+from routes.cli.columns import config_table
 from routes.cli.tokens import with_store
 
 ORIGIN = "changed while the server ran (PATCH /settings)"
+
+
+def print_config(loaded: Loaded) -> Loaded:
+    """Print the settings in force, and return them."""
+    loaded = with_stored_changes(loaded)
+    print(config_table(loaded))
+    return loaded
 
 
 def with_stored_changes(loaded: Loaded) -> Loaded:
