@@ -304,3 +304,27 @@ async def test_zero_schedules_hold_those_that_there_are(tmp_path: Path) -> None:
     async with timed(tmp_path, max_schedules="0") as one:
         await one.add()
         assert one.scheduler.delay_s() is None and await one.at(NOON + DAY) == []
+
+
+async def test_a_time_zone_that_has_gone_stops_its_schedule_alone(tmp_path: Path) -> None:
+    async with timed(tmp_path) as one:
+        await one.add(replace(DAILY, id="sch_0"))
+        await one.add()
+        one.scheduler._rows["sch_0"] = replace(one.scheduler._rows["sch_0"], zone="Nowhere/Gone")
+        [done] = await one.at(NOON + DAY)
+        assert done.outcome == "started", "the schedule behind it"
+        [refused] = await one.store.occurrences("sch_0")
+        assert refused.outcome == "refused" and "is not a time zone" in refused.reason
+        assert one.scheduler.get("sch_0", "local").next is None
+
+
+async def test_a_deleted_session_does_not_let_a_time_run_again_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    async with timed(tmp_path) as one:
+        row = await one.add()
+        [first] = await one.at(NOON + DAY)
+        await one.store.delete_session((await one.run(first)).session)
+        one.clock.now = NOON + DAY - 60
+        await one.add(row)
+        await one.at(NOON + DAY)
+        assert await one.store.unfinished_runs() == [] and await one.store.run(first.run or "") is None
+        assert one.services.runs.of("local") == [] and len(await one.store.occurrences(DAILY.id)) == 1

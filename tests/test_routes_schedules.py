@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,51 @@ async def test_schedules_over_http(tmp_path: Path) -> None:
         assert (await served.client.delete(path)).status_code == 204
         assert (await served.client.get(path)).status_code == 404
         assert (await served.client.post("/schedules", json=GOOD)).status_code == 201, "there is room again"
+
+
+async def test_a_slow_change_does_not_bring_back_a_deleted_schedule(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        path = f"/schedules/{(await served.client.post('/schedules', json=GOOD)).json()['id']}"
+
+        async def body() -> AsyncGenerator[bytes]:
+            yield b'{"message":'
+            assert (await served.client.delete(path)).status_code == 204
+            yield b'"Look again."}'
+
+        assert (await served.client.patch(path, content=body())).status_code == 404
+        assert (await served.client.get("/schedules")).json() == {"schedules": []}
+
+
+async def test_slow_additions_at_the_same_time_do_not_pass_the_limit(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), max_schedules="1") as served:
+        for path, good in (("/schedules", GOOD), ("/triggers", {"name": "x", "message": "x"})):
+
+            async def body(path: str = path, good: dict[str, Any] = good) -> AsyncGenerator[bytes]:
+                assert (await served.client.post(path, json=good)).status_code == 201
+                yield json.dumps(good).encode()
+
+            assert (await served.client.post(path, content=body())).status_code == 409
+
+
+async def test_the_profile_of_a_schedule_narrows_its_runs(tmp_path: Path) -> None:
+    model = Scripted([["Well."]] * 3)
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        served.client.headers |= await bearer(served, "ann")
+        spec = {"tools": ["list_files"], "max_rounds": 2, "prompt": "Answer in Latin."}
+        assert (await served.client.put("/profiles/narrow", json=spec)).is_success
+        wide = await served.client.post("/schedules", json=GOOD | {"profile": "narrow", "tools": ["read_file"]})
+        assert wide.status_code == 422 and "there is no 'read_file'" in wide.text
+        made = (await served.client.post("/schedules", json=GOOD | {"profile": "narrow"})).json()
+        run = (await served.client.post(f"/schedules/{made['id']}/run")).json()["run"]
+        await served.services.runs.ended(run)
+        row = await served.services.store.run(run)
+        assert row and json.loads(row.policy)["tools"] == ["list_files"]
+        [request] = model.requests
+        assert [tool.name for tool in request.tools] == ["list_files"]
+        assert "Answer in Latin." in "".join(message.text for message in request.opening())
+        assert (await served.client.delete("/profiles/narrow")).is_success
+        gone = await served.client.post(f"/schedules/{made['id']}/run")
+        assert (gone.status_code, gone.json()["error"]["code"]) == (409, "run_refused") and "narrow" in gone.text
 
 
 async def test_switched_off_there_are_none(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from app.storage.sessions import SessionRow
 from app.storage.tokens import TokenRevoked
 from routes.access.token_text import fingerprint
 from routes.http.automation.triggers import MOST_DELIVERED, WRONG_PER_MINUTE
-from tests.people import bearer
+from tests.people import bearer, connected, port_of
 from tests.serving import Served, events_of, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -259,3 +260,61 @@ async def test_replays_and_the_other_schemes_over_http(tmp_path: Path) -> None:
         assert len({*runs, *keyed}) == 3 and keyed[0] == keyed[1]
         refused = await served.client.patch(path, json={"scheme": "hmac"})
         assert refused.status_code == 422 and "another trigger" in refused.text
+
+
+async def test_a_deleted_session_does_not_let_its_delivery_run_again(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([["Done."]] * 3)) as served:
+        path, secret = await added(served)
+        status, first = await delivered(served, path, BODY, signed(BODY, secret))
+        session = (await session_of(served, first["run"]))["id"]
+        assert status == 202 and (await served.client.delete(f"/sessions/{session}")).status_code == 204
+        assert await delivered(served, path, BODY, signed(BODY, secret)) == (202, first)
+        assert (await served.client.get("/sessions")).json()["sessions"] == []
+        await served.services.store.forget_before(0, time.time() + 1)
+        status, later = await delivered(served, path, BODY, signed(BODY, secret))
+        assert status == 202 and later != first, "the key has gone after its time"
+        await served.services.runs.ended(later["run"])
+
+
+async def test_a_slow_change_brings_back_neither_a_secret_nor_a_deleted_trigger(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Done."]] * 3)) as served:
+        path, secret = await added(served)
+        renewed = ""
+
+        async def meanwhile_renewed() -> AsyncGenerator[bytes]:
+            nonlocal renewed
+            yield b'{"message":'
+            renewed = (await served.client.post(f"{path}/secret")).json()["secret"]
+            yield b'"Look."}'
+
+        async def meanwhile_deleted() -> AsyncGenerator[bytes]:
+            yield b'{"name":'
+            assert (await served.client.delete(path)).status_code == 204
+            yield b'"other"}'
+
+        assert (await served.client.patch(path, content=meanwhile_renewed())).json()["message"] == "Look."
+        assert (await delivered(served, path, BODY, signed(BODY, secret)))[0] == 401
+        status, begun = await delivered(served, path, BODY, signed(BODY, renewed))
+        assert status == 202
+        await served.services.runs.ended(begun["run"])
+        assert (await served.client.patch(path, content=meanwhile_deleted())).status_code == 404
+        assert (await served.client.get("/triggers")).json() == {"triggers": []}
+
+
+async def test_the_body_for_an_unknown_trigger_is_not_awaited(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, connected(port_of(served)) as (reader, writer):
+        writer.write(b"POST /triggers/trg_none HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n{")
+        assert b" 401 " in await reader.readline()
+
+
+async def test_a_role_that_was_lowered_holds_for_deliveries(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([["Done."]] * 3)) as served:
+        served.client.headers |= await bearer(served, "ann", "admin")
+        path, secret = await added(served, approval="auto", tools=["bash"])
+        token = fingerprint(served.client.headers["authorization"].removeprefix("Bearer "))
+        await served.services.store.write([TokenRevoked(token, 1.0)])
+        served.client.headers |= await bearer(served, "ann")
+        status, fields = await delivered(served, path, BODY, signed(BODY, secret))
+        assert (status, fields["error"]["code"]) == (409, "run_refused")
+        [last] = (await served.client.get(path)).json()["last"]
+        assert last["outcome"] == "refused" and "auto is for admins" in last["reason"]

@@ -28,7 +28,7 @@ from app.config.folders import FolderUnusable
 from app.core.events import Notice
 from app.core.settings_fields import DAY_S
 from app.schedules.starts import KEPT, Start, Starts
-from app.schedules.times import MOST_COUNTED, Timetable, jitter
+from app.schedules.times import MOST_COUNTED, Timetable, UnfitTime, jitter
 from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import RunRow
@@ -92,6 +92,7 @@ class Scheduler:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
+        self.changing = asyncio.Lock()  # to be held from when a schedule is read until its change is written
         self._closed = False
 
     async def load(self) -> None:
@@ -165,10 +166,17 @@ class Scheduler:
         async with self._lock:
             self._starts.unattended.factory.switch.check()
             for row in list(self._rows.values()):
-                row, now = self._reckoned(row), self._clock()
-                fires_at = self.fires_at(row)
-                if fires_at is not None and max(fires_at, self._not_before.get(row.id, 0.0)) <= now:
-                    await self._handle(self._due(row, fires_at, now))
+                try:
+                    await self._look_at(row)
+                except UnfitTime as unfit:  # its time zone has left the machine; the others go on
+                    now = self._clock()
+                    await self._record(Due(row, now, row.next or now, None), REFUSED, str(unfit))
+
+    async def _look_at(self, row: ScheduleRow) -> None:
+        row, now = self._reckoned(row), self._clock()
+        fires_at = self.fires_at(row)
+        if fires_at is not None and max(fires_at, self._not_before.get(row.id, 0.0)) <= now:
+            await self._handle(self._due(row, fires_at, now))
 
     def delay_s(self) -> float | None:
         """Return how long the timer waits, None for no timer: nothing begins while the server is paused."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.budget.budgets import BudgetSpent
+from app.config.folders import FolderUnusable
 from app.core.data_delimiters import RULE, as_data
 from app.notifications.key_files import KeyFiles
 from app.schedules.signatures import HMAC, Secret, WrongSignature, delivery_id, new_secret
@@ -65,6 +67,7 @@ class Triggers:
         self._data_dir = data_dir
         self._clock = clock
         self._key = b""
+        self.changing = asyncio.Lock()  # to be held from when a trigger is read until its change is written
 
     async def of(self, principal: str) -> list[TriggerRow]:
         return await self._store.triggers(principal)
@@ -90,6 +93,11 @@ class Triggers:
         await self._store.write([TriggerRemoved(row.id), OccurrencesTrimmed(row.id, 0), audit])
         self._news(row)
 
+    async def check_known(self, trigger: str) -> None:
+        """Raises WrongSignature."""
+        if await self._store.trigger(trigger) is None:
+            raise WrongSignature
+
     async def verified(self, trigger: str, headers: Mapping[str, str], body: bytes) -> Delivery:
         """Check a delivery's secret. Raises WrongSignature, which also stands for an unknown trigger, TriggerOff."""
         row = await self._store.trigger(trigger)
@@ -101,8 +109,8 @@ class Triggers:
             raise TriggerOff("This trigger is switched off.")
         return Delivery(row, found, hashlib.sha256(body).hexdigest())
 
-    async def begin(self, delivery: Delivery, body: Mapping[str, Any]) -> RunRow:
-        """Begin the run of a delivery, or find the one that it has begun before.
+    async def begin(self, delivery: Delivery, body: Mapping[str, Any]) -> str:
+        """Begin the run of a delivery, or find the one that it has begun before, which may be deleted by now.
 
         Raises UnfitDelivery, DeliveryRefused, KeyReused, SessionBusy, Paused, Stopping, StoreFailed.
         """
@@ -117,8 +125,11 @@ class Triggers:
 
         key = IdempotencyKey(f"trigger\n{row.id}\n{occurrence}", delivery.digest)
         try:
-            return await self._starts.begin(row, Start(text, key, beside, untrusted=True))
-        except (NotFound, BudgetSpent) as reason:
+            return (await self._starts.begin(row, Start(text, key, beside, untrusted=True))).id
+        except (NotFound, BudgetSpent, FolderUnusable) as reason:
+            known = await self._store.key(row.principal, key.value)
+            if isinstance(reason, NotFound) and known and await self._store.run(known.run) is None:
+                return known.run
             await self._refuse(row, occurrence, str(reason))
             raise DeliveryRefused(reason.reset if isinstance(reason, BudgetSpent) else None) from reason
 

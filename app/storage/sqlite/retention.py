@@ -15,11 +15,13 @@ KEEP_USAGE = f"""
     GROUP BY principal, month, model {ADD_USAGE}
 """
 DOCUMENTS = "SELECT id FROM documents WHERE session IN (SESSIONS)"
+# Keys of deliveries and of times, which must not begin another run because the session of theirs was deleted.
+LASTING = " OR ".join(f"key GLOB '{kind}' || char(10) || '*'" for kind in ("trigger", "schedule"))
 # Deletes a session with all that belongs to it; SESSIONS stands for a query of the sessions' ids.
 FORGET = (
     "DELETE FROM events WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
     "DELETE FROM inbox WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
-    "DELETE FROM idempotency WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
+    f"DELETE FROM idempotency WHERE NOT ({LASTING}) AND run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
     "DELETE FROM messages WHERE session IN (SESSIONS)",
     "DELETE FROM approvals WHERE session IN (SESSIONS)",
     "DELETE FROM session_labels WHERE session IN (SESSIONS)",
@@ -39,6 +41,7 @@ FORGET = (
     "DELETE FROM sessions WHERE id IN (SESSIONS)",
     "DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)",
 )
+OLD_KEYS = "DELETE FROM idempotency WHERE created < ? AND (body <> '' OR run NOT IN (SELECT id FROM runs))"
 ONE_SESSION = "?"
 IDLE_SESSIONS = """
     SELECT id FROM sessions WHERE created < ? AND NOT EXISTS
@@ -57,7 +60,7 @@ class SQLiteRetention(SQLiteRuns):
     async def forget_before(self, sessions: float, keys: float) -> int:
         await self._settle()
         async with self._transaction():
-            await self._writer.execute("DELETE FROM idempotency WHERE created < ? AND body <> ''", (keys,))
+            await self._writer.execute(OLD_KEYS, (keys,))
             return await self._forget(IDLE_SESSIONS, sessions, sessions)
 
     async def _forget(self, query: str, *values: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any
 
@@ -37,30 +38,46 @@ async def show_schedule(request: Request) -> Response:
 
 async def add_schedule(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
-    check_room(services, principal, len(services.automation.scheduler.of(principal.name)), "schedules")
+    scheduler = services.automation.scheduler
+    check_room(services, principal, 0, "schedules")
     body = await read_fields(request, ScheduleRequest, MOST_BYTES)
-    row = await _row(services, principal, body, f"sch_{token_hex(10)}", time.time())
-    row = await services.automation.scheduler.put(row, "made", principal.name)
+    async with scheduler.changing:
+        check_room(services, principal, len(scheduler.of(principal.name)), "schedules")
+        row = await _row(services, principal, body, f"sch_{token_hex(10)}", time.time())
+        row = await scheduler.put(row, "made", principal.name)
     return ASCIIResponse(await _shown(services, row), 201)
 
 
 async def change_schedule(request: Request) -> Response:
     """Fields that are left out stay as they are; times begin anew from now."""
-    services, principal, row = services_of(request), current_principal(request), _schedule(request)
-    changes = await read_changes(request, ScheduleRequest, MOST_BYTES)
+    services, principal = services_of(request), current_principal(request)
+    _schedule(request)
+    changes = await read_changes(request, ScheduleRequest, MOST_BYTES)  # may take a minute
+    async with services.automation.scheduler.changing:
+        row = await _changed(services, principal, _schedule(request), changes)
+        try:
+            row = await services.automation.scheduler.put(row, "changed", principal.name)
+        except UnfitTime as unfit:  # its time zone has left the machine
+            raise Refused(422, "invalid_request", str(unfit)) from None
+    return ASCIIResponse(await _shown(services, row))
+
+
+async def _changed(
+    services: Services, principal: Principal, row: ScheduleRow, changes: Mapping[str, Any]
+) -> ScheduleRow:
+    """Raises Refused."""
     body = checked_body(ScheduleRequest, changed_fields(schedule_fields(row), changes))
     retimed = (body.kind, body.expression) != (row.kind, row.expression)
     if changes.keys() <= {"enabled", "name"}:
-        row = changed_switch(row, body)
-    else:
-        row = await _row(services, principal, body, row.id, time.time() if retimed else row.created)
-    row = await services.automation.scheduler.put(row, "changed", principal.name)
-    return ASCIIResponse(await _shown(services, row))
+        return changed_switch(row, body)
+    return await _row(services, principal, body, row.id, time.time() if retimed else row.created)
 
 
 async def delete_schedule(request: Request) -> Response:
     """The runs that it began, and their sessions, are kept."""
-    await services_of(request).automation.scheduler.remove(_schedule(request), current_principal(request).name)
+    scheduler = services_of(request).automation.scheduler
+    async with scheduler.changing:
+        await scheduler.remove(_schedule(request), current_principal(request).name)
     return Response(status_code=204)
 
 

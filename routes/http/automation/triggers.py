@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any
 
@@ -50,45 +51,58 @@ async def show_trigger(request: Request) -> Response:
 async def add_trigger(request: Request) -> Response:
     """The only answer that ever has the secret in it."""
     services, principal = services_of(request), current_principal(request)
-    check_room(services, principal, len(await services.automation.triggers.of(principal.name)), "triggers")
+    triggers = services.automation.triggers
+    check_room(services, principal, 0, "triggers")
     body = await read_fields(request, TriggerRequest, MOST_BYTES)
-    await check_run(services, principal, body)
-    secret = services.automation.triggers.secret(body.scheme)
-    row = _row(principal, body, f"trg_{token_hex(10)}", secret.stored, time.time())
-    await services.automation.triggers.put(row, "made", principal.name)
+    async with triggers.changing:
+        check_room(services, principal, len(await triggers.of(principal.name)), "triggers")
+        await check_run(services, principal, body)
+        secret = triggers.secret(body.scheme)
+        row = _row(principal, body, f"trg_{token_hex(10)}", secret.stored, time.time())
+        await triggers.put(row, "made", principal.name)
     setattr(request.state, SHOWN_ONCE, True)
     return ASCIIResponse({"secret": secret.text} | await _shown(services, row), 201)
 
 
 async def change_trigger(request: Request) -> Response:
     """Fields that are left out stay as they are; the scheme cannot be changed, because its secret would not fit."""
-    services, principal, row = services_of(request), current_principal(request), await _trigger(request)
-    changes = await read_changes(request, TriggerRequest, MOST_BYTES)
+    services = services_of(request)
+    await _trigger(request)
+    changes = await read_changes(request, TriggerRequest, MOST_BYTES)  # may take a minute
+    async with services.automation.triggers.changing:
+        changed = await _changed(services, current_principal(request), await _trigger(request), changes)
+        await services.automation.triggers.put(changed, "changed", current_principal(request).name)
+    return ASCIIResponse(await _shown(services, changed))
+
+
+async def _changed(services: Services, principal: Principal, row: TriggerRow, changes: Mapping[str, Any]) -> TriggerRow:
+    """Raises Refused."""
     body = checked_body(TriggerRequest, changed_fields(trigger_fields(row), changes))
     if body.scheme != row.scheme:
         raise Refused(422, "invalid_request", "scheme: cannot be changed; add another trigger")
     if changes.keys() <= {"enabled", "name"}:  # so that one that cannot run can be switched off
-        changed = replace(row, enabled=body.enabled, name=body.name)
-    else:
-        await check_run(services, principal, body)
-        changed = replace(_row(principal, body, row.id, row.secret, row.created), session=row.session)
-    await services.automation.triggers.put(changed, "changed", principal.name)
-    return ASCIIResponse(await _shown(services, changed))
+        return replace(row, enabled=body.enabled, name=body.name)
+    await check_run(services, principal, body)
+    return replace(_row(principal, body, row.id, row.secret, row.created), session=row.session)
 
 
 async def renew_secret(request: Request) -> Response:
     """Another secret, shown in this answer only; the one before is not valid any more."""
-    services, row = services_of(request), await _trigger(request)
-    secret = services.automation.triggers.secret(row.scheme)
-    changed = replace(row, secret=secret.stored)
-    await services.automation.triggers.put(changed, "secret renewed", current_principal(request).name)
+    services = services_of(request)
+    async with services.automation.triggers.changing:
+        row = await _trigger(request)
+        secret = services.automation.triggers.secret(row.scheme)
+        changed = replace(row, secret=secret.stored)
+        await services.automation.triggers.put(changed, "secret renewed", current_principal(request).name)
     setattr(request.state, SHOWN_ONCE, True)
     return ASCIIResponse({"secret": secret.text} | await _shown(services, changed))
 
 
 async def delete_trigger(request: Request) -> Response:
     """The runs that it began, and their sessions, are kept."""
-    await services_of(request).automation.triggers.remove(await _trigger(request), current_principal(request).name)
+    triggers = services_of(request).automation.triggers
+    async with triggers.changing:
+        await triggers.remove(await _trigger(request), current_principal(request).name)
     return Response(status_code=204)
 
 
@@ -96,8 +110,10 @@ async def deliver(request: Request) -> Response:
     """A delivery: 202 with the run that it began, the same one if it comes again."""
     services, trigger, now = services_of(request), request.path_params["trigger"], time.time()
     client = client_network(request.client.host if request.client else None)
-    raw = await read_body(request, BodyLimits(MOST_DELIVERED, MOST_DELIVERED, MOST_DELIVERED, TOO_LONG))
+    limits = BodyLimits(MOST_DELIVERED, MOST_DELIVERED, MOST_DELIVERED, TOO_LONG)
     try:
+        await services.automation.triggers.check_known(trigger)  # a stranger's bodies are not to be held
+        raw = await read_body(request, limits)
         delivery = await services.automation.triggers.verified(trigger, dict(request.headers), raw)
     except WrongSignature:
         tries, reset = services.delivery_limits.wrong.count(client, now)
@@ -119,7 +135,7 @@ async def deliver(request: Request) -> Response:
         if refused.reset is not None:
             raise TooSoon("run_refused", str(refused), refused.reset) from None
         raise Refused(409, "run_refused", str(refused)) from None
-    return ASCIIResponse({"run": run.id}, 202)
+    return ASCIIResponse({"run": run}, 202)
 
 
 def _row(principal: Principal, body: TriggerRequest, name: str, secret: str, made: float) -> TriggerRow:
