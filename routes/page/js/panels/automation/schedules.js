@@ -103,7 +103,7 @@ function lastRuns(page, last) {
     { class: "faint", "aria-label": "Last runs" },
     last.slice(0, SHOWN).map(({ at, outcome, reason, run, state }) => {
       const words = `${moment(at)}: ${state ?? outcome}${reason ? `. ${reason}` : ""}`;
-      return h("li", { dir: "auto" }, run ? runLink(page, run, words) : words);
+      return h("li", { dir: "auto" }, state ? runLink(page, run, words) : words); // none once its run is deleted
     }),
   );
 }
