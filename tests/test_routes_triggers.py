@@ -318,3 +318,16 @@ async def test_a_role_that_was_lowered_holds_for_deliveries(tmp_path: Path) -> N
         assert (status, fields["error"]["code"]) == (409, "run_refused")
         [last] = (await served.client.get(path)).json()["last"]
         assert last["outcome"] == "refused" and "auto is for admins" in last["reason"]
+
+
+async def test_a_deliverer_does_not_learn_which_folder_is_unusable(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        served.client.headers |= await bearer(served, "ann")
+        path, secret = await added(served)
+        workspace = served.services.settings.workspace
+        workspace.rename(tmp_path / "moved")
+        workspace.write_text("no folder")
+        status, fields = await delivered(served, path, BODY, signed(BODY, secret))
+        assert (status, fields["error"]["code"]) == (409, "run_refused") and str(workspace) not in json.dumps(fields)
+        [last] = (await served.client.get(path)).json()["last"]
+        assert last["outcome"] == "refused" and str(workspace) in last["reason"]
