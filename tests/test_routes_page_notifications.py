@@ -105,19 +105,21 @@ async def test_a_browser_is_switched_on_and_off(tmp_path: Path) -> None:
         switch = page.get_by_label("Notify this browser")
         await expect(page.get_by_text("Telephone")).to_be_visible()
         await expect(switch).not_to_be_checked()
-        await switch.check()
+        await switch.click()
         [_, own] = await until_subscribed(served, 2)
+        await expect(switch).to_be_checked()
         await page.get_by_role("button", name=f"Test {own['name']}").click()
         await expect(page.get_by_text("Delivered (200)")).to_be_visible()
         [message] = await there.got(1)
         assert json.loads(mine.decrypted(message.body))["title"] == "This is a test."
-        await switch.uncheck()
+        await switch.click()
         await until_subscribed(served, 1)
         await expect(switch).not_to_be_checked()
-        await switch.check()  # anew; the server forgets it, as for a push service that does not know it
+        await switch.click()  # anew; the server forgets it, as for a push service that does not know it
         [_, own] = await until_subscribed(served, 2)
+        await expect(switch).to_be_checked()
         await served.client.delete(f"/push/{own['id']}")
-        await switch.uncheck()
+        await switch.click()
         await expect(switch).not_to_be_checked()
         await expect(page.get_by_text("There is no push")).to_have_count(0)
         assert not elsewhere.requests

@@ -25,12 +25,13 @@ from tests.real_models import need_embedded
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
-START_S = 60
+START_S, LOOK_S = 60, 0.1
 CAPITAL = {
     "message": "What is the capital of France? Answer in one word.",
     "model": "small",
     "max_output_tokens": 8,
     "tools": [],
+    "system": {"mode": "replace", "text": "Answer."},
 }
 
 
@@ -47,6 +48,9 @@ async def until_ready(client: httpx2.AsyncClient, name: str = "small") -> dict[s
     async with asyncio.timeout(START_S):
         while (state := (await client.get(f"/served-models/{name}")).json())["state"] != "ready":
             assert state["state"] in ("starting", "asleep"), state
+            again = asyncio.Event()  # the core is the model's meanwhile
+            asyncio.get_running_loop().call_later(LOOK_S, again.set)
+            await again.wait()
     assert isinstance(state, dict)
     return state
 

@@ -36,6 +36,7 @@ NO_MODEL = ErrorKind(404, INVALID, "model_not_found", "model")
 TOO_LONG = ErrorKind(400, INVALID, "context_length_exceeded", "messages")
 RATE_LIMITED = ErrorKind(429, LIMITED, "rate_limit_exceeded")
 NOT_ACCEPTED = ErrorKind(400, INVALID, "invalid_prompt")  # some clients ask again at any code that they do not know
+FORBIDDEN = ErrorKind(403, INVALID, "permission_denied")  # by the operator: no use in asking again
 UPSTREAM_FAILED = ErrorKind(502, FAILED, FAILED)
 UNAVAILABLE = ErrorKind(503, FAILED, FAILED)
 BROKEN = ErrorKind(500, FAILED, FAILED)
@@ -64,8 +65,8 @@ ERRORS: Mapping[str, ErrorKind] = {
     "model_list": UPSTREAM_FAILED,
     "model_rejected": NOT_ACCEPTED,
     "no_vision": NOT_ACCEPTED,
-    "label_forbidden": NOT_ACCEPTED,
-    "hook_denied": NOT_ACCEPTED,
+    "label_forbidden": FORBIDDEN,
+    "hook_denied": FORBIDDEN,
     "model_memory": UNAVAILABLE,
     "storage_failed": UNAVAILABLE,
     "server_stopped": UNAVAILABLE,
