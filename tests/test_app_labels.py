@@ -1,8 +1,7 @@
-"""Labels in parts: patterns of paths, the words of commands, the limits of calls, settings, and every request's way."""
+"""Labels in parts: patterns of paths, the words of commands, the limits of calls, settings, and routes."""
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from app.policy.label_limits import limits_of
 from app.storage.principals import Principal
 from tests.asking import Time, model
 from tests.asking import heard as heard_in
-from tests.test_house import sources
 from tools.base.rights import Origin, OutboundEffect, Risk, Role
 from tools.catalogue import TOOLS
 from tools.tool import Tool, answering
@@ -190,36 +188,3 @@ async def test_a_route_asks_only_who_may_have_the_labels_and_nobody_while_they_a
     with pytest.raises(ProviderFailed, match="may not have a"):
         await alone.count_tokens(["secret"])
     assert hosted.requests == []
-
-
-# Where a provider's server is sent words: each stands behind a route's check, or sends none of a conversation.
-SITES = {
-    "app/models/endpoints/failover.py": "the check itself",
-    "app/models/endpoints/vision_fallback.py": "called by it",
-    "app/models/embedded/provider.py": "below it",
-    "app/models/server_connection.py": "below it",
-    "app/models/tokens/counter.py": "reached by a route's `counter`",
-    "app/runs/agent.py": "asks a route",
-    "app/runs/relay/call_repair.py": "asks a route",
-    "app/budget/side_query.py": "asks a route",
-}
-WORDS = frozenset({"stream", "count_tokens", "_count_tokens"})
-
-
-def test_every_place_that_sends_words_to_a_model_is_known() -> None:
-    found = set[str]()
-    for source in sources():
-        if not source.path.startswith(("app/", "routes/")):
-            continue
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WORDS:
-                of = ast.unparse(node.func.value)
-                if any(word in of.lower() for word in ("provider", "route", "says", "_chat", "chat", "self")):
-                    found.add(source.path)
-    found -= {
-        "app/models/http/client.py",
-        "app/runs/run_context.py",
-        "app/runs/emitter.py",
-        "routes/terminal/event_client.py",
-    }
-    assert found <= SITES.keys(), "A new place asks a model: let it use a route of Models, and name it in SITES."

@@ -105,7 +105,7 @@ async def timed(folder: Path, provider: Scripted | None = None, **flags: object)
 
 
 async def test_a_time_begins_one_run_with_reading_tools_and_no_approvals(tmp_path: Path) -> None:
-    async with timed(tmp_path) as one:
+    async with timed(tmp_path, memory=True, helpers=True, session_tools=True) as one:
         row = await one.add()
         assert row.next == NOON + DAY
         assert await one.at(NOON + DAY - 1) == []
@@ -113,7 +113,8 @@ async def test_a_time_begins_one_run_with_reading_tools_and_no_approvals(tmp_pat
         assert (done.outcome, done.reason, done.due, done.state) == ("started", "", NOON + DAY, "answered")
         policy = json.loads((await one.run(done)).policy)
         assert policy["unasked"] is True and policy["approval"] == "deny"
-        assert {"read_file", "list_files"} <= set(policy["tools"]) and not {"bash", "write_file"} & set(policy["tools"])
+        assert {"read_file", "list_files"} <= set(policy["tools"])
+        assert not {"bash", "write_file", "remember", "delegate", "send_to_session"} & set(policy["tools"])
         assert [message.text for message in await one.store.messages((await one.run(done)).session)] == [
             "What is new?",
             "Nothing.",

@@ -25,7 +25,10 @@ from app.storage.runs import ALL, RunRow
 from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest, is_sent
 from app.transcript.run_totals import totals_of
 from tools.base.rights import Risk
+from tools.catalogue import HELPER_TOOLS, MEMORY, SESSION_TOOLS
 from tools.jobs.records import Job
+
+REACHING = frozenset(tool.name for tool in (*MEMORY, *HELPER_TOOLS, *SESSION_TOOLS))
 
 
 class UnattendedRuns(Struct, frozen=True):
@@ -49,7 +52,10 @@ class UnattendedRuns(Struct, frozen=True):
         await self._agent(principal, options)
 
     async def reading_tools(self, principal: Principal, options: RunOptions, session: str | None) -> list[str]:
-        """Names of the tools that only read, of those that such a run would have. Raises NotFound."""
+        """Names of the tools that only read, of those that such a run would have. Raises NotFound.
+
+        Without those that keep memories, spend on helpers or reach other sessions: a webhook's body must not by itself.
+        """
         try:
             options = await self.factory.resolved(principal, options, session)
         except UNFIT as unfit:
@@ -57,7 +63,7 @@ class UnattendedRuns(Struct, frozen=True):
         gate = self.factory.gate(principal, ApprovalMode.DENY, narrowing=narrowing_of(options))
         window = self.factory.models.default.counter.known_window
         offered = [tool for tool in gate.offer(self.factory.tools) if tool.least_window <= window]
-        return [tool.name for tool in offered if tool.risk is Risk.READ]
+        return [tool.name for tool in offered if tool.risk is Risk.READ and tool.name not in REACHING]
 
     async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
