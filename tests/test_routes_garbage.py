@@ -6,16 +6,17 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from app.models.http.client import model_client
 from app.models.wire.openai.provider import OpenAIChat
 from tests.chatting import WHOLE
 from tests.serving import serving
-from tests.upstream import upstream
+from tests.upstream import answer, hang_up, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -47,4 +48,16 @@ async def test_a_turn_leaves_no_garbage(tmp_path: Path) -> None:
             with collecting() as found:
                 for _ in range(3):
                     await served.chat("Hello again")
+    assert not found
+
+
+async def test_a_new_connection_and_one_that_breaks_leave_none() -> None:
+    """A parser that was fed nothing, or half a response, too."""
+    async with asyncio.timeout(60), upstream(answer("{}"), hang_up, repeat=False) as server:
+        client = model_client(server.base_url)
+        with collecting() as found:
+            for _ in range(2):
+                with suppress(httpx2.TransportError):
+                    await client.get(f"{server.base_url}/models", headers={"connection": "close"})
+        await client.aclose()
     assert not found

@@ -106,6 +106,7 @@ class Connection(asyncio.Protocol):
         self._stop_timer()
         self._idle = self._sent = False
         self.tap = None
+        self._incoming.release()  # of a new connection nothing was fed to it
         self._incoming = Incoming(headless=headless)
         chunked = b"\r\ntransfer-encoding: chunked" in head.lower()
         async for part in body:

@@ -65,7 +65,7 @@ class Incoming:
         if self._framing > MOST_FRAMING:
             self.fail(httpx2.RemoteProtocolError(f"more than {MOST_FRAMING} bytes of headers"))
         if self.complete or self.failure:
-            del self._parser  # it holds methods of this object: garbage that only the collector would find
+            self.release()
 
     def end(self) -> None:
         """Handle the end of the stream."""
@@ -76,6 +76,11 @@ class Incoming:
         else:
             self.complete = True
         self.keeps = False
+        self.release()
+
+    def release(self) -> None:
+        """Let the parser go, which holds methods of this object: garbage that only the collector would find."""
+        self.__dict__.pop("_parser", None)
 
     def fail(self, failure: httpx2.TransportError) -> None:
         """Record a failure; after a complete response it only prevents reuse of the connection."""
