@@ -1,4 +1,4 @@
-"""A receiver of webhooks and push messages on this machine: it keeps each request, and answers as it was told."""
+"""A receiver of webhooks and push messages on this machine: it keeps each request, and answers as it was set up."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class ManualClock:
             await future
 
     async def next_sleep(self) -> float:
-        """Wait until somebody sleeps, and return for how long; the clock then is at its end."""
+        """Wait until a task sleeps, and return for how long; the clock then is at its end."""
         async with asyncio.timeout(LIMIT_S):
             await self.asleep.wait()
         due = min(at for at, _ in self.sleepers)

@@ -1,4 +1,4 @@
-"""Deliveries of notifications to real receivers: signed, repeated, bounded, and to nobody else."""
+"""Deliveries of notifications to real receivers: signed, repeated, bounded, and to their owner only."""
 
 from __future__ import annotations
 

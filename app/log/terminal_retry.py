@@ -22,7 +22,7 @@ class TerminalRetry:
         self._keeping = asyncio.Lock()
 
     def add(self, run: str, failure: EventRow, others: Sequence[Change] = ()) -> None:
-        """`failure` is the terminal event that the run's watchers were told; `others` are written with it."""
+        """`failure` is the terminal event that the run's watchers have received; `others` are written with it."""
         self._ends[run] = failure, RunEnded(run, "storage_failed", time.time()), *others
 
     def forget(self, run: str) -> None:

@@ -1,7 +1,7 @@
 """Keys of this server in private files of the data directory: they sign webhooks and requests to push services.
 
 A webhook's secret is stored nowhere: it is derived from `signing.key`, the webhook's id and the number of its secret.
-Whoever copies the database alone learns no secret.
+A copy of the database alone reveals no secret.
 """
 
 from __future__ import annotations

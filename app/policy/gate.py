@@ -120,7 +120,7 @@ def decide(
 
 
 def of_question(question: str, policy: PolicyContext) -> Decision:
-    """Decide on a call that has to be asked about: a run that asks nobody refuses it."""
+    """Decide on a call that has to be asked about: a run without approvals refuses it."""
     if policy.unattended:
         return Refuse(f"{question} This run does not ask for approval ({policy.unattended}).")
     return Ask(question)

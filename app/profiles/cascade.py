@@ -24,7 +24,7 @@ from app.profiles.pinned import DEFAULT, REQUEST, SESSION, TOKEN, Pinned, Pinned
 LIMITS = ("max_rounds", "max_calls", "max_tokens", "time_limit_s", "inactivity_s")
 LIMITING = {*LIMITS, "approval", "when_absent", "memory"}
 CHOSEN = ("model", *Sampling.model_fields)
-# How much a mode asks: `deny` asks as `sandboxed`, of a run that nobody attends.
+# How much a mode asks: `deny` asks as `sandboxed`, of an unattended run.
 STRICTNESS = {ApprovalMode.AUTO: 0, ApprovalMode.SANDBOXED: 1, ApprovalMode.DENY: 1, ApprovalMode.ASK: 2}
 
 

@@ -89,7 +89,7 @@ def is_sent(row: RunRow) -> bool:
 class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
-    `asked`: by somebody, whose budget may be spent; what the server begins by itself is not refused for that, unless
+    `asked`: by a person, whose budget may be spent; what the server begins by itself is not refused for that, unless
     it is `budgeted`. `untrusted`: the message holds text of third parties, so that the conversation is tainted.
     `notice` is for those who read the run's log. `beside` are changes of the transaction that creates the run.
 

@@ -43,8 +43,8 @@ async def label_details(services: Services, session: str) -> dict[str, Any]:
     if services.factory.labels is None:
         return {}
     rows = await services.store.session_labels([session])
-    told = [{name: getattr(row, name) for name in ("label", "source", "detail", "run", "at")} for row in rows]
-    return {"labels": sorted(row.label for row in rows), "label_sources": told}
+    sources = [{name: getattr(row, name) for name in ("label", "source", "detail", "run", "at")} for row in rows]
+    return {"labels": sorted(row.label for row in rows), "label_sources": sources}
 
 
 async def mark_session(services: Services, principal: Principal, row: SessionRow, labels: Sequence[str]) -> None:

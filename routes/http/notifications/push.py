@@ -45,7 +45,7 @@ class SubscriptionChange(StrictModel):
 
 
 def subscription_fields(row: TargetRow) -> dict[str, object]:
-    """A subscription without the path of its address: whoever knows that may send to the browser's push service."""
+    """A subscription without the path of its address: its path is what allows sending to the browser's push service."""
     return target_fields(row) | {"url": urlsplit(row.url)._replace(path="", query="", fragment="").geturl()}
 
 
