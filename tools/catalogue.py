@@ -29,7 +29,7 @@ from tools.web.egress import NETWORK, normalise_network
 
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
-_LARGE = 16_384  # tokens; the smallest model repeats its calls when more tools are described
+LARGE_WINDOW = 16_384  # tokens; the smallest model repeats its calls when more tools are described
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
 _HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
@@ -147,7 +147,7 @@ TOOLS = (
         answering(ask_user),
         Role.GUEST,
         needs_person=True,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
     ),
     _confined(
         "update_plan",
@@ -157,7 +157,7 @@ TOOLS = (
         answering(update_plan),
         Role.GUEST,
         normalise=with_plain_steps,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
     ),
     _confined(
         "create_document",
@@ -167,7 +167,7 @@ TOOLS = (
         Risk.READ,
         answering(create_document),
         Role.GUEST,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
     _confined(
@@ -177,7 +177,7 @@ TOOLS = (
         Risk.READ,
         answering(update_document),
         Role.GUEST,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
     _confined(
@@ -187,7 +187,7 @@ TOOLS = (
         Risk.READ,
         answering(suggest_edits),
         Role.GUEST,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
     _confined(
@@ -197,7 +197,7 @@ TOOLS = (
         Risk.READ,
         answering(read_document),
         Role.GUEST,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
     Tool(
@@ -247,7 +247,7 @@ MEMORY = (
         Risk.READ,
         answering(remember),
         Role.GUEST,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
     _confined(
@@ -257,7 +257,7 @@ MEMORY = (
         Risk.READ,
         recall_memory,
         Role.GUEST,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
     _confined(
@@ -268,7 +268,7 @@ MEMORY = (
         answering(forget),
         Role.GUEST,
         approval="always",
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
 )
@@ -282,7 +282,7 @@ HELPER_TOOLS = (
         Risk.READ,  # all that it does passes the gate itself
         delegate,
         leaves=model_reached,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
     ),
     _confined(
         "ask_model",
@@ -291,7 +291,7 @@ HELPER_TOOLS = (
         Risk.READ,
         answering(ask_model),
         leaves=model_reached,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
     ),
 )
 # Where session tools are switched on.
@@ -302,7 +302,7 @@ SESSION_TOOLS = (
         _object({}, {"query": _TEXT}),
         Risk.READ,
         list_sessions,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
     ),
     _confined(
         "read_session",
@@ -310,7 +310,7 @@ SESSION_TOOLS = (
         _object({"session": _TEXT}, {"offset": _FROM_0}),
         Risk.READ,
         read_session,
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
     ),
     _confined(
         SEND,
@@ -318,7 +318,7 @@ SESSION_TOOLS = (
         _object({"session": _TEXT, "message": _TEXT}),
         Risk.WRITE,
         answering(send_to_session),
-        least_window=_LARGE,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     ),
 )

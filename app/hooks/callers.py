@@ -18,6 +18,7 @@ from app.core.hook_rows import HookRow
 from app.hooks.verdicts import HookFailed
 from tools.process.orphan_reaper import MARK, watched
 from tools.process.process_tree import run_shielded, sweep
+from tools.web.bodies import connect
 
 MOST_ANSWER = 64 * 1024  # bytes
 PASSED_ON = ("PATH", "HOME", "LANG")
@@ -88,8 +89,8 @@ async def post(row: HookRow, payload: bytes, environ: Mapping[str, str]) -> byte
     answer = bytearray()
     try:
         async with (
-            httpx2.AsyncClient(timeout=row.time_limit_s, trust_env=False, follow_redirects=False) as client,
-            client.stream("POST", row.url or "", content=payload, headers=headers) as response,
+            httpx2.AsyncClient(transport=await connect(), timeout=row.time_limit_s, trust_env=False) as client,
+            client.stream("POST", row.url or "", content=payload, headers=headers, follow_redirects=False) as response,
         ):
             if not 200 <= response.status_code < 300:
                 raise HookFailed(f"answered {response.status_code}")

@@ -42,6 +42,10 @@ class RunHooks(Struct):
     _verdicts: dict[str, Verdict] = field(default_factory=dict)  # of calls, by id
 
     @property
+    def asks_about_calls(self) -> bool:
+        return self.hooks.has(HookEvent.BEFORE_TOOL)
+
+    @property
     def judges_results(self) -> bool:
         """Return True if a guard may withhold results."""
         return self.hooks.has_guard(HookEvent.AFTER_TOOL)
@@ -71,13 +75,15 @@ class RunHooks(Struct):
         A call that is `handed` to a client waits for no approval here, so that a question is a refusal.
         """
         verdict = self._verdicts.get(call, ALLOWED)
+        if isinstance(decision, Refuse) or verdict.decision == "allow":
+            return decision, POLICY
         by = f"{HOOK} {verdict.hook}"
-        if not isinstance(decision, Refuse) and (denial := self.denial(call)):
+        if denial := self.denial(call):
             return Refuse(denial), by
-        if handed and verdict.decision == "ask" and not isinstance(decision, Refuse):
+        if handed:
             reason = NO_PERSON.format(hook=verdict.hook, reason=verdict.reason).rstrip()
             return Refuse(DENIED_CALL.format(reason=reason)), by
-        if isinstance(decision, Allow) and verdict.decision == "ask":
+        if isinstance(decision, Allow):
             return of_question(ASKED.format(hook=verdict.hook, reason=verdict.reason).rstrip(), policy), by
         return decision, POLICY
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -109,8 +109,8 @@ class ToolExecutor(Struct):
         calls = [conversation.redactor.redact_value(self._normalised(call)) for call in own]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
             await context.emit(usage)
-        own = [call for call in calls if call.id not in refused]
-        await self.ask_hooks([*own, *map(self._as_declared, handed)], conversation)
+        may_run = (call for call in calls if call.id not in refused)
+        await self.ask_hooks(chain(may_run, map(self._as_declared, handed)), conversation)
         while calls:
             reads = list(takewhile(partial(self._only_reads, unanswered), calls[:SIDE_BY_SIDE]))
             if self.parallel_reads and len(reads) > 1:
@@ -243,7 +243,7 @@ class ToolExecutor(Struct):
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
         """Ask the hooks about each call that may be run or handed over, as it stands."""
-        if self.hooks:
+        if self.hooks and self.hooks.asks_about_calls:
             may_run = [call for call in calls if not isinstance(self._decide(call)[0], Refuse)]
             await self.hooks.before_calls(may_run, conversation, untrusted=self.gate.policy.tainted)
 

@@ -26,10 +26,10 @@ from routes.protocol.refusals import FORESEEN, refuse
 from routes.services import Services
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Risk, Role
+from tools.catalogue import LARGE_WINDOW
 from tools.tool import Context, Tool
 
 ACTION = "action"
-LEAST_WINDOW = 16_384  # tokens: a small model repeats its calls when more tools are described
 
 
 class Handler(Struct, frozen=True):
@@ -79,7 +79,7 @@ def _tool(area: Area, handlers: Sequence[Handler], server: Starlette, services: 
         approval="always",
         confined=True,
         untrusted=True,
-        least_window=LEAST_WINDOW,
+        least_window=LARGE_WINDOW,
         in_turn=True,
     )
 
