@@ -134,7 +134,7 @@ class Extraction(Struct):
             return
         labels = frozenset(row.label for row in await self.store.session_labels([job.session]))
         found = await self.memories.search(job.owner, said, MOST_FOUND, labels=labels)
-        # None of strangers, which the model might put into what the person has said:
+        # No untrusted ones, which the model might take for what the person has written:
         known = [one.row.text for one in found if one.row.label_names <= labels and not one.row.untrusted]
         data = {"The turn": ends_of(_as_text(turn), MOST_READ), "Known already": "\n".join(known) or "(nothing)"}
         side = self.query(await principal_named(self.store, job.owner), labels)
