@@ -118,6 +118,7 @@ async def test_a_browser_is_switched_on_and_off(tmp_path: Path) -> None:
         await switch.click()  # anew; the server forgets it, as for a push service that does not know it
         [_, own] = await until_subscribed(served, 2)
         await expect(switch).to_be_checked()
+        await expect(switch).to_be_enabled()  # it has asked the server before the row goes
         await served.client.delete(f"/push/{own['id']}")
         await switch.click()
         await expect(switch).not_to_be_checked()

@@ -86,8 +86,8 @@ export async function pushSection() {
   box.addEventListener("change", async () => {
     box.disabled = true;
     await change(box.checked).catch((error) => outcome.show(error.message, "problem"));
-    box.disabled = false;
     await draw().catch((error) => outcome.show(error.message, "problem"));
+    box.disabled = false; // not before it shows what the server knows: a press would mean the opposite
   });
   await draw();
   const words = "Notify this browser, also while no page is open";
