@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from app.config.settings import Settings
 from app.core.messages import AskedCall, Message
+from app.core.observers import Observers
 from app.models.endpoints.prices import DIGITS
 from app.storage.changes import Change
 from app.storage.principals import Budget, Principal
@@ -205,6 +206,7 @@ class Ledger:
         self._tallies: dict[tuple[str, str], Tally] = {}  # of the current period
         self.watch: Watch | None = None
         self.model_checks: ModelChecks | None = None
+        self.observers = Observers()
         self._busy: dict[str, Counter[str]] = {}  # principal -> session -> its runs
 
     def limits(self, principal: Principal) -> Budget:

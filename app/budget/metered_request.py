@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from app.budget.budgets import COST, BudgetSpent, Reservation
 from app.core.events import Usage
+from app.core.observers import ObservedRequest, Observers
 from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.prices import MILLION
@@ -80,8 +82,11 @@ class MeteredRequest:
         meters: Sequence[Meter],
         prompt: int,
         conversation: Conversation,
+        observers: Observers,
     ) -> None:
+        self._observers = observers
         self._provider = provider
+        self._model = provider.model
         self._meters = meters
         self._prompt = prompt
         self._conversation = conversation
@@ -92,7 +97,9 @@ class MeteredRequest:
         self._request = request
         self._room = self._characters()
         self._unread = False
-        self._times: RequestTimes | None = None
+        self._times = RequestTimes(0.0, 0.0)
+        self._in_round = False
+        self._error: str | None = None
 
     def request(self, *, left_s: float | None = None, take_text: TakeText | None = None) -> ModelRequest:
         """Return the request within the limits that the budget allows."""
@@ -105,7 +112,8 @@ class MeteredRequest:
         """
         self._reply = reply
         self._account = totals
-        self._times = None if since is None else RequestTimes(since, monotonic())
+        sent = monotonic()
+        self._times, self._in_round = RequestTimes(sent if since is None else since, sent), since is not None
         return self
 
     def __enter__(self) -> Self:
@@ -120,12 +128,14 @@ class MeteredRequest:
         used, measured = self._used()
         for meter in self._meters:
             meter.held.settle(meter.weigh(used))
-        timing = self._timing(used)
+        times = replace(self._times, first=self._reply.first_at, ended=monotonic())
+        timing = times.timing(used.completion_tokens) if self._in_round else None
         self.usage = self._account.add(used, measured=measured, cost=self._provider.cost(used), timing=timing)
         if used != NOTHING:
             self._keep(used, self.usage.cost, measured=measured)
             if error:
                 self._conversation.log_event(self.usage)
+        self._observe(times, error)
 
     def has_room(self, characters: int) -> bool:
         """Return True if so many more characters of the answer need no more budget."""
@@ -158,7 +168,7 @@ class MeteredRequest:
         return min([meter.answer(self._prompt) for meter in self._limited], default=math.inf)
 
     def failed(self, failure: ProviderFailed) -> None:
-        self._unread = failure.code in UNREAD
+        self._unread, self._error = failure.code in UNREAD, failure.code
 
     def _estimate(self) -> TokenUsage:
         """Estimate the usage if the server did not report it; never more than was reserved."""
@@ -184,10 +194,26 @@ class MeteredRequest:
         prompt = reported.prompt_tokens or guess.prompt_tokens
         return replace(reported, prompt_tokens=prompt, completion_tokens=answer), False
 
-    def _timing(self, used: TokenUsage) -> dict[str, float] | None:
-        if self._times is None:
-            return None
-        return replace(self._times, first=self._reply.first_at, ended=monotonic()).timing(used.completion_tokens)
+    def _observe(self, times: RequestTimes, error: BaseException | None) -> None:
+        provider, usage = self._provider, self.usage
+        self._observers.observe_request(
+            ObservedRequest(
+                run=self._conversation.run,
+                session=self._conversation.session,
+                model=self._model,
+                answered_by=provider.answers or provider.model,
+                sent=times.sent,
+                first=times.first,
+                ended=times.ended,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cached_tokens=usage.cached_tokens,
+                measured=usage.measured,
+                cost=usage.cost,
+                error=self._error or code_of(error),
+                in_round=self._in_round,
+            )
+        )
 
     def _keep(self, used: TokenUsage, cost: float | None, *, measured: bool) -> None:
         held = self._meters[0].held
@@ -209,3 +235,17 @@ class MeteredRequest:
             return None
         least = min(self._limited, key=lambda meter: meter.answer(self._prompt))
         return least.held.spent(at_most(least.weigh, self._prompt, LEAST_ANSWER))
+
+
+def code_of(error: BaseException | None) -> str | None:
+    """Return the code of an error that has ended a request; None if none has."""
+    match error:
+        case None:
+            return None
+        case ProviderFailed():
+            return error.code
+        case BudgetSpent():
+            return "budget"
+        case asyncio.CancelledError() | GeneratorExit():
+            return "cancelled"
+    return "internal"

@@ -52,7 +52,7 @@ class RunBudget(Struct):
             for meter in meters:
                 meter.held.settle(0)
             raise
-        return MeteredRequest(provider, request, meters, prompt, conversation)
+        return MeteredRequest(provider, request, meters, prompt, conversation, self.ledger.observers)
 
     async def check_reply(self, provider: Provider, reply: Reply, conversation: Conversation) -> None:
         """Have the whole reply of a request checked. Raises RequestDenied."""

@@ -30,6 +30,7 @@ from app.core.events import (
     ToolFinished,
     encode,
 )
+from app.core.observers import ObserveEvent
 from app.log.documents import Documents
 from app.log.open_drafts import OpenDrafts
 from app.log.redacted_rows import redacted_row
@@ -68,7 +69,8 @@ class RunLog:
 
     If the store refuses, `failure` is the terminal event that the watchers get, and nothing more is taken: what is
     stored stays a beginning of what happened, without gaps. `on_failure` is called once, `on_news` with each event of
-    NEWS that is durable. `outbox` returns changes that are written with events.
+    NEWS that is durable. `outbox` returns changes that are written with events. `observe` sees the events as they are
+    added, but for deltas.
     """
 
     def __init__(self, run: str, journal: LogWriter, on_failure: Callable[[], None]) -> None:
@@ -80,6 +82,7 @@ class RunLog:
         self._on_failure = on_failure
         self.on_news: Callable[[], None] = _ignore
         self.outbox: Callable[[list[EventRow]], Sequence[Change]] | None = None
+        self.observe: ObserveEvent | None = None
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: list[EventRow] = []
@@ -95,11 +98,17 @@ class RunLog:
                 self._pending.append(redacted)
             elif isinstance(redacted, Delta):
                 self._pending += parted(redacted)
-            elif self._drafts.open or type(redacted) is DocumentStarted:
-                self._pending += [Encoded(one.type, encode(one)) for one in self._drafts.completed(redacted)]
             else:
-                self._pending.append(Encoded(redacted.type, encode(redacted)))
+                self._add_whole(redacted)
         self._journal.announce(self)
+
+    def _add_whole(self, event: AgentEvent) -> None:
+        if self._drafts.open or type(event) is DocumentStarted:
+            self._pending += [Encoded(one.type, encode(one)) for one in self._drafts.completed(event)]
+        else:
+            self._pending.append(Encoded(event.type, encode(event)))
+        if self.observe and not self.failure:
+            self.observe(event)
 
     @property
     def full(self) -> bool:
@@ -178,6 +187,8 @@ class RunLog:
         if self.failure:
             return
         event = RunFailed("storage_failed", self._journal.redactor.redact(reason), retryable=True)
+        if self.observe:
+            self.observe(event)
         self.failure = EventRow(self.run, self.last_seq + 1, event.type, encode(event))
         on_failure = self._on_failure
         self.publish([self.failure])

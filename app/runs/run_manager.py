@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
+from app.core.observers import ObservedRun
 from app.core.provider import TokenUsage
 from app.documents.library import Library
 from app.log.event_writer import EventWriter
@@ -160,6 +161,8 @@ class RunManager:
         journal = UnlistedWriter(self._journal) if unlisted else self._journal
         live = RunTask(row, agent, self._store, journal, self._line, self.approvals, time_limit_s, left=left)
         live.log.on_news = partial(self.notifier.notify, row.principal)
+        observed = ObservedRun(row.id, row.session, row.principal, row.model, row.created, unlisted)
+        live.log.observe = self.ledger.observers.of_run(observed)
         if self.outboxes and not unlisted:
             live.log.outbox = partial(self.changes_with, row)
         return live
