@@ -38,7 +38,7 @@ class Sessions:
         self.kept: list[str] = []
         self._answers = list(answers)
 
-    def under_way(self, session: str) -> str | None:
+    async def under_way(self, session: str) -> str | None:
         assert session == SESSION
         return self.busy
 

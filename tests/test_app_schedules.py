@@ -74,7 +74,7 @@ class Timed:
         """The occurrences of the schedule after a look at this time, newest first; no run is under way then."""
         self.clock.now = now
         await self.scheduler.look()
-        for row in (*self.services.runs.of("local"), *self.services.runs.of("ann")):
+        for row in (*await self.services.runs.of("local"), *await self.services.runs.of("ann")):
             await self.services.runs.ended(row.id)
         return await self.store.occurrences(DAILY.id)
 
@@ -221,7 +221,7 @@ async def test_a_time_waits_while_its_owner_has_the_most_active_runs(tmp_path: P
         [other] = [row for row in one.scheduler.of("local") if row.next == NOON + DAY]
         assert await one.store.occurrences(other.id) == [] and one.scheduler.delay_s() == MOST_WAIT_S
         go_on.set()
-        [running] = one.services.runs.of("local")
+        [running] = await one.services.runs.of("local")
         await one.services.runs.ended(running.id)
         one.clock.now = NOON + DAY + MOST_WAIT_S
         await one.scheduler.look()

@@ -198,10 +198,10 @@ async def test_what_ends_a_run_reaches_its_helpers_at_once(tmp_path: Path, path:
             first, second = await until(turn, "helper.started"), await until(turn, "helper.started")
             session = (await served.client.get("/sessions")).json()["sessions"][0]["id"]
             if path:
-                run = served.services.runs.under_way(session)
+                run = await served.services.runs.under_way(session)
                 body = {"cancel": True} if path == "/pause" else None
                 assert (await served.client.post(path.format(run=run), json=body)).is_success
-                assert not served.services.runs.is_active(first["helper"]), "it answers once they are gone"
+                assert not await served.services.runs.is_active(first["helper"]), "it answers once they are gone"
             rest = [event async for event in turn]
         assert rest[-1]["reason"] == reason
         assert len(of_kind(rest, "helper.finished")) == 2
@@ -218,7 +218,7 @@ async def test_a_call_that_is_stopped_stops_its_helper_alone(tmp_path: Path) -> 
             assert (await served.client.post(f"/runs/{run}/calls/{started['call']}/cancel")).is_success
             rest = [event async for event in turn]
         assert rest[-1]["text"] == "Without it, then." and not result_of(rest)["ok"]
-        assert not served.services.runs.is_active(started["helper"])
+        assert not await served.services.runs.is_active(started["helper"])
 
 
 async def test_a_hundred_at_once_are_bounded(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ async def test_other_sessions_are_read_as_data_and_written_to_within_bounds(tmp_
         listed, read, *sent = of_kind(events, "tool.finished")
         assert first in listed["text"] and "I am the first." in read["text"]
         assert sent[0]["ok"] and not sent[1]["ok"] and "max_follow_ups" in sent[1]["text"]
-        while run := served.services.runs.under_way(first):
+        while run := await served.services.runs.under_way(first):
             await served.services.runs.ended(run)
         shown = (await served.client.get(f"/sessions/{first}")).json()
         assert "not of the person" in shown["messages"][2]["text"] and shown["messages"][3]["text"] == "From below."

@@ -64,7 +64,7 @@ async def test_grants_of_a_session_do_not_count_for_what_is_sent_there(tmp_path:
         model.add("Second", call("send_to_session", session=first, message="Write it."), "Sent.")
         await served.chat("Second", approval="auto")
         while not (waiting := (await served.client.get("/approvals")).json()["approvals"]):
-            assert served.services.runs.under_way(first), "it has written without asking"
+            assert await served.services.runs.under_way(first), "it has written without asking"
             await asyncio.sleep(0)
         assert [one["name"] for one in waiting] == ["write_file"] and waiting[0]["session"] == first
 
@@ -76,7 +76,7 @@ async def test_deleting_a_conversation_ends_and_deletes_its_helpers(tmp_path: Pa
             started = await until(turn, "helper.started")
             [session] = (await served.client.get("/sessions")).json()["sessions"]
             assert (await served.client.delete(f"/sessions/{session['id']}")).is_success
-            assert not served.services.runs.is_active(started["helper"])
+            assert not await served.services.runs.is_active(started["helper"])
             assert (await served.client.get(f"/sessions/{started['helper_session']}")).status_code == 404
 
 
@@ -101,7 +101,7 @@ async def test_a_server_that_stops_ends_helpers_in_time(tmp_path: Path) -> None:
         async with helpers_in(tmp_path, {}) as served:
             shown = (await served.client.get(f"/sessions/{started['helper_session']}")).json()
             assert [run["state"] for run in shown["runs"]] == ["server_stopped"], shown["runs"]
-            assert not served.services.runs.is_active(started["helper"])
+            assert not await served.services.runs.is_active(started["helper"])
             assert (await served.events(started["helper"]))[-1]["type"].startswith("run.")
 
 

@@ -48,7 +48,7 @@ async def test_a_message_to_a_session_without_memory_has_none_either(tmp_path: P
     model = Scripted([sends.replace("SESSION", first), "Sent.", "Answered."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
         await served.chat("Send it.", approval="auto")
-        while run := served.services.runs.under_way(first):
+        while run := await served.services.runs.under_way(first):
             await served.services.runs.ended(run)
         sent = (await served.client.get(f"/sessions/{first}")).json()["runs"]
         assert len(sent) == 2

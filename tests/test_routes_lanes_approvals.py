@@ -24,7 +24,7 @@ def hook(folder: Path) -> Path:
 
 
 def runs_of(served: Plain) -> list[str]:
-    return [row.id for row in served.services.runs.of("local")]
+    return list(served.services.runs._live)
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
@@ -60,7 +60,7 @@ async def test_a_later_request_decides_and_streams_the_run_on(tmp_path: Path, ap
         question = first[-1]
         assert question["type"] == "approval.required"
         run = first[0]["run"]
-        assert served.services.runs.is_active(run)  # though its client has gone
+        assert await served.services.runs.is_active(run)  # though its client has gone
         rest = await streamed(served, verdicts={question["call"]: approved}, **ASKS)
         log = await served.events(run)
     assert kinds(rest)[0] == "approval.resolved" and rest[-1]["reason"] == "answered"

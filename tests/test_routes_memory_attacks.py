@@ -120,6 +120,6 @@ async def test_extraction_reads_no_words_of_models(tmp_path: Path) -> None:
         ]
         model._replies += ["Sent.", "Rex it is."]
         await served.chat("Go on", approval="auto")
-        while run := served.services.runs.under_way(first):
+        while run := await served.services.runs.under_way(first):
             await served.services.runs.ended(run)
         assert jobs == ["job"], "the person's turn alone"

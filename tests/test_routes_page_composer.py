@@ -92,7 +92,7 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         await page.mouse.up(click_count=2)
         await expect(page.get_by_role("textbox", name="Message")).not_to_be_focused()
         await expect(stop).to_be_enabled()
-        assert len(served.services.runs.of("local")) == 1
+        assert len(await served.services.runs.of("local")) == 1
         await expect(page.get_by_role("button", name="Send")).to_be_hidden()
         await stop.click()
         await expect(page.get_by_text("Stopped.")).to_have_count(1)
@@ -103,7 +103,7 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         await expect(page.get_by_text("Press Esc again to stop")).to_be_visible()
         await page.get_by_role("textbox", name="Message").press("Escape")
         await expect(page.get_by_text("Stopped.")).to_have_count(2)
-        assert not served.services.runs.of("local")
+        assert not await served.services.runs.of("local")
 
 
 async def test_files_go_with_a_message(tmp_path: Path) -> None:

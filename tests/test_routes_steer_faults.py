@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Scripted
+from app.replicas.peers import Alone
 from app.runs.run_manager import RunManager
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import RunRow
@@ -164,10 +165,11 @@ async def test_a_request_with_a_key_waits_for_no_other_key(tmp_path: Path) -> No
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi.", "Ho.", "Hu."])) as served:
         runs = served.services.runs
         session = (await served.chat())[0]["session"]
-        lock = runs._alone.setdefault(session, asyncio.Lock())
-        async with lock:  # as a deletion holds it, until the session's tools are gone
+        peers = runs._peers
+        assert isinstance(peers, Alone)
+        async with peers.lock("session", session):  # as a deletion holds it, until the session's tools are gone
             held = asyncio.create_task(start(served, RunRequest("x", session, key=IdempotencyKey("a", "1"))))
-            await true(lambda: lock._waiters)
+            await true(lambda: peers._locks["session", session]._waiters)
             assert await start(served, RunRequest("x", key=IdempotencyKey("b", "1")))
         assert (await held).session == session
 

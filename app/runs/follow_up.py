@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Turns(Protocol):
     """The part of `RunManager` that follow-ups need."""
 
-    def under_way(self, session: str) -> str | None: ...
+    async def under_way(self, session: str) -> str | None: ...
 
     async def ended(self, run: str) -> None: ...
 
@@ -158,7 +158,7 @@ class FollowUps:
         await self._jobs.set_follow_up(job.id, FollowUp.GIVEN)
 
     async def _quiet(self, session: str) -> None:
-        while run := self._turns.under_way(session):
+        while run := await self._turns.under_way(session):
             await self._turns.ended(run)
             await asyncio.sleep(PAUSE_S)
 

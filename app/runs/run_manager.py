@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from secrets import token_hex
-from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -26,6 +25,7 @@ from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
 from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review, withdrawal_changes
+from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
 from app.runs.run_task import SUSPENDED, Interrupted, RunTask
 from app.runs.session_queue import SessionQueue
@@ -61,6 +61,7 @@ class RunManager:
         approvals: Approvals,
         ledger: Ledger,
         notifier: Notifier | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.approvals = approvals
         self.notifier = notifier or Notifier()
@@ -72,8 +73,7 @@ class RunManager:
         self._live: dict[str, RunTask] = {}
         self._unlisted: dict[str, UnlistedLog] = {}
         self._line = SessionQueue()
-        self._keyed: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # session -> start or delete
+        self._peers = peers or Alone()
         self._lost = TerminalRetry(store, approvals)
         self.outboxes: list[MakeOutbox] = []
         self._newest = 0.0  # when a run was created last
@@ -87,7 +87,7 @@ class RunManager:
         if turn.key is None:
             return await self._start(agent, principal, turn)
         owned = principal.name, turn.key.value
-        async with self._keyed.setdefault(owned, asyncio.Lock()):  # two requests must not both find it new
+        async with self._peers.lock("key", "\n".join(owned)):  # two requests must not both find it new
             known = await self._store.key(*owned)
             if known is None or known.created < time.time() - KEY_LIFE_S:
                 return await self._start(agent, principal, turn)
@@ -102,10 +102,10 @@ class RunManager:
         if limited:
             await self.ledger.check(principal, uses_of(agent))
         session = turn.session or f"ses_{token_hex(10)}"
-        async with self._alone.setdefault(session, asyncio.Lock()):
+        async with self._peers.lock("session", session):  # it is not deleted meanwhile
             if turn.session is not None and await self._store.owner_of(session) != principal.name:
                 raise no_session(session)
-            others = self._line.of(session)
+            others = await self._line.in_order(session) if turn.session else ()
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
             files = await _placed(agent, turn.files)
@@ -234,11 +234,11 @@ class RunManager:
             raise no_session(session)
         return row
 
-    def under_way(self, session: str) -> str | None:
+    async def under_way(self, session: str) -> str | None:
         """The run that a session is busy with."""
-        return next(iter(self._line.of(session)), None)
+        return next(iter(await self._line.in_order(session)), None)
 
-    def is_active(self, run: str) -> bool:
+    async def is_active(self, run: str) -> bool:
         return run in self._live
 
     async def ended(self, run: str) -> None:
@@ -301,11 +301,11 @@ class RunManager:
         theirs = [run for run, live in self._live.items() if live.row.principal == principal]
         await asyncio.gather(*(self.cancel(run, why) for run in theirs))
 
-    def waiting(self, session: str) -> list[RunRow]:
+    async def waiting(self, session: str) -> list[RunRow]:
         """The runs of a session whose turn has not come, in their order."""
         return [self._live[run].row for run in self._line.of(session)[1:]]
 
-    def of(self, principal: str) -> list[RunRow]:
+    async def of(self, principal: str) -> list[RunRow]:
         """Return a principal's active runs, oldest first; a run is `queued` until its turn comes."""
         theirs = [live for live in self._live.values() if live.row.principal == principal and not live.is_unlisted]
         return [replace(live.row, state="running" if live.conversation else live.row.state) for live in theirs]
@@ -315,7 +315,7 @@ class RunManager:
         return {live.row.principal for live in self._live.values()}
 
     async def delete_session(self, session: str, principal: Principal) -> None:
-        async with self._alone.setdefault(session, asyncio.Lock()):
+        async with self._peers.lock("session", session):
             await self.session(session, principal)
             for run in list(reversed(self._line.of(session))):  # those that wait first, so that none begins
                 await self.cancel(run)

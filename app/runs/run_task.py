@@ -234,7 +234,7 @@ class RunTask:
 
     async def _wait(self) -> None:
         """Wait for the earlier runs of the session; then the history is complete."""
-        before = self.line.of(self.row.session)[0]
+        before = (await self.line.in_order(self.row.session))[0]
         if before != self.row.id:  # it may have ended while this one was stored
             self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
         await self.line.reach(self.row.session, self.row.id)

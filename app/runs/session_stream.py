@@ -77,7 +77,7 @@ class Following(Struct, frozen=True):
         with self.notifier.subscribed(session) as changed:
             while not self.notifier.closed:
                 changed.clear()
-                rows = self.runs.waiting(session)
+                rows = await self.runs.waiting(session)
                 for row in rows:
                     if row.id not in told:
                         with suppress(StoreFailed):  # it is told again when its turn comes
@@ -87,7 +87,7 @@ class Following(Struct, frozen=True):
 
     async def _beginning(self, session: str) -> Position:
         """Before the run under way, or behind all that there are."""
-        under_way = self.runs.under_way(session)
+        under_way = await self.runs.under_way(session)
         rows = await self.store.last_runs(session, under_way, 2)
         if rows and rows[0].ended is None and not under_way:
             del rows[0]  # stored, and about to begin

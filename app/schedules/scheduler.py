@@ -152,7 +152,7 @@ class Scheduler:
         """
         async with self._lock:
             row = self.get(schedule, principal)
-            if row.run and self._starts.unattended.factory.runs.is_active(row.run):
+            if row.run and await self._starts.unattended.factory.runs.is_active(row.run):
                 raise SessionBusy(row.run)
             return await self._begin(Due(row, self._clock(), None, row.next))
 
@@ -230,7 +230,7 @@ class Scheduler:
         row = due.row
         if due.late and row.missed == "skip":
             await self._record(due, MISSED, due.late)
-        elif row.run and self._starts.unattended.factory.runs.is_active(row.run):
+        elif row.run and await self._starts.unattended.factory.runs.is_active(row.run):
             await self._record(due, SKIPPED, UNDER_WAY.format(run=row.run))
         else:
             try:

@@ -37,9 +37,9 @@ async def undo(request: Request) -> Response:
     """Restore what the run has changed, all or nothing; harmless on a run that is undone."""
     services, principal = services_of(request), current_principal(request)
     row, checkpoints = await _found(services, request), _checkpoints(services)
-    if services.runs.is_active(row.id):
+    if await services.runs.is_active(row.id):
         raise Refused(409, "run_active", ACTIVE.format(run=row.id))
-    if busy := services.runs.under_way(row.session):
+    if busy := await services.runs.under_way(row.session):
         raise Refused(409, "session_busy", BUSY.format(run=busy), run=busy)
     await _audit(services, principal, row, "allow", "asked for by a person")  # before: an undo is never without a row
     try:

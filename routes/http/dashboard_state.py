@@ -92,7 +92,7 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
             "networked": services.sandbox.networked,  # all that is open to each is the public network
         },
         "paused": services.switch.paused,
-        "runs": [run_fields(row) for row in services.runs.of(principal.name)],
+        "runs": [run_fields(row) for row in await services.runs.of(principal.name)],
         "approvals": [row for row in approvals if row["expires_at"] is None or now < row["expires_at"]],
         "jobs": await seen_before.jobs(services.jobs, principal.name),
     }

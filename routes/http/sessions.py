@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,11 +31,16 @@ FOUND = 100  # that a search finds
 LONGEST_QUERY = 1_000  # characters
 
 
-def _fields(services: Services, row: SessionRow) -> dict[str, Any]:
-    used = {"created": row.created, "updated": row.updated, "running": services.runs.under_way(row.id) is not None}
+def _fields(row: SessionRow, busy: Collection[str]) -> dict[str, Any]:
+    """`busy`: ids of sessions that have a run."""
+    used = {"created": row.created, "updated": row.updated, "running": row.id in busy}
     options = json.loads(row.options)
     narrowed = {"disabled_tools": json.loads(row.disabled), "profile": options.pop("profile", None), "options": options}
     return {"id": row.id, "title": row.title} | used | narrowed
+
+
+async def _busy(services: Services, principal: str) -> set[str]:
+    return {run.session for run in await services.runs.of(principal)}
 
 
 async def list_sessions(request: Request) -> Response:
@@ -47,16 +53,17 @@ async def list_sessions(request: Request) -> Response:
     if (parent := request.query_params.get("parent")) is not None:
         await services.runs.session(parent, principal)
         helpers = [await services.store.session(row.session) for row in await services.store.helpers(parent)]
-        return ASCIIResponse({"sessions": [_fields(services, row) for row in helpers if row]})
+        busy = await _busy(services, principal.name)
+        return ASCIIResponse({"sessions": [_fields(row, busy) for row in helpers if row]})
     if query:
         return ASCIIResponse({"sessions": await _found(services, principal.name, query)})
     if before is not None:
         await services.runs.session(before, principal)
     rows = await services.store.sessions(principal.name, LISTED, before)
     labels = await label_fields(services, [row.id for row in rows])
-    summaries = await _summaries(services, principal.name)
+    summaries, busy = await _summaries(services, principal.name), await _busy(services, principal.name)
     return ASCIIResponse(
-        {"sessions": [_fields(services, row) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]}
+        {"sessions": [_fields(row, busy) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]}
     )
 
 
@@ -75,7 +82,8 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
     words = words_of(query)
     found = await services.store.find_sessions(principal, query, FOUND)
     labels = await label_fields(services, [row.id for row, _ in found])
-    return [_fields(services, row) | {"snippet": snippet(text, words)} | labels.get(row.id, {}) for row, text in found]
+    busy = await _busy(services, principal)
+    return [_fields(row, busy) | {"snippet": snippet(text, words)} | labels.get(row.id, {}) for row, text in found]
 
 
 async def show_session(request: Request) -> Response:
@@ -91,7 +99,8 @@ async def show_session(request: Request) -> Response:
     if own := await services.store.helper(row.id):
         content["helper_of"] = {"session": own.parent_session, "run": own.parent_run, "call": own.call}
     content |= {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
-    return ASCIIResponse(_fields(services, row) | content | await label_details(services, row.id))
+    fields = _fields(row, await _busy(services, row.principal))
+    return ASCIIResponse(fields | content | await label_details(services, row.id))
 
 
 def helper_fields(row: HelperRow) -> dict[str, Any]:
@@ -126,7 +135,8 @@ async def change_session(request: Request) -> Response:
     if body.disabled_tools is not None:
         await services.runs.disable_tools(row.id, body.disabled_tools)
         row = replace(row, disabled=json.dumps(body.disabled_tools))
-    return ASCIIResponse(_fields(services, row) | (await label_fields(services, [row.id])).get(row.id, {}))
+    fields = _fields(row, await _busy(services, row.principal))
+    return ASCIIResponse(fields | (await label_fields(services, [row.id])).get(row.id, {}))
 
 
 async def _set_options(services: Services, principal: Principal, row: SessionRow, body: SessionRequest) -> str:

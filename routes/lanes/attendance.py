@@ -42,7 +42,7 @@ class RunsOfClients(Protocol):
 
     async def run(self, run: str, principal: Principal) -> RunRow: ...
 
-    def is_active(self, run: str) -> bool: ...
+    async def is_active(self, run: str) -> bool: ...
 
     def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]: ...
 
@@ -71,7 +71,7 @@ class Attendance:
         known = self._started.get(key)
         if known is None or known.id in self._stopping:
             return None
-        if not runs.is_active(known.id) and not await self._has_just_ended(runs, known, principal):
+        if not await runs.is_active(known.id) and not await self._has_just_ended(runs, known, principal):
             return None
         self._note_client(known.id)
         return known

@@ -67,7 +67,8 @@ class SessionDesk(Struct, frozen=True):
             )
         tainted = [await store.tainted(row.id) for row in others]
         labels = await labels_of_sessions(self.parent, *(row.id for row in others))
-        text = as_data("Sessions", "\n".join(map(self._line, others)))
+        busy = {run.session for run in await self.server.runs.of(principal)}
+        text = as_data("Sessions", "\n".join(_line(row, is_busy=row.id in busy) for row in others))
         return Result(ok=True, text=text, untrusted=any(tainted), labels=labels)
 
     async def read(self, session: str, offset: int) -> Result:
@@ -157,9 +158,10 @@ class SessionDesk(Struct, frozen=True):
         except NotFound as missing:
             raise ToolFailed("There is no such session: list_sessions shows them.") from missing
 
-    def _line(self, row: SessionRow) -> str:
-        busy = ", busy" if self.server.runs.under_way(row.id) else ""
-        return f"{row.id}: {row.title!r}, used {time.strftime('%Y-%m-%d %H:%M', time.gmtime(row.updated))} UTC{busy}"
+
+def _line(row: SessionRow, *, is_busy: bool) -> str:
+    used = f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime(row.updated))} UTC"
+    return f"{row.id}: {row.title!r}, used {used}{', busy' if is_busy else ''}"
 
 
 def _shown(messages: Sequence[Message]) -> Iterator[str]:

@@ -25,7 +25,7 @@ async def resume_chat(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     wish = LaneRequest(model=None, messages=[], stream=True, thread=request.path_params["chat"])
     run = await LaneSessions.of(services, principal, LANE).named_run(wish)
-    if run is None or not services.runs.is_active(run.id) or services.runs.approvals.is_waiting(run.id):
+    if run is None or not await services.runs.is_active(run.id) or services.runs.approvals.is_waiting(run.id):
         return Response(status_code=NONE_ACTIVE)
     attendance = attendance_of(request)
     encoder = UIStreamEncoder(Turn(run.id, run.session, int(run.created), AGENT, wish))
