@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from errno import EADDRINUSE
 from importlib.metadata import version
 from types import FrameType
@@ -322,6 +323,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal lets runs end in their time of grace, the second stops them, the third does not wait."""
+        self._services.draining = True
         if self.should_exit and not self._hurried.is_set():
             self._loop.call_soon_threadsafe(self._hurried.set)
             return
@@ -345,9 +347,18 @@ class _Server(uvicorn.Server):
         print(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.", flush=True)
         self._loop.call_later(WARM_UP_AFTER_S, self._loop.run_in_executor, None, warm_up)
 
+    async def _serve_on(self) -> None:
+        """Serve as before while load balancers, to whom /readyz is not ready any more, turn to other servers."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._services.settings.drain_delay_s):
+                await self._hurried.wait()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._serve_on()
         for server in self.servers:
             server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()  # an idle one: a proxy that has kept it must not send another request over it
         await self._services.jobs.close()  # first: a job that ends now must not begin a run
         runs, grace_s = self._services.runs, self._services.settings.shutdown_grace_s
         ending = {asyncio.create_task(runs.close(grace_s)), asyncio.create_task(self._hurried.wait())}

@@ -95,6 +95,7 @@ class Services(Struct):
     automation: Automation
     local: LocalAdmin = field(default_factory=LocalAdmin)
     delivery_limits: DeliveryLimits = field(default_factory=DeliveryLimits)
+    draining: bool = False  # from the first signal to stop
 
     @property
     def profiles(self) -> Profiles:

@@ -315,25 +315,17 @@ def _automation(kind: str, args: argparse.Namespace, environ: Environ) -> int:
 
 
 def _db_flags(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
-    vacuum = actions.add_parser("vacuum", help="give the room of deleted rows back", allow_abbrev=False)
-    export = actions.add_parser("export", help="a session as JSON, with its runs and events", allow_abbrev=False)
-    export.add_argument("session", metavar="SESSION", help="its id, as GET /sessions lists it")
-    for child in (sizes, vacuum, export):
+    from routes.cli.database import db_flags
+
+    for child in db_flags(parser):
         _settings_flags(child)
 
 
 def _db(args: argparse.Namespace, environ: Environ) -> int:
     loaded = _loaded(args, environ)
-    from routes.cli import db
+    from routes.cli.database import run_db
 
-    match args.action:
-        case "sizes":
-            return db.show_sizes(loaded)
-        case "vacuum":
-            return db.vacuum(loaded)
-    return db.export(loaded, args.session)
+    return run_db(args, loaded)
 
 
 def _connect_flags(parser: argparse.ArgumentParser) -> None:
@@ -391,7 +383,7 @@ COMMANDS = (
     *(Command(kind, text, partial(_automation_flags, kind), partial(_automation, kind)) for kind, text in AUTOMATION),
     Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
     *(Command(name, text, partial(_remote_flags, name, of), partial(_remote, name, of)) for name, of, text in REMOTE),
-    Command("db", "show the database's size, shrink it, export a session", _db_flags, _db),
+    Command("db", "show the database's size, shrink it, back it up, restore it, export a session", _db_flags, _db),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),
 )

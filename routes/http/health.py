@@ -9,7 +9,6 @@ from app.storage.changes import StoreFailed
 from routes import page
 from routes.protocol.errors import ASCIIResponse
 from routes.services import current_principal, services_of
-from tools.base.pause_check import Paused
 
 GREETING = """dragoman: a streaming agent server. Model: {model}.
 
@@ -19,6 +18,7 @@ Try:
 Routes:
 {routes}
 """
+DRAINING = "The server is stopping. Send new requests to another one, or wait until it has been started again."
 
 
 def example(host: str, *, token: bool = False) -> str:
@@ -50,15 +50,25 @@ async def hello(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """503 with the reason while no run could begin."""
+    """503 with the reason while another server should have the requests.
+
+    A paused server stays ready: the others are paused with it, and its page, logs and POST /resume must be reached.
+    """
     services = services_of(request)
-    sandbox = services.sandbox.level
+    if services.draining:
+        return ASCIIResponse({"ready": False, "reason": DRAINING}, 503)
     try:
-        services.switch.check()
         await services.store.check()
-    except (StoreFailed, Paused) as failure:
+    except StoreFailed as failure:
         return ASCIIResponse({"ready": False, "reason": str(failure)}, 503)
-    return ASCIIResponse({"ready": True, "model": services.models.default.provider.model, "sandbox": sandbox})
+    return ASCIIResponse(
+        {
+            "ready": True,
+            "paused": services.switch.paused,
+            "model": services.models.default.provider.model,
+            "sandbox": services.sandbox.level,
+        }
+    )
 
 
 async def list_tools(request: Request) -> Response:

@@ -1,0 +1,148 @@
+"""`dragoman db`: how large the database is, make it smaller, take a session out of it, back it up and restore it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from app.config.folders import lock_data_dir
+from app.config.settings import Loaded
+from app.core.messages import as_json
+from app.redaction.redactor import Redactor
+from app.storage.changes import StoreFailed
+from app.storage.database import DATABASE
+from app.storage.runs import ALL
+from app.storage.store import Store
+from app.storage.transfer.backup import back_up, restore
+from routes.cli.tokens import with_store
+from routes.http.runs import run_fields
+from routes.http.sessions import summary_fields
+from routes.services import secrets_of
+
+BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "skills")  # in the data directory
+
+
+def db_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, ...]:
+    """The parsers of the actions, for the flags that all of them have."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
+    shrink = actions.add_parser("vacuum", help="give the room of deleted rows back", allow_abbrev=False)
+    exporting = actions.add_parser("export", help="a session as JSON, with its runs and events", allow_abbrev=False)
+    exporting.add_argument("session", metavar="SESSION", help="its id, as GET /sessions lists it")
+    help_text = "copy the database to a new file, while the server runs or not"
+    backup = actions.add_parser("backup", help=help_text, allow_abbrev=False)
+    backup.add_argument("file", metavar="FILE", type=Path, help="a file that does not exist yet")
+    help_text = "put a backup in the place of the database, which is kept; stop the server first"
+    restoring = actions.add_parser("restore", help=help_text, allow_abbrev=False)
+    restoring.add_argument("file", metavar="FILE", type=Path, help="a file that `dragoman db backup` wrote")
+    return sizes, shrink, exporting, backup, restoring
+
+
+def run_db(args: argparse.Namespace, loaded: Loaded) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+    match args.action:
+        case "sizes":
+            return show_sizes(loaded)
+        case "vacuum":
+            return vacuum(loaded)
+        case "export":
+            return export(loaded, args.session)
+        case "backup":
+            return _or_reason(lambda: _back_up(loaded, args.file))
+    return _or_reason(lambda: _restore(loaded, args.file))
+
+
+def _back_up(loaded: Loaded, file: Path) -> int:
+    if not (database := _existing_database(loaded)):
+        return 1
+    print(f"{back_up(database, file):,} bytes in {file}")
+    there = [name for name in BESIDE if (database.parent / name).exists()]
+    if there:
+        print(f"Not in it, in {database.parent}: {', '.join(there)}. docs/backup.md says how to copy them.")
+    return 0
+
+
+def _restore(loaded: Loaded, file: Path) -> int:
+    folder = loaded.settings.data_dir
+    with lock_data_dir(folder):
+        kept = restore(file, folder / DATABASE)
+    print(f"{folder / DATABASE} is the backup {file} now.")
+    if kept:
+        print(f"What it replaced is {kept}. Delete that once you need it no more.")
+    return 0
+
+
+def _or_reason(work: Callable[[], int]) -> int:
+    try:
+        return work()
+    except StoreFailed as failure:
+        print(f"dragoman: {failure}", file=sys.stderr)
+        return 1
+
+
+def show_sizes(loaded: Loaded) -> int:
+    """Rows of each table, and the bytes of the whole."""
+
+    async def show(store: Store) -> int:
+        for name, count in (await store.sizes()).items():
+            print(f"{name:14}{count:>14,}")
+        return 0
+
+    return _with_database(loaded, show)
+
+
+def vacuum(loaded: Loaded) -> int:
+    """Give the room of deleted rows back to the disk. Exit code 1 while a server uses it."""
+
+    async def shrink(store: Store) -> int:
+        with lock_data_dir(loaded.settings.data_dir):  # its writes would wait for us until they fail
+            before = (await store.sizes())["bytes"]
+            await store.vacuum()
+        print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")
+        return 0
+
+    return _with_database(loaded, shrink)
+
+
+def export(loaded: Loaded, session: str) -> int:
+    """A session as JSON: its messages, its runs, and each run's events. Exit code 1 when there is none."""
+    return _with_database(loaded, _exporting(session, Redactor(secrets_of(loaded.settings))))
+
+
+def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[int]]:
+    async def write(store: Store) -> int:
+        row = await store.session(session)
+        if row is None:
+            print(f"dragoman: there is no session {session!r}", file=sys.stderr)
+            return 1
+        runs = [
+            run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}
+            for run in await store.runs(session)
+        ]
+        messages = [as_json(message) for message in await store.messages(session)]
+        summaries = [summary_fields(one) for one in await store.summaries(session)]
+        whole: dict[str, Any] = {"id": row.id, "principal": row.principal, "title": row.title, "created": row.created}
+        # Also what has become a secret since it was written.
+        whole |= {"messages": messages, "summaries": summaries, "runs": runs}
+        print(json.dumps(redactor.redact_value(whole), indent=1))
+        return 0
+
+    return write
+
+
+def _with_database(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
+    """Run an action on an existing database."""
+    return with_store(loaded, work) if _existing_database(loaded) else 1
+
+
+def _existing_database(loaded: Loaded) -> Path | None:
+    """The database's file; a mistyped folder is an error and creates nothing."""
+    path = loaded.settings.data_dir / DATABASE
+    if path.exists():
+        return path
+    print(f"dragoman: there is no database {path}. --data-dir or DRAGOMAN_DATA_DIR says where.", file=sys.stderr)
+    return None
