@@ -20,10 +20,10 @@ from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sessions import MessageRow, SessionRow, SessionTitle
+from app.storage.sql.writes import WRITES
 from app.storage.sqlite.commit_queue import MOST_ENDED
 from app.storage.sqlite.pending_changes import KINDS, MOST_CHANGES, PendingChanges, encoded
 from app.storage.sqlite.schema import SCHEMA, TABLES
-from app.storage.sqlite.store import WRITES
 from app.storage.usage import ModelUsage, UsageAdded
 from tests.test_app_recent_events import FINISHED, count, delta, opened
 

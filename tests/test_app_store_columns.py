@@ -11,8 +11,9 @@ from msgspec.structs import fields
 from app.storage.changes import Change
 from app.storage.notices.digests import DigestRow
 from app.storage.runs import EventRow, KeyRow
-from app.storage.sqlite.columns import names, update, upsert
-from app.storage.sqlite.store import WRITES, SQLiteStore
+from app.storage.sql.columns import names, update, upsert
+from app.storage.sql.writes import WRITES
+from app.storage.sqlite.store import SQLiteStore
 from app.storage.tokens import TokenRevoked
 
 pytestmark = pytest.mark.anyio

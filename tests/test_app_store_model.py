@@ -21,10 +21,11 @@ from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import ALL, EventRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sessions import MessageRow, SessionRow, SessionTitle
+from app.storage.sql.writes import WRITES
 from app.storage.sqlite.database import Database
 from app.storage.sqlite.recent_events import MOST_EVENTS
 from app.storage.sqlite.schema import SCHEMA
-from app.storage.sqlite.store import WRITES, SQLiteStore
+from app.storage.sqlite.store import SQLiteStore
 from app.storage.state import StateRow
 from app.storage.usage import ModelUsage, UsageAdded
 from tests.databases import set_pragma

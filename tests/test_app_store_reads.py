@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.sqlite.connections import Query, _read
+from app.storage.sql.rows import Query
+from app.storage.sqlite.connections import _read
 
 MOVE = "BEGIN; INSERT INTO there SELECT * FROM here; DELETE FROM here; COMMIT"
 

@@ -19,8 +19,9 @@ from msgspec import Struct
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sqlite.columns import insert, marks
-from app.storage.sqlite.connections import Query, Statement
+from app.storage.sql.columns import insert, marks
+from app.storage.sql.rows import Query
+from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.database import FAILURES, Database, is_full
 from app.storage.sqlite.pending_changes import APPLIED, PendingChanges
 from app.storage.sqlite.recent_events import EventChanges, RecentEvents, runs_in

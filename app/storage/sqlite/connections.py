@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
+from app.storage.sql.rows import Query
+
 Statement = tuple[str, list[tuple[Any, ...]]]  # SQL, and the values of each time that it is to be executed
-Query = tuple[str, tuple[object, ...]]  # SQL, and its values
 MakeStatements = Callable[[sqlite3.Connection], Sequence[Statement]]
 Taken = TypeVar("Taken")
 COPY_LOG = "PRAGMA wal_checkpoint"

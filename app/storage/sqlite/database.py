@@ -11,8 +11,9 @@ from typing import Any, Self
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
-from app.storage.sqlite.columns import Row, Select
-from app.storage.sqlite.connections import LoopConnection, Query, Reader, Statement, Writer, copy_log
+from app.storage.sql.columns import Row, Select
+from app.storage.sql.rows import Query, Rows
+from app.storage.sqlite.connections import LoopConnection, Reader, Statement, Writer, copy_log
 from app.storage.sqlite.schema import SCHEMA
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
@@ -33,7 +34,7 @@ LONG_LOG = MOST_PAGES // 2  # pages in the write-ahead log, from which on it is 
 GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
 
 
-class Database:
+class Database(Rows):
     """The base of each aggregate's half: connections of their own for readers, who must not see uncommitted changes.
 
     Every method raises StoreFailed.
@@ -146,9 +147,6 @@ class Database:
         async with self._named_failures():
             return await self._reader.read(queries)
 
-    async def _all(self, sql: str, *values: object) -> list[Any]:
-        return (await self._each((sql, values)))[0]
-
     async def _lookup(self, query: Select[Row], *values: object) -> Row | None:
         """The row of a key, or of a small table, read on the event loop's thread: as fast as asking."""
         try:
@@ -170,12 +168,12 @@ class Database:
             raise
         return await self._lookup(query, *values)
 
-    async def _rows(self, query: Select[Row], *values: object) -> list[Row]:
-        return [query.row(*row) for row in await self._all(query.sql, *values)]
-
-    async def _row(self, query: Select[Row], *values: object) -> Row | None:
-        rows = await self._rows(query, *values)
-        return rows[0] if rows else None
+    async def _change(self, sql: str, values: tuple[object, ...], also: Sequence[Change] = ()) -> bool:
+        async with self._transaction():
+            changed = await self._writer.execute(sql, values)
+            if changed.rowcount:
+                await self._apply(also)
+            return bool(changed.rowcount)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:

@@ -1,20 +1,12 @@
-"""Searches: the messages of a session, or the sessions of a principal, that have some words.
+"""SQLite's full text index of messages.
 
-Words reach the full text index quoted, so that a query is well-formed whatever they are.
+Words reach it quoted, so that a query is well-formed whatever they are.
 """
 
 from __future__ import annotations
 
-import re
-
-from app.storage.search_words import words_of
-from app.storage.sessions import SessionRow
-from app.storage.sqlite.columns import names
-
-UNSPACED = "\u0e00"  # from here on (Thai, Chinese, Japanese ...) scripts put no spaces between words
-MOST_MATCHES = 20_000  # the newest matching messages: messages of other principals must not make a search slow
-MOST_SCANNED = 2_000  # messages that are scanned for words of scripts without spaces
-SHORTEST_PREFIX = 3  # letters; a shorter word is searched as a whole, because too many begin with it
+from app.storage.sql.rows import Query
+from app.storage.sql.search import MOST_MATCHES, is_prefix
 
 BY_WORDS = """
     SELECT messages.position, messages.message FROM message_words
@@ -32,9 +24,12 @@ INDEX_MESSAGES = f"""
     FROM (SELECT number, session, position {NEW_MESSAGES} ORDER BY number LIMIT {MOST_INDEXED}) AS new
     LEFT JOIN message_texts USING (session, position)
 """
-COLUMNS = names(SessionRow)
-BEHIND = "(updated, id) < (SELECT updated, id FROM sessions WHERE id = ?)"
-Query = tuple[str, tuple[object, ...]]
+WITH_WORDS = f"""
+    SELECT message_numbers.session, message_numbers.position, message_numbers.number FROM (
+        SELECT rowid AS number FROM message_words WHERE message_words MATCH ?
+        ORDER BY rowid DESC LIMIT {MOST_MATCHES}
+    ) AS words JOIN message_numbers USING (number)
+"""
 
 
 def matching(session: str, words: list[str]) -> str:
@@ -42,101 +37,12 @@ def matching(session: str, words: list[str]) -> str:
     return f"session : {_quoted(session)} AND text : ({' OR '.join(f'{_quoted(word)} *' for word in words)})"
 
 
-def by_parts(words: list[str]) -> tuple[str, list[str]]:
-    """A query for texts that contain one of the words, and its values between the session and the limit."""
-    like = " OR ".join([r"text LIKE ? ESCAPE '\'"] * len(words))
-    query = f"""
-        SELECT position, message FROM message_texts JOIN messages USING (session, position)
-        WHERE session = ? AND ({like}) ORDER BY position DESC LIMIT ?
-    """
-    return query, [_anywhere(word) for word in words]
-
-
-def without_spaces(words: list[str]) -> bool:
-    """True if the index may have a word only as a part of a longer one."""
-    return any(max(word) >= UNSPACED for word in words)
-
-
-# Sessions of helpers are listed with the session that they work for.
-OF_PEOPLE = "NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)"
-
-
-def listed(principal: str, limit: int, before: str | None) -> Query:
-    """The most recently used sessions; with `before` only those that follow that session."""
-    behind, cursor = (f" AND {BEHIND}", [before]) if before else ("", [])
-    where = f"principal = ? AND {OF_PEOPLE}{behind}"
-    query = f"SELECT {COLUMNS} FROM sessions WHERE {where} ORDER BY updated DESC, id DESC LIMIT ?"
-    return query, (principal, *cursor, limit)
-
-
-def sessions_with(principal: str, query: str, limit: int) -> list[Query]:
-    """Queries for sessions with all words of `query` in one message, or in the title; the last column is that message.
-
-    Newest first, and of each session the newest message. No query, where there are no words.
-    """
-    words = words_of(query)
-    if not words:
-        return []
-    queries = [_in_titles(principal, words, limit)]
-    if indexed := [word for word in words if any(map(str.isalnum, word))]:
-        queries.append(_with_words(principal, indexed, limit))
-    if without_spaces(words):
-        queries.append(_with_parts(principal, words, limit))
-    return queries
-
-
-def _in_titles(principal: str, words: list[str], limit: int) -> Query:
-    like = " AND ".join([r"title LIKE ? ESCAPE '\'"] * len(words))
-    query = f"""
-        SELECT {COLUMNS}, '' FROM sessions WHERE principal = ? AND {like} AND {OF_PEOPLE}
-        ORDER BY updated DESC, id DESC LIMIT ?
-    """
-    return query, (principal, *map(_anywhere, words), limit)
-
-
-def _with_words(principal: str, words: list[str], limit: int) -> Query:
-    matched = f"""
-        SELECT message_numbers.session, message_numbers.position, message_numbers.number FROM (
-            SELECT rowid AS number FROM message_words WHERE message_words MATCH ?
-            ORDER BY rowid DESC LIMIT {MOST_MATCHES}
-        ) AS words JOIN message_numbers USING (number)
-    """
-    all_of_them = " AND ".join(f"{_quoted(word)}{' *' if _is_prefix(word) else ''}" for word in words)
-    return _newest_messages(matched), (f"text : ({all_of_them})", principal, limit)
-
-
-def _with_parts(principal: str, words: list[str], limit: int) -> Query:
-    like = " AND ".join([r"text LIKE ? ESCAPE '\'"] * len(words))
-    matched = f"""
-        SELECT session, position, number FROM (
-            SELECT session, position, number FROM message_numbers
-            WHERE session IN (SELECT id FROM sessions WHERE principal = ?) ORDER BY number DESC LIMIT {MOST_SCANNED}
-        ) AS newest JOIN message_texts USING (session, position) WHERE {like}
-    """
-    return _newest_messages(matched), (principal, *map(_anywhere, words), principal, limit)
-
-
-def _newest_messages(matched: str) -> str:
-    """Of each session the newest of the messages that have matched."""
-    return f"""
-        SELECT {names(SessionRow, "sessions")}, message_texts.text FROM (
-            SELECT session, position, MAX(number) FROM ({matched}) AS matched GROUP BY session
-        ) AS found JOIN sessions ON sessions.id = found.session
-        JOIN message_texts ON message_texts.session = found.session AND message_texts.position = found.position
-        WHERE sessions.principal = ? AND {OF_PEOPLE} ORDER BY sessions.updated DESC, sessions.id DESC LIMIT ?
-    """
-
-
-def _anywhere(word: str) -> str:
-    """For LIKE, with a backslash as the escape character: texts that contain the word."""
-    return "%" + re.sub(r"([\\%_])", r"\\\1", word) + "%"
+def with_words(words: list[str]) -> Query:
+    all_of_them = " AND ".join(f"{_quoted(word)}{' *' if is_prefix(word) else ''}" for word in words)
+    return WITH_WORDS, (f"text : ({all_of_them})",)
 
 
 def _quoted(word: str) -> str:
     """For MATCH: the word literally."""
     doubled = word.replace('"', '""')
     return f'"{doubled}"'
-
-
-def _is_prefix(word: str) -> bool:
-    return len(word) >= SHORTEST_PREFIX or max(word) >= UNSPACED

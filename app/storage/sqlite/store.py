@@ -12,57 +12,24 @@ from pathlib import Path
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sqlite import (
-    approvals,
-    configuration,
-    documents,
-    helpers,
-    labels,
-    memories,
-    principals,
-    profiles,
-    runs,
-    schedules,
-    served_models,
-    sessions,
-)
-from app.storage.sqlite.approvals import SQLiteApprovals
-from app.storage.sqlite.columns import Write
+from app.storage.sql.approvals import SqlApprovals
+from app.storage.sql.configuration import SqlConfiguration
+from app.storage.sql.documents import SqlDocuments
+from app.storage.sql.labels import SqlLabels
+from app.storage.sql.notices.digests import SqlDigests
+from app.storage.sql.notices.notifications import SqlNotifications
+from app.storage.sql.principals import SqlPrincipals
+from app.storage.sql.profiles import SqlProfiles
+from app.storage.sql.schedules import SqlSchedules
+from app.storage.sql.served_models import SqlServedModels
+from app.storage.sql.writes import WRITES
 from app.storage.sqlite.commit_queue import Plan
-from app.storage.sqlite.configuration import SQLiteConfiguration
 from app.storage.sqlite.connections import Statement
-from app.storage.sqlite.documents import SQLiteDocuments
 from app.storage.sqlite.helpers import SQLiteHelpers
-from app.storage.sqlite.labels import SQLiteLabels
 from app.storage.sqlite.memories import SQLiteMemories
-from app.storage.sqlite.notices import digests, notifications
-from app.storage.sqlite.notices.digests import SQLiteDigests
-from app.storage.sqlite.notices.notifications import SQLiteNotifications
 from app.storage.sqlite.pending_changes import encoded
-from app.storage.sqlite.principals import SQLitePrincipals
-from app.storage.sqlite.profiles import SQLiteProfiles
 from app.storage.sqlite.retention import SQLiteRetention
-from app.storage.sqlite.schedules import SQLiteSchedules
-from app.storage.sqlite.served_models import SQLiteServedModels
 from app.storage.sqlite.sessions import SQLiteSessions
-
-WRITES: dict[type[Change], Write] = {
-    **runs.WRITES,
-    **sessions.WRITES,
-    **approvals.WRITES,
-    **principals.WRITES,
-    **configuration.WRITES,
-    **documents.WRITES,
-    **notifications.WRITES,
-    **digests.WRITES,
-    **memories.WRITES,
-    **profiles.WRITES,
-    **served_models.WRITES,
-    **schedules.WRITES,
-    **labels.WRITES,
-    **helpers.WRITES,
-}
-
 
 COMMITS = 2048  # until the store is tidied
 QUIET_S = 0.1  # without a commit, until what waits reaches its tables and the index of words
@@ -74,18 +41,18 @@ logger = logging.getLogger(__name__)
 class SQLiteStore(
     SQLiteRetention,
     SQLiteSessions,
-    SQLiteApprovals,
-    SQLitePrincipals,
-    SQLiteConfiguration,
-    SQLiteDocuments,
-    SQLiteNotifications,
-    SQLiteDigests,
     SQLiteMemories,
-    SQLiteProfiles,
-    SQLiteServedModels,
-    SQLiteSchedules,
-    SQLiteLabels,
     SQLiteHelpers,
+    SqlApprovals,
+    SqlPrincipals,
+    SqlConfiguration,
+    SqlDocuments,
+    SqlNotifications,
+    SqlDigests,
+    SqlProfiles,
+    SqlServedModels,
+    SqlSchedules,
+    SqlLabels,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 

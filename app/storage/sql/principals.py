@@ -1,19 +1,20 @@
-"""Access tokens of principals, and what they have used, in SQLite."""
+"""Access tokens of principals, and what they have used."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from app.storage.changes import Change
-from app.storage.sqlite.columns import Select, Write, insert, marks, names, select, update
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Select, Write, insert, marks, names, select, update
+from app.storage.sql.rows import Rows
 from app.storage.tokens import TokenCounts, TokenRevoked, TokenRow
 from app.storage.usage import ModelUsage, UsageAdded
 
 USAGE_KEY = ("principal", "month", "model", "run")
 COSTS = ("cost", "estimated_cost")  # NULL without a price, beside which a price counts
 COUNTED = [name for name in ModelUsage.__struct_fields__ if name not in (*USAGE_KEY, "session", *COSTS)]
-USAGE_SUMS = ", ".join(f"SUM({name})" for name in (*COUNTED, *COSTS))
+# PostgreSQL adds up integers to decimals.
+USAGE_SUMS = ", ".join([*(f"CAST(SUM({name}) AS BIGINT)" for name in COUNTED), *(f"SUM({name})" for name in COSTS)])
 ADD_USAGE = f"ON CONFLICT ({', '.join(USAGE_KEY)}) DO UPDATE SET " + ", ".join(
     [f"{name} = spent.{name} + excluded.{name}" for name in COUNTED]
     + [f"{name} = COALESCE(spent.{name} + excluded.{name}, spent.{name}, excluded.{name})" for name in COSTS]
@@ -48,7 +49,7 @@ ADD_TOKEN = f"""
 USAGE_OF_SESSION = select(ModelUsage, "spent", "WHERE session = ?")
 
 
-class SQLitePrincipals(Database):
+class SqlPrincipals(Rows):
     async def tokens(self) -> list[TokenRow]:
         return await self._rows(TOKENS)
 
@@ -62,11 +63,7 @@ class SQLitePrincipals(Database):
 
     async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
         values = (*INSERT_TOKEN.values(row), row.name, row.name, row.created)
-        async with self._transaction():
-            added = await self._writer.execute(ADD_TOKEN, values)
-            if added.rowcount:
-                await self._apply(also)
-            return bool(added.rowcount)
+        return await self._change(ADD_TOKEN, values, also)
 
     async def usage(self, principal: str, kind: str, period: str) -> float:
         query = "SELECT amount FROM used WHERE principal = ? AND kind = ? AND period = ?"

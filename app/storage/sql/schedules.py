@@ -1,4 +1,4 @@
-"""Schedules, triggers and their occurrences in SQLite."""
+"""Schedules, triggers and their occurrences."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.storage.schedules import (
     TriggerRemoved,
     TriggerRow,
 )
-from app.storage.sqlite.columns import Select, Write, delete, insert_once, names, select, update, upsert
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Select, Write, delete, insert_once, names, select, update, upsert, write
+from app.storage.sql.rows import Rows
 
 WRITES: dict[type[Change], Write] = {
     ScheduleRow: upsert("schedules", ScheduleRow, "id"),
@@ -27,12 +27,12 @@ WRITES: dict[type[Change], Write] = {
     TriggerMoved: update("triggers", TriggerMoved, "id"),
     TriggerRemoved: delete("triggers", TriggerRemoved),
     OccurrenceRow: insert_once("occurrences", OccurrenceRow, "origin", "occurrence"),
-    OccurrencesTrimmed: Write(
+    OccurrencesTrimmed: write(
         """
         DELETE FROM occurrences WHERE origin = ? AND rowid NOT IN
         (SELECT rowid FROM occurrences WHERE origin = ? ORDER BY at DESC, rowid DESC LIMIT ?)
         """,
-        lambda change: (change.origin, change.origin, change.kept),
+        *("origin", "origin", "kept"),
     ),
 }
 SCHEDULES = select(ScheduleRow, "schedules", "ORDER BY created, id")
@@ -48,7 +48,7 @@ OCCURRENCES = Select(
 )
 
 
-class SQLiteSchedules(Database):
+class SqlSchedules(Rows):
     async def schedules(self) -> list[ScheduleRow]:
         rows = await self._rows(SCHEDULES)  # SQLite has no booleans
         return [replace(row, enabled=bool(row.enabled)) for row in rows]

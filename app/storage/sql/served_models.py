@@ -1,4 +1,4 @@
-"""Served models in SQLite."""
+"""Served models."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from app.storage.changes import Change
 from app.storage.served_models import ServedModelRemoved, ServedModelRow
-from app.storage.sqlite.columns import Write, delete, select, upsert
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Write, delete, select, upsert
+from app.storage.sql.rows import Rows
 
 WRITES: dict[type[Change], Write] = {
     ServedModelRow: upsert("served_models", ServedModelRow, "name"),
@@ -16,7 +16,7 @@ WRITES: dict[type[Change], Write] = {
 SERVED_MODELS = select(ServedModelRow, "served_models", "ORDER BY at, name")
 
 
-class SQLiteServedModels(Database):
+class SqlServedModels(Rows):
     async def served_models(self) -> list[ServedModelRow]:
         rows = await self._rows(SERVED_MODELS)  # SQLite has no booleans
         return [replace(row, at_start=bool(row.at_start), forced=bool(row.forced)) for row in rows]

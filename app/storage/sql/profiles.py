@@ -1,11 +1,11 @@
-"""Profiles in SQLite."""
+"""Profiles."""
 
 from __future__ import annotations
 
 from app.storage.changes import Change
 from app.storage.profiles import ProfileRemoved, ProfileRow
-from app.storage.sqlite.columns import Write, delete, select, upsert
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Write, delete, select, upsert
+from app.storage.sql.rows import Rows
 
 WRITES: dict[type[Change], Write] = {
     ProfileRow: upsert("profiles", ProfileRow, "owner", "name"),
@@ -16,7 +16,7 @@ OF_OWNER = select(ProfileRow, "profiles", "WHERE owner = ? ORDER BY name")
 SETS_OPTIONS = "SELECT 1 FROM sessions WHERE options <> '{}' LIMIT 1"
 
 
-class SQLiteProfiles(Database):
+class SqlProfiles(Rows):
     async def profile(self, owner: str, name: str) -> ProfileRow | None:
         return await self._row(PROFILE, owner, name)
 

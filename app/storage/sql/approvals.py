@@ -1,4 +1,4 @@
-"""Approvals, grants and the audit log in SQLite."""
+"""Approvals, grants and the audit log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from app.storage.approvals import ApprovalDecided, ApprovalRow, GrantRevoked, GrantRow
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
-from app.storage.sqlite.columns import Select, Write, delete, insert, names, select, update
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Select, Write, delete, insert, names, select, update
+from app.storage.sql.rows import Rows
 
 DECIDE = update("approvals", ApprovalDecided, "run", "call", condition=" AND state = 'pending'")
 WRITES: dict[type[Change], Write] = {
@@ -31,7 +31,7 @@ AUDIT = Select(
 )
 
 
-class SQLiteApprovals(Database):
+class SqlApprovals(Rows):
     async def approval(self, run: str, call: str) -> ApprovalRow | None:
         return await self._row(APPROVAL, run, call)
 
@@ -49,11 +49,7 @@ class SQLiteApprovals(Database):
         return await self._rows(OF_SESSION, session)
 
     async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
-        async with self._transaction():
-            updated = await self._writer.execute(DECIDE.sql, DECIDE.values(decided))
-            if updated.rowcount:
-                await self._apply(also)
-            return bool(updated.rowcount)
+        return await self._change(DECIDE.sql, DECIDE.values(decided), also)
 
     async def grants(self, session: str) -> list[GrantRow]:
         return await self._rows(GRANTS, session)
@@ -62,5 +58,4 @@ class SQLiteApprovals(Database):
         return await self._rows(AUDIT, before, limit)
 
     async def forget_audit(self, before: float) -> None:
-        async with self._transaction():
-            await self._writer.execute("DELETE FROM audit WHERE at < ?", (before,))
+        await self._change("DELETE FROM audit WHERE at < ?", (before,))

@@ -1,4 +1,4 @@
-"""Configuration of run time in SQLite: endpoints, MCP servers and their pins, states of the server."""
+"""Configuration of run time: endpoints, MCP servers and their pins, states of the server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from app.storage.changes import Change
 from app.storage.endpoints import EndpointRemoved, EndpointRow
 from app.storage.mcp import McpPinRemoved, McpPinRow, McpServerRemoved, McpServerRow, McpTrustRemoved, McpTrustRow
-from app.storage.sqlite.columns import Write, delete, select, upsert
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Write, delete, select, upsert, write
+from app.storage.sql.rows import Rows
 from app.storage.state import StateRow
 
 WRITES: dict[type[Change], Write] = {
@@ -17,15 +17,9 @@ WRITES: dict[type[Change], Write] = {
     McpServerRow: upsert("mcp_servers", McpServerRow, "name"),
     McpServerRemoved: delete("mcp_servers", McpServerRemoved),
     McpPinRow: upsert("mcp_pins", McpPinRow, "server", "tool"),
-    McpPinRemoved: Write(
-        "DELETE FROM mcp_pins WHERE server = ? AND tool = COALESCE(?, tool)",
-        lambda change: (change.server, change.tool),
-    ),
+    McpPinRemoved: write("DELETE FROM mcp_pins WHERE server = ? AND tool = COALESCE(?, tool)", "server", "tool"),
     McpTrustRow: upsert("mcp_trust", McpTrustRow, "server", "tool"),
-    McpTrustRemoved: Write(
-        "DELETE FROM mcp_trust WHERE server = ? AND tool = COALESCE(?, tool)",
-        lambda change: (change.server, change.tool),
-    ),
+    McpTrustRemoved: write("DELETE FROM mcp_trust WHERE server = ? AND tool = COALESCE(?, tool)", "server", "tool"),
     StateRow: upsert("state", StateRow, "name"),
 }
 ENDPOINTS = select(EndpointRow, "endpoints", "ORDER BY at, name")
@@ -34,7 +28,7 @@ MCP_PINS = select(McpPinRow, "mcp_pins", "")
 MCP_TRUST = select(McpTrustRow, "mcp_trust", "ORDER BY server, tool")
 
 
-class SQLiteConfiguration(Database):
+class SqlConfiguration(Rows):
     async def endpoints(self) -> list[EndpointRow]:
         return await self._rows(ENDPOINTS)
 

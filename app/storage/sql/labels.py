@@ -1,4 +1,4 @@
-"""Sensitivity labels in SQLite."""
+"""Sensitivity labels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from app.storage.changes import Change
 from app.storage.labels import CallLabelsEnded, FileLabel, SessionLabel
-from app.storage.sqlite.columns import Write, delete, insert_once, select
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Write, delete, insert_once, select
+from app.storage.sql.rows import Rows
 
 WRITES: dict[type[Change], Write] = {
     SessionLabel: insert_once("session_labels", SessionLabel, "session", "label"),
@@ -21,7 +21,7 @@ OF_SESSIONS = select(
 OF_FILES = select(FileLabel, "file_labels", "WHERE workspace = ?")
 
 
-class SQLiteLabels(Database):
+class SqlLabels(Rows):
     async def session_labels(self, sessions: Sequence[str]) -> list[SessionLabel]:
         return await self._rows(OF_SESSIONS, json.dumps(list(sessions)))
 

@@ -1,6 +1,6 @@
 """SQL derived from the fields of a row's struct: a column is written there and in the schema, nowhere else.
 
-All statements are made at import.
+All statements are made at import. They are those of SQLite, with `?` for values; PostgreSQL translates them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ Values = Callable[[Any], tuple[Any, ...]]
 
 
 class Write(Struct, frozen=True):
-    """A statement, and the function that takes its values from a change."""
+    """A statement, the function that takes its values from a change, and the attributes that these are."""
 
     sql: str
     values: Values
+    attributes: tuple[str, ...]
 
 
 class Select(Struct, Generic[Row], frozen=True):
@@ -42,10 +43,15 @@ def marks(row: type[Change]) -> str:
     return ", ".join("?" * len(row.__struct_fields__))
 
 
+def write(sql: str, *attributes: str) -> Write:
+    """Execute a statement with these attributes of a change as its values."""
+    return Write(sql, _values(attributes), attributes)
+
+
 def insert(table: str, row: type[Change], conflict: str = "") -> Write:
     """Insert a row; `conflict` is an ON CONFLICT clause."""
     sql = f"INSERT INTO {table} ({names(row)}) VALUES ({marks(row)}) {conflict}"
-    return Write(sql.rstrip(), _values(row.__struct_fields__))
+    return write(sql.rstrip(), *row.__struct_fields__)
 
 
 def upsert(table: str, row: type[Change], *key: str) -> Write:
@@ -63,13 +69,13 @@ def update(table: str, change: type[Change], *key: str, condition: str = "") -> 
     """Set the columns that the change has beside the key."""
     others = [column for column in _columns(change) if column not in key]
     sql = f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in others)} WHERE {_equal(key)}{condition}"
-    return Write(sql, _values([*others, *key]))
+    return write(sql, *others, *key)
 
 
 def delete(table: str, change: type[Change]) -> Write:
     """Delete the rows that have the values of the change."""
     columns = _columns(change)
-    return Write(f"DELETE FROM {table} WHERE {_equal(columns)}", _values(columns))
+    return write(f"DELETE FROM {table} WHERE {_equal(columns)}", *columns)
 
 
 def select(row: type[Row], table: str, rest: str) -> Select[Row]:

@@ -1,4 +1,4 @@
-"""Targets of notifications and deliveries in SQLite."""
+"""Targets of notifications and deliveries."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.storage.notices.notifications import (
     TargetRemoved,
     TargetRow,
 )
-from app.storage.sqlite.columns import Write, delete, insert_once, select, update, upsert
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Write, delete, insert_once, select, update, upsert, write
+from app.storage.sql.rows import Rows
 
 WRITES: dict[type[Change], Write] = {
     TargetRow: upsert("notification_targets", TargetRow, "id"),
@@ -22,9 +22,9 @@ WRITES: dict[type[Change], Write] = {
     DeliveriesRemoved: delete("deliveries", DeliveriesRemoved),
     DeliveryRow: insert_once("deliveries", DeliveryRow, "id"),
     DeliveryTried: update("deliveries", DeliveryTried, "id"),
-    DeliveriesGivenUp: Write(
+    DeliveriesGivenUp: write(
         "UPDATE deliveries SET state = 'dead', error = ?, finished = ? WHERE target = ? AND state = 'pending'",
-        lambda change: (change.error, change.finished, change.target),
+        *("error", "finished", "target"),
     ),
 }
 TARGETS = select(TargetRow, "notification_targets", "ORDER BY created, id")
@@ -41,7 +41,7 @@ FORGET = """
 """
 
 
-class SQLiteNotifications(Database):
+class SqlNotifications(Rows):
     async def notification_targets(self) -> list[TargetRow]:
         return [replace(row, everyone=bool(row.everyone)) for row in await self._rows(TARGETS)]
 
@@ -58,5 +58,4 @@ class SQLiteNotifications(Database):
         return dict(await self._all(COUNTS))
 
     async def forget_deliveries(self, target: str, keep: int, before: float, long_before: float) -> None:
-        async with self._transaction():
-            await self._writer.execute(FORGET, (target, long_before, before, target, keep))
+        await self._change(FORGET, (target, long_before, before, target, keep))

@@ -1,8 +1,6 @@
-"""Documents, their versions and suggestions in SQLite."""
+"""Documents, their versions and suggestions."""
 
 from __future__ import annotations
-
-from operator import attrgetter
 
 from app.storage.changes import Change
 from app.storage.documents import (
@@ -14,16 +12,16 @@ from app.storage.documents import (
     VersionRow,
     VersionsForgotten,
 )
-from app.storage.sqlite.columns import Select, Write, insert, select, update, upsert
-from app.storage.sqlite.database import Database
+from app.storage.sql.columns import Select, Write, insert, select, update, upsert, write
+from app.storage.sql.rows import Rows
 
 WRITES: dict[type[Change], Write] = {
     DocumentRow: insert("documents", DocumentRow),
     DocumentSaved: update("documents", DocumentSaved, "id"),
     DocumentSeen: update("documents", DocumentSeen, "id"),
     VersionRow: insert("document_versions", VersionRow),
-    VersionsForgotten: Write(
-        "DELETE FROM document_versions WHERE document = ? AND version <= ?", attrgetter("document", "version")
+    VersionsForgotten: write(
+        "DELETE FROM document_versions WHERE document = ? AND version <= ?", "document", "version"
     ),
     SuggestionRow: upsert("document_suggestions", SuggestionRow, "document", "number"),
 }
@@ -45,7 +43,7 @@ NEWS = """
 """
 
 
-class SQLiteDocuments(Database):
+class SqlDocuments(Rows):
     async def document(self, document: str) -> DocumentRow | None:
         return await self._row(DOCUMENT, document)
 

@@ -1,0 +1,46 @@
+"""Deleting sessions and what belongs to them."""
+
+from __future__ import annotations
+
+from app.storage.sql.columns import names
+from app.storage.sql.principals import ADD_USAGE, USAGE_SUMS
+from app.storage.usage import ModelUsage
+
+# A month's sums outlive its runs: they become those of no run.
+KEEP_USAGE = f"""
+    INSERT INTO spent ({names(ModelUsage)})
+    SELECT principal, month, model, '', '', {USAGE_SUMS} FROM spent WHERE session IN (SESSIONS)
+    GROUP BY principal, month, model {ADD_USAGE}
+"""
+DOCUMENTS = "SELECT id FROM documents WHERE session IN (SESSIONS)"
+# Keys of deliveries and of times, which must not begin another run because the session of theirs was deleted.
+LASTING = " OR ".join(f"substr(key, 1, {len(kind)}) = '{kind}'" for kind in ("trigger\n", "schedule\n"))
+# Deletes a session with all that belongs to it; SESSIONS stands for a query of the sessions' ids.
+FORGET = (
+    "DELETE FROM events WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
+    "DELETE FROM inbox WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
+    f"DELETE FROM idempotency WHERE NOT ({LASTING}) AND run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
+    "DELETE FROM messages WHERE session IN (SESSIONS)",
+    "DELETE FROM approvals WHERE session IN (SESSIONS)",
+    "DELETE FROM session_labels WHERE session IN (SESSIONS)",
+    "DELETE FROM grants WHERE session IN (SESSIONS)",
+    "DELETE FROM summaries WHERE session IN (SESSIONS)",
+    "DELETE FROM results WHERE session IN (SESSIONS)",
+    f"DELETE FROM document_versions WHERE document IN ({DOCUMENTS})",
+    f"DELETE FROM document_suggestions WHERE document IN ({DOCUMENTS})",
+    "DELETE FROM documents WHERE session IN (SESSIONS)",
+    "DELETE FROM session_digests WHERE session IN (SESSIONS)",
+    "DELETE FROM deliveries WHERE session IN (SESSIONS)",
+    "DELETE FROM helpers WHERE session IN (SESSIONS)",
+    KEEP_USAGE,
+    "DELETE FROM spent WHERE session IN (SESSIONS)",
+    "DELETE FROM session_files WHERE session IN (SESSIONS)",
+    "DELETE FROM files WHERE sha256 NOT IN (SELECT sha256 FROM session_files)",
+    "DELETE FROM sessions WHERE id IN (SESSIONS)",
+    "DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)",
+)
+OLD_KEYS = "DELETE FROM idempotency WHERE created < ? AND (body <> '' OR run NOT IN (SELECT id FROM runs))"
+IDLE_SESSIONS = """
+    SELECT id FROM sessions WHERE created < ? AND NOT EXISTS
+    (SELECT 1 FROM runs WHERE runs.session = sessions.id AND COALESCE(runs.ended, 9e99) >= ?)
+"""

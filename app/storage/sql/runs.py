@@ -1,0 +1,73 @@
+"""Runs, inboxes and idempotency keys; each database keeps events in its own way."""
+
+from __future__ import annotations
+
+from app.storage.changes import Change
+from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
+from app.storage.sql.columns import Write, delete, insert, select, update, upsert, write
+from app.storage.sql.rows import Rows
+
+WRITES: dict[type[Change], Write] = {
+    RunRow: insert("runs", RunRow),
+    RunBegan: write("UPDATE runs SET state = 'running' WHERE id = ?", "id"),
+    RunEnded: update("runs", RunEnded, "id"),
+    InboxRow: insert("inbox", InboxRow),
+    InboxTaken: delete("inbox", InboxTaken),
+    KeyRow: upsert("idempotency", KeyRow, "principal", "key"),
+}
+
+# Runs of the same time are in the order in which they were inserted.
+OTHER_RUN = "(SELECT created, rowid FROM runs WHERE id = ?)"
+RUN = select(RunRow, "runs", "WHERE id = ?")
+RUNS = select(RunRow, "runs", "WHERE session = ? ORDER BY created, rowid")
+FIRST_RUN = select(RunRow, "runs", "WHERE session = ? ORDER BY created, rowid LIMIT 1")
+NEXT_RUN = select(
+    RunRow, "runs", f"WHERE session = ? AND (created, rowid) > {OTHER_RUN} ORDER BY created, rowid LIMIT 1"
+)
+LAST_RUNS = select(RunRow, "runs", "WHERE session = ? ORDER BY created DESC, rowid DESC LIMIT ?")
+RUNS_BEFORE = select(
+    RunRow, "runs", f"WHERE session = ? AND (created, rowid) < {OTHER_RUN} ORDER BY created DESC, rowid DESC LIMIT ?"
+)
+UNFINISHED = select(RunRow, "runs", "WHERE state IN ('queued', 'running') ORDER BY created")
+INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
+KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
+
+
+class SqlRuns(Rows):
+    async def run(self, run: str) -> RunRow | None:
+        return await self._lookup_changed(RUN, run)
+
+    async def runs(self, session: str) -> list[RunRow]:
+        return await self._rows(RUNS, session)
+
+    async def next_run(self, session: str, after: str | None) -> RunRow | None:
+        if after is None:
+            return await self._row(FIRST_RUN, session)
+        return await self._row(NEXT_RUN, session, after)
+
+    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
+        if before is None:
+            return await self._rows(LAST_RUNS, session, limit)
+        return await self._rows(RUNS_BEFORE, session, before, limit)
+
+    async def unfinished_runs(self) -> list[RunRow]:
+        return await self._rows(UNFINISHED)
+
+    async def handed_calls(self, run: str) -> set[str]:
+        return await self._calls_of(run, "tool.handed")
+
+    async def started_calls(self, run: str) -> set[str]:
+        return await self._calls_of(run, "tool.started")
+
+    async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
+        query = "SELECT id FROM runs WHERE joined = 0 AND ended < ? ORDER BY ended LIMIT ?"
+        return [row[0] for row in await self._all(query, ended_before, limit)]
+
+    async def inbox(self, run: str) -> list[InboxRow]:
+        return await self._rows(INBOX, run)
+
+    async def key(self, principal: str, key: str) -> KeyRow | None:
+        return await self._row(KEY, principal, key)
+
+    async def _calls_of(self, run: str, kind: str) -> set[str]:
+        raise NotImplementedError

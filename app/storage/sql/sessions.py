@@ -1,0 +1,136 @@
+"""Sessions, messages, summaries, long results and files."""
+
+from __future__ import annotations
+
+import json
+
+from app.core.attachments import loaded
+from app.core.messages import Message, load
+from app.storage.changes import Change
+from app.storage.files.store import FileRow, SessionFile
+from app.storage.runs import InboxRow
+from app.storage.sessions import (
+    MessageRow,
+    ResultPart,
+    ResultRow,
+    SessionOptions,
+    SessionRow,
+    SessionState,
+    SessionTitle,
+    SessionTools,
+    SummaryRow,
+)
+from app.storage.sql.approvals import GRANTS
+from app.storage.sql.columns import Select, Write, insert, insert_once, names, select, update, upsert
+from app.storage.sql.rows import Rows
+from app.storage.sql.runs import INBOX
+from app.storage.sql.search import listed
+
+WRITES: dict[type[Change], Write] = {
+    SessionRow: insert("sessions", SessionRow),
+    SessionTitle: update("sessions", SessionTitle, "id"),
+    SessionTools: update("sessions", SessionTools, "id"),
+    SessionOptions: update("sessions", SessionOptions, "id"),
+    MessageRow: insert("messages", MessageRow),
+    # A run that was cancelled while it wrote a summary may have written it; the next run makes it again.
+    SummaryRow: upsert("summaries", SummaryRow, "session", "upto"),
+    ResultRow: insert("results", ResultRow),
+    FileRow: insert_once("files", FileRow, "sha256"),
+    SessionFile: insert_once("session_files", SessionFile, "session", "sha256"),
+}
+SESSION = select(SessionRow, "sessions", "WHERE id = ?")
+OWNER = Select("SELECT principal FROM sessions WHERE id = ?", str)
+SUMMARIES = select(SummaryRow, "summaries", "WHERE session = ? ORDER BY upto")
+MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
+MESSAGES_UNTIL = """
+    SELECT message FROM messages
+    WHERE session = ? AND position <= (SELECT max(position) FROM messages WHERE session = ? AND run = ?)
+    ORDER BY position
+"""
+DISABLED = "SELECT disabled FROM sessions WHERE id = ?"
+ORPHANED = Select(
+    f"""
+    SELECT {names(InboxRow, "inbox")} FROM inbox JOIN runs ON runs.id = inbox.run
+    WHERE runs.session = ? AND runs.ended IS NOT NULL ORDER BY runs.created, inbox.position
+    """,
+    InboxRow,
+)
+RESULT = Select(
+    "SELECT name, substr(text, ?, ?), length(text) FROM results WHERE session = ? AND call = ?",
+    ResultPart,
+)
+WRITTEN = Select(
+    """
+    SELECT name, substr(coalesce(written, text), ?, ?), length(coalesce(written, text))
+    FROM results WHERE session = ? AND call = ?
+    """,
+    ResultPart,
+)
+WRITTEN_LINES = """
+    SELECT length(whole) - length(replace(whole, '\n', ''))
+        + CASE WHEN substr(whole, length(whole), 1) = '\n' THEN 0 ELSE 1 END
+    FROM (SELECT coalesce(written, text) AS whole FROM results WHERE session = ? AND call = ?) AS results
+"""
+FILE = "SELECT bytes FROM files WHERE sha256 = ?"
+FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
+
+
+class SqlSessions(Rows):
+    _request: str  # the query of the message that began a run, by session and run
+
+    async def session(self, session: str) -> SessionRow | None:
+        return await self._lookup_changed(SESSION, session)
+
+    async def owner_of(self, session: str) -> str | None:
+        if owner := await self._lookup(OWNER, session):
+            return owner
+        return await self._lookup_changed(OWNER, session)  # only now: a request in a session soon reads all of it
+
+    async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
+        sql, values = listed(principal, limit, before)
+        return [SessionRow(*row) for row in await self._all(sql, *values)]
+
+    async def session_state(self, session: str) -> SessionState:
+        queries = (MESSAGES, ORPHANED.sql, DISABLED, GRANTS.sql)
+        messages, orphaned, disabled, grants = await self._each(*((query, (session,)) for query in queries))
+        return SessionState(
+            [load(row[0]) for row in messages],
+            [ORPHANED.row(*row) for row in orphaned],
+            json.loads(disabled[0][0]) if disabled else [],
+            [GRANTS.row(*row) for row in grants],
+        )
+
+    async def messages(self, session: str) -> list[Message]:
+        return [load(row[0]) for row in await self._all(MESSAGES, session)]
+
+    async def messages_until(self, session: str, run: str) -> list[Message]:
+        return [load(row[0]) for row in await self._all(MESSAGES_UNTIL, session, session, run)]
+
+    async def request_of(self, session: str, run: str) -> Message | None:
+        requests, waiting = await self._each((self._request, (session, run)), (INBOX.sql, (run,)))
+        if requests:
+            return load(requests[0][0])
+        if not waiting:
+            return None
+        first = INBOX.row(*waiting[0])
+        return Message("user", first.text, attachments=loaded(first.attachments))
+
+    async def summaries(self, session: str) -> list[SummaryRow]:
+        return await self._rows(SUMMARIES, session)
+
+    async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
+        return await self._row(RESULT, offset + 1, size, session, call)
+
+    async def written(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
+        return await self._row(WRITTEN, offset + 1, size, session, call)
+
+    async def written_lines(self, session: str, call: str) -> int | None:
+        rows = await self._all(WRITTEN_LINES, session, call)
+        return int(rows[0][0]) if rows else None
+
+    async def file(self, sha256: str, session: str | None = None) -> bytes | None:
+        if session is None:
+            rows = await self._all(FILE, sha256)
+        else:
+            rows = await self._all(FILE_OF_SESSION, sha256, session)
+        return bytes(rows[0][0]) if rows else None
