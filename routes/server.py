@@ -26,6 +26,7 @@ from routes import page
 from routes.access.authentication import HELLO, Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
+from routes.access.metrics_access import METRICS, metrics_access
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
 from routes.access.token_auth import PROOF
@@ -50,7 +51,7 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, hooks, pause, rules, settings, tokens
+from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
 from routes.http.mcp import offers, servers
@@ -67,6 +68,7 @@ from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream.handlers import resume_chat
 from routes.management.tools import management_tools
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
+from routes.protocol.http_metrics import HttpMetrics
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
@@ -192,6 +194,7 @@ ROUTES = (
     Route("/project", project.list_files),
     Route("/project", project.decide, methods=["POST"]),
     Route(PROOF, proofs.prove),
+    Route(METRICS, metrics.show_metrics),
     Route("/livez", health.livez),
     Route("/readyz", health.readyz),
     Route(HELLO, health.hello),
@@ -221,10 +224,17 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     """The ASGI application over services that are open. `more_lanes` are not in the catalogue."""
     settings = services.settings
     most = settings.requests_per_minute or None
-    access = Middleware(Access, store=services.store, host=settings.host, local=services.local, per_minute=most)
+    access = Middleware(
+        Access,
+        store=services.store,
+        host=settings.host,
+        local=services.local,
+        metrics=metrics_access(settings),
+        per_minute=most,
+    )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
-    layers = [redacted, Middleware(AnswerMiddleware, answer=answer), access]
+    layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=HttpMetrics(services.metrics)), access]
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
     if settings.management_tools:

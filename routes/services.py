@@ -32,6 +32,7 @@ from app.mcp.servers import McpServers
 from app.mcp.servers import opened as opened_mcp
 from app.memory.memories import Memories
 from app.memory.startup import memory_tools, opened_memory
+from app.metrics.recorder import Metrics
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider, open_models
@@ -42,6 +43,7 @@ from app.policy.rules.compiling import compiled_rules
 from app.profiles.library import Profiles, open_profiles
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
+from app.runs.composition.server_metrics import opened_metrics
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
 from app.runs.digests.jobs import opened_digests
@@ -93,6 +95,7 @@ class Services(Struct):
     runtime_settings: RuntimeSettings
     notifications: Notifications
     automation: Automation
+    metrics: Metrics
     local: LocalAdmin = field(default_factory=LocalAdmin)
     delivery_limits: DeliveryLimits = field(default_factory=DeliveryLimits)
     draining: bool = False  # from the first signal to stop
@@ -144,8 +147,7 @@ async def open_services(
         hooks = await enter(opened_hooks(settings.hooks, redactor, os.environ))
         runs.ledger.model_checks = ModelHooks(hooks) if hooks else None
         switch.on_change = [runs.notifier.notify_all, mcp.go_on]
-        housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
-        stack.push_async_callback(ended, asyncio.create_task(housekeeping.run_forever(), name="housekeeping"))
+        stack.push_async_callback(ended, asyncio.create_task(keep_house(settings, store), name="housekeeping"))
         opened = await enter(open_models(settings, store, redactor, os.environ, choose, switch=switch))
         looks = await enter(opened_looks(settings, store, redactor))
         memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch))
@@ -161,6 +163,7 @@ async def open_services(
         profiles = await open_profiles(settings.profiles, store)
         factory = RunFactory(*collaborators, profiles, built_in, project=project, looks=looks, hooks=hooks)
         factory.memories, factory.labels, factory.rules = memories, labels, compiled_rules(settings.rules)
+        metrics = stack.enter_context(opened_metrics(journal, factory, opened.registry))
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
         await recover(store, journal, runs, unattended.restored_agent)
@@ -170,9 +173,12 @@ async def open_services(
         automation = await enter(opened_automation(unattended))
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
-            automation,
-            opened_local_admin(settings.data_dir),
+            *(automation, metrics, opened_local_admin(settings.data_dir)),
         )
+
+
+async def keep_house(settings: Settings, store: Store) -> None:
+    await Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days).run_forever()
 
 
 async def loaded_project_files(store: Store) -> ProjectFiles:
@@ -269,7 +275,7 @@ def jobs_of(settings: Settings, switch: KillSwitch) -> Jobs:
 
 def secrets_of(settings: Settings) -> list[str]:
     """Secrets that no answer, log or database may hold; access tokens are known by their shape."""
-    keys = (settings.model_key, settings.search_key, settings.memory_embeddings_key)
+    keys = (settings.model_key, settings.search_key, settings.memory_embeddings_key, settings.metrics_token)
     return [*secrets_in(os.environ), *(key.get_secret_value() for key in keys if key)]
 
 

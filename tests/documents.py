@@ -22,6 +22,7 @@ from app.config.operator_settings import FILE_ONLY
 from app.config.settings import Settings
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
+from app.metrics.table import METRICS, PROCESS_METRICS
 from app.models.capabilities.server_profiles import PROFILES, Profile
 from tests.documented_connect import PROGRAM_NAMES, connect_lines
 from tests.documented_dialects import dialect_examples, dialect_table
@@ -107,6 +108,21 @@ def _address(row: Profile) -> str:
     return f"port {row.port}" if row.port else ", ".join(f"`{host}`" for host in row.hosts)
 
 
+def metrics_table() -> Iterator[str]:
+    yield "| metric | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    for row in METRICS:
+        labels = ", ".join(f"`{label}`" for label in row.labels)
+        replicas = " Of replicas." if row.of_replicas else ""
+        yield f"| `{row.name}` | {row.kind} | {labels} | {row.help}{replicas} |"
+
+
+def process_metrics_table() -> Iterator[str]:
+    yield "| metric | type | meaning |"
+    yield "|---|---|---|"
+    yield from (f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in PROCESS_METRICS.items())
+
+
 class Part(NamedTuple):
     """A generated part of a page of docs/."""
 
@@ -120,6 +136,8 @@ PARTS = (
     Part("events.md", "run events", lambda: event_sections(AgentEvent)),
     Part("events.md", "job events", lambda: event_sections(JobEvent)),
     Part("models.md", "servers", quirk_table),
+    Part("monitoring.md", "metrics", metrics_table),
+    Part("monitoring.md", "process metrics", process_metrics_table),
     Part("clients.md", "lane examples", lane_examples),
     *(Part(f"clients/{name}.md", f"connect {name}", partial(connect_lines, name)) for name in PROGRAM_NAMES),
     Part("dialects.md", "dialects", dialect_table),

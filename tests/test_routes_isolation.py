@@ -96,6 +96,7 @@ Row = Open | Own | Thing | ThingOrAdmins | Admins | OfServer | NoGuests | OfLane
 ROWS: dict[str, Row] = {
     "GET /livez": Open(),
     "GET /readyz": Open(),
+    "GET /metrics": Admins(),
     "GET /proof": Open(422),
     "GET /": Own(),
     "GET /page/{path:path}": Open(),

@@ -22,6 +22,7 @@ from app.config.hook_settings import HookSettings, hook_problems
 from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
+from app.config.monitoring_settings import MonitoringSettings, monitoring_problems
 from app.config.notification_settings import NotificationSettings
 from app.config.operator_settings import FILE_ONLY, OperatorSettings
 from app.config.profile_settings import ProfileSettings
@@ -78,6 +79,7 @@ class Settings(
     HelperSettings,
     OperatorSettings,
     ConnectionSettings,
+    MonitoringSettings,
 ):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""
 
@@ -246,7 +248,7 @@ class Settings(
     def _web_address(cls, value: str | None) -> str | None:
         return None if value is None else web_address(value)
 
-    @field_validator("model_key", "search_key", "memory_embeddings_key")
+    @field_validator("model_key", "search_key", "memory_embeddings_key", "metrics_token")
     @classmethod
     def _header_safe(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
@@ -296,6 +298,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += search_problems(settings)
     problems += memory_problems(settings)
     problems += hook_problems(settings, environ)
+    problems += monitoring_problems(settings)
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}

@@ -199,6 +199,10 @@ def _ignore() -> None:
     """Do nothing until a listener is set."""
 
 
+def _ignore_time(seconds: float) -> None:
+    """Do nothing until a listener is set."""
+
+
 class _Batch(Struct):
     changes: list[Change] = field(default_factory=list)
     logs: dict[RunLog, None] = field(default_factory=dict)
@@ -208,7 +212,8 @@ class _Batch(Struct):
 class EventWriter:
     """Group changes and events into transactions of one writer task. Use as `async with EventWriter(store)`.
 
-    With `documents`, long code blocks are sent as documents, too.
+    With `documents`, long code blocks are sent as documents, too. `observe_commit` receives the seconds of each write,
+    `observe_failure` is called with each that the store refuses.
     """
 
     def __init__(self, store: ChangeWriter, redactor: Redactor | None = None, *, documents: bool = False) -> None:
@@ -219,6 +224,8 @@ class EventWriter:
         self._next: _Batch | None = None
         self._task: asyncio.Task[None] | None = None
         self._announced = 0
+        self.observe_commit: Callable[[float], None] = _ignore_time
+        self.observe_failure: Callable[[], None] = _ignore
 
     async def __aenter__(self) -> EventWriter:
         self._task = asyncio.create_task(self._write_forever(), name="journal")
@@ -248,6 +255,11 @@ class EventWriter:
         batch = self._batch()
         batch.done = batch.done or asyncio.get_running_loop().create_future()
         await asyncio.shield(batch.done)
+
+    @property
+    def backlog(self) -> int:
+        """The number of changes that wait for the next write."""
+        return self._announced
 
     @property
     def full(self) -> bool:
@@ -286,15 +298,18 @@ class EventWriter:
             if log.outbox:
                 batch.changes += log.outbox(events)
             taken.append((log, events))
+        began = time.monotonic()
         try:
             await self._store.write(batch.changes + rows)
         except StoreFailed as failure:
+            self.observe_failure()
             for log, _ in taken:
                 log.fail(str(failure))
             if batch.done:
                 batch.done.set_exception(failure)
                 batch.done.exception()  # the callers of `flush` see it, if they have not left
             return
+        self.observe_commit(time.monotonic() - began)
         for log, events in taken:
             log.publish(events)
         if batch.done:

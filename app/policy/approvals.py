@@ -148,6 +148,11 @@ class Approvals:
         by = RUN_ENDED if call is None else CALL_ENDED
         return [await self._close(self._questions.pop(key)[0][0], "withdrawn", by) for key in left]
 
+    @property
+    def waiting(self) -> int:
+        """The number of calls and questions that wait for a person."""
+        return len(self._waiting) + len(self._questions)
+
     def has_question(self, run: str) -> bool:
         """True if a tool of the run waits for the answer to a question."""
         return any(key[0] == run for key in self._questions)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent
+from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
 from app.context.view import Fitted, RequestBuilder
@@ -28,7 +28,7 @@ from app.core.events import (
     ToolRejected,
 )
 from app.core.messages import Message
-from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece
+from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece, TokenUsage
 from app.documents.news import news_of
 from app.labels.consent import clear_request
 from app.models.wire.client_history import settled
@@ -86,6 +86,12 @@ class Agent(Struct):
     @property
     def toolbox(self) -> Toolbox:
         return self.calls.toolbox
+
+    def budgets(self) -> list[BudgetKind]:
+        """Return the kinds of budget that a run of this agent uses."""
+        money = self.provider.cost(TokenUsage(1, 1)) is not None
+        runs_tools = any(not tool.handed for tool in self.toolbox.offered)
+        return [TOKENS, *([COST] if money else []), *([TOOL_SECONDS] if runs_tools else [])]
 
     def policy_with(self, policy: str) -> str:
         """Return the policy to store with the run: that of its request, as profiles have changed it."""

@@ -157,6 +157,11 @@ class Presence:
         """Return the number of a principal's open streams."""
         return len(self._places.get(name, ()))
 
+    def kinds(self) -> dict[str, int]:
+        """Return the number of open streams: those of pages, and others."""
+        pages = sum(place.page for places in self._places.values() for place in places)
+        return {"page": pages, "other": sum(map(len, self._places.values())) - pages}
+
     def has_page(self, name: str) -> bool:
         """Return True if a page of the principal is open, on which waiting calls are shown."""
         return any(place.page for place in self._places.get(name, ()))

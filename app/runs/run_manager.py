@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -13,11 +14,10 @@ from secrets import token_hex
 
 from msgspec.structs import replace
 
-from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, Ledger
+from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.core.notifier import Notifier
 from app.core.observers import ObservedRun
-from app.core.provider import TokenUsage
 from app.documents.library import Library
 from app.log.event_writer import EventWriter
 from app.log.run_stream import watched
@@ -100,7 +100,7 @@ class RunManager:
         await self._lost.keep_all()
         limited = turn.asked or turn.budgeted
         if limited:
-            await self.ledger.check(principal, uses_of(agent))
+            await self.ledger.check(principal, agent.budgets())
         session = turn.session or f"ses_{token_hex(10)}"
         async with self._peers.lock("session", session):  # it is not deleted meanwhile
             if turn.session is not None and await self._store.owner_of(session) != principal.name:
@@ -310,6 +310,14 @@ class RunManager:
         theirs = [live for live in self._live.values() if live.row.principal == principal and not live.is_unlisted]
         return [replace(live.row, state="running" if live.conversation else live.row.state) for live in theirs]
 
+    def states(self) -> Counter[str]:
+        """Return the number of active runs in each state; `waiting` is for a person."""
+        waits = self.approvals.is_waiting, self.approvals.has_question
+        return Counter(
+            "waiting" if any(one(run) for one in waits) else "running" if live.conversation else live.row.state
+            for run, live in self._live.items()
+        )
+
     def at_work(self) -> set[str]:
         """The principals that have a run under way."""
         return {live.row.principal for live in self._live.values()}
@@ -389,10 +397,3 @@ async def _placed(agent: Agent, files: Sequence[File]) -> Sequence[File]:
 
 def no_session(session: str) -> NotFound:
     return NotFound(f"There is no session {session!r}. GET /sessions lists yours; leave it out to begin one.")
-
-
-def uses_of(agent: Agent) -> list[BudgetKind]:
-    """Return the kinds of budget that a run of this agent uses."""
-    money = agent.provider.cost(TokenUsage(1, 1)) is not None
-    runs_tools = any(not tool.handed for tool in agent.toolbox.offered)
-    return [TOKENS, *([COST] if money else []), *([TOOL_SECONDS] if runs_tools else [])]

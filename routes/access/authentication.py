@@ -25,6 +25,7 @@ from app.storage.changes import StoreFailed
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
 from app.storage.tokens import TokenRow, TokenStore
 from routes.access.local_admin import LocalAdmin, uid_of
+from routes.access.metrics_access import MetricsAccess
 from routes.access.rate_limits import HOLD, RateLimiter, client_network
 from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
@@ -65,6 +66,7 @@ class Access(Struct, frozen=True):
     store: TokenStore
     host: str  # the address that the server is bound to
     local: LocalAdmin = field(default_factory=LocalAdmin)
+    metrics: MetricsAccess = MetricsAccess()
     per_minute: int | None = None  # requests of a principal whose token does not say
     requests: RateLimiter = field(default_factory=RateLimiter)  # by principal
     wrong: RateLimiter = field(default_factory=RateLimiter)  # tokens, by client
@@ -89,7 +91,7 @@ class Access(Struct, frozen=True):
             self._check_host(headers.get("host", ""))
         self._check_origin(headers.getlist("origin"), headers.get("host", ""))
         check_fetch_site(scope, headers)
-        if _open_to_all(scope, headers):
+        if _open_to_all(scope, headers) or self.metrics.lets_in(scope["method"], scope["path"], given):
             return None
         if not ever and is_loopback(self.host):  # never again once there was a token, whatever became of it
             if objection := self.local.objection(account, headers, given):

@@ -6,7 +6,9 @@ foreseen it would wrap every request four times.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
@@ -24,6 +26,7 @@ from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.sse import STREAM
 from tools.base.patterns import lazy_pattern
 
+ROUTE = "route"  # where `scope["state"]` has the template of the path that was asked for
 PATH = ":path}"  # Starlette's, in which a dot stands for any character but a line feed
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -37,6 +40,7 @@ class Route(routing.Route):
             self.path_regex = lazy_pattern(self.path_regex.pattern, re.DOTALL)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"][ROUTE] = path
             response = await endpoint(Request(scope, receive, send))
             await response(scope, receive, send)
 
@@ -73,19 +77,50 @@ class StreamingApplication(Starlette):
         return ServerErrorMiddleware(app, handler=answer_unforeseen)
 
 
+class Answered(Struct, frozen=True):
+    """A request whose answer has begun. `route` is the template of its path, `code` that of an error."""
+
+    method: str
+    route: str
+    status: int
+    seconds: float
+    code: str = ""
+
+
+ObserveAnswer = Callable[[Answered], None]
+
+
+def ignore(answered: Answered) -> None:
+    """Observe nothing."""
+
+
 class AnswerMiddleware(Struct, frozen=True):
     """ASGI middleware: a foreseen error becomes an answer, and every answer has SAFE_HEADERS or what it brings."""
 
     app: ASGIApp
     answer: AnswerError = native_error
+    observe: ObserveAnswer = ignore
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        began = time.monotonic()
+        status, code = 500, "internal"  # of an error that is not foreseen
+        try:
+            status, code = await self._answered(scope, receive, send)
+        except asyncio.CancelledError:
+            status, code = 499, "cancelled"  # as nginx counts a client that has left
+            raise
+        finally:
+            route = scope.get("state", {}).get(ROUTE, "")
+            self.observe(Answered(scope["method"], route, status, time.monotonic() - began, code))
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> tuple[int, str]:
+        """Answer; return the status, and the code of an error."""
+        status = 0
 
         def send_safely(message: Message) -> Awaitable[None]:
-            nonlocal begun
+            nonlocal status
             if message["type"] == "http.response.start":
-                begun = True
+                status = message["status"]
                 headers = MutableHeaders(scope=message)
                 for name, value in SAFE_HEADERS.items():
                     headers.setdefault(name, value)
@@ -94,6 +129,9 @@ class AnswerMiddleware(Struct, frozen=True):
         try:
             await self.app(scope, receive, send_safely)
         except FORESEEN as error:
-            if begun:
+            if status:
                 raise
-            await self.answer(refuse(error), scope)(scope, receive, send_safely)
+            refused = refuse(error)
+            await self.answer(refused, scope)(scope, receive, send_safely)
+            return status, refused.code
+        return status or 200, ""  # a stream begins when all layers have returned

@@ -187,6 +187,10 @@ class Jobs:
         jobs = [known.job for known in self._of(principal) if session in (None, known.job.session)]
         return sorted(jobs, key=lambda job: job.created)
 
+    def under_way(self) -> int:
+        """Return the number of jobs that have not ended."""
+        return sum(not known.ended.is_set() for known in self._known.values())
+
     def at_work(self) -> set[str]:
         """The principals that have a job under way."""
         return {known.job.principal for known in self._known.values() if not known.ended.is_set()}

@@ -1,0 +1,80 @@
+"""/metrics: the figures of this server as text for Prometheus, and the gauges that are read when they are asked for."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.metrics.recorder import Reading
+from app.metrics.table import (
+    APPROVALS_WAITING,
+    BUILD_INFO,
+    DATABASE_BYTES,
+    DISK_FREE_BYTES,
+    ENDPOINTS,
+    JOBS,
+    MCP_SERVERS,
+    MODEL_QUEUE,
+    PAUSED,
+    RUNS,
+    WATCHERS,
+)
+from app.storage.database import CHECKPOINTS, DATABASE
+from routes.protocol.requests import admins_only
+from routes.services import Services, services_of
+from tools.mcp.model import ServerState
+
+RUN_STATES = ("queued", "running", "waiting")
+FILES = {"database": DATABASE, "log": f"{DATABASE}-wal", "checkpoints": CHECKPOINTS}
+
+
+async def show_metrics(request: Request) -> Response:
+    """For admins, and for requests that `MetricsAccess` lets in without a principal."""
+    if request.state.principal is not None:
+        admins_only(request.state.principal)
+    from app.metrics.exposition import Exposition  # with the first request: most servers are never asked
+
+    services = services_of(request)
+    body, content_type = Exposition(services.metrics).text(readings(services), request.headers.get("accept", ""))
+    text = services.redactor.redact(body.decode())
+    return Response(text.encode(), headers={"Content-Type": content_type, "Vary": "Accept"})
+
+
+def readings(services: Services) -> Iterator[Reading]:
+    """Read the gauges. Series that can be there are there, with 0."""
+    states = services.runs.states()
+    yield from ((RUNS, (state,), states[state]) for state in RUN_STATES)
+    yield APPROVALS_WAITING, (), services.runs.approvals.waiting
+    yield from ((WATCHERS, (kind,), count) for kind, count in services.presence.kinds().items())
+    yield JOBS, (), services.jobs.under_way()
+    servers = Counter(status.state for status in services.mcp.status())
+    yield from ((MCP_SERVERS, (state.value,), servers[state]) for state in ServerState)
+    yield PAUSED, (), services.switch.paused
+    yield from endpoint_readings(services)
+    yield from disk_readings(services.settings.data_dir, services.settings.workspace)
+    yield BUILD_INFO, (version("dragoman"), platform.python_version()), 1
+
+
+def endpoint_readings(services: Services) -> Iterator[Reading]:
+    for name, endpoint in services.endpoints.items():
+        queue = endpoint.server.queue
+        yield MODEL_QUEUE, (name, "active"), queue.under_way
+        yield MODEL_QUEUE, (name, "waiting"), queue.waiting
+        yield ENDPOINTS, (name,), endpoint.server.health.server_cooldown is None
+
+
+def disk_readings(data_dir: Path, workspace: Path) -> Iterator[Reading]:
+    for label, name in FILES.items():
+        with suppress(OSError):  # it may not be there
+            yield DATABASE_BYTES, (label,), (data_dir / name).stat().st_size
+    for label, folder in {"data": data_dir, "workspace": workspace}.items():
+        with suppress(OSError):
+            yield DISK_FREE_BYTES, (label,), shutil.disk_usage(folder).free
