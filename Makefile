@@ -23,7 +23,7 @@ chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
 # All that a change must pass. The types are checked beside the tests: that takes one core, and half a minute.
-test: style real-servers browser daily-client-environments
+test: style real-servers browser replica-programs daily-client-environments
 	@$(MAKE) --no-print-directory -j2 types suite
 
 suite: $(VENV)/.dev
@@ -61,6 +61,15 @@ browser: $(VENV)/.dev
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium-headless-shell >/dev/null; } || \
 		for name in chromium google-chrome chromium-browser; do command -v $$name >/dev/null && exit; done || \
 		echo 'There is no chromium: install it (apt-get install chromium-headless-shell). The tests that need it are skipped.'
+
+# PostgreSQL and nginx from the distribution, for tests with several replicas. Tests start them by themselves, on free ports.
+.PHONY: replica-programs
+replica-programs:
+	@command -v nginx /usr/sbin/nginx >/dev/null && ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo 'Installing PostgreSQL and nginx, once ...' && \
+		apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends postgresql nginx-light >/dev/null; } || \
+		echo 'There is no PostgreSQL or no nginx: install them (apt-get install postgresql nginx-light). The tests that need them are skipped.'
 
 $(CACHE)/node/.ready: fixtures/mcp/real/package-lock.json
 $(CACHE)/conformance/.ready: fixtures/mcp/conformance/package-lock.json
@@ -180,7 +189,7 @@ $(VENV)/.dev: $(VENV)/.serve
 
 # All tests with what takes too long for every change (tests/nightly.py): 200 kills of the server at random moments,
 # other examples for each property every night, answers of a million chunks, long conversations of a real model.
-nightly: real-servers browser client-environments
+nightly: real-servers browser replica-programs client-environments
 	DRAGOMAN_NIGHTLY=1 $(BIN)/python -m pytest $(SIDE) $(ARGS)
 
 # The versions that are installed, for all installations to come: after `make test` has passed with newer ones, which
