@@ -24,6 +24,7 @@ from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.metrics.table import METRICS, PROCESS_METRICS
 from app.models.capabilities.server_profiles import PROFILES, Profile
+from routes.cli.doctor.checks import CHECKS
 from tests.documented_connect import PROGRAM_NAMES, connect_lines
 from tests.documented_dialects import dialect_examples, dialect_table
 from tests.documented_lanes import lane_examples
@@ -131,7 +132,17 @@ class Part(NamedTuple):
     lines: Callable[[], Iterable[str]]
 
 
+def check_table() -> Iterator[str]:
+    """The checks of `dragoman doctor`, with what each looks at."""
+    yield "| check | looks at | limit | needs |"
+    yield "|---|---|---|---|"
+    for check in CHECKS:
+        needs = ", ".join(check.needs[-1:]) + (", the network" if check.network else "")
+        yield f"| {check.name} | {check.about} | {check.limit_s:g} s | {needs.removeprefix(', ')} |"
+
+
 PARTS = (
+    Part("doctor.md", "checks", check_table),
     Part("settings.md", "settings", settings_tables),
     Part("events.md", "run events", lambda: event_sections(AgentEvent)),
     Part("events.md", "job events", lambda: event_sections(JobEvent)),

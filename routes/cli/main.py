@@ -277,18 +277,10 @@ def _model(args: argparse.Namespace, environ: Environ) -> int:
     return run_model(args, loaded, environ)
 
 
-def _project_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.project import project_flags
-
-    project_flags(parser)
-    _settings_flags(parser, only=("host", "port", "data_dir"))
-
-
-def _project(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.project import run_project
-
-    return run_project(args, loaded, environ)
+def _single_flags(name: str, module: str, only: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """The flags of a command without actions."""
+    getattr(import_module(module), f"{name}_flags")(parser)
+    _settings_flags(parser, only=only)
 
 
 def _remote_flags(name: str, module: str, parser: argparse.ArgumentParser) -> None:
@@ -328,18 +320,13 @@ def _db(args: argparse.Namespace, environ: Environ) -> int:
     return run_db(args, loaded)
 
 
-def _connect_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.connect import connect_flags
-
-    connect_flags(parser)
-    _settings_flags(parser, only=("host", "port", "data_dir", "workspace"))
+def _doctor_flags(parser: argparse.ArgumentParser) -> None:
+    import_module("routes.cli.doctor.command").doctor_flags(parser)
+    _settings_flags(parser)
 
 
-def _connect(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.connect import run_connect
-
-    return run_connect(args, loaded, environ)
+def _doctor(args: argparse.Namespace, environ: Environ) -> int:
+    return int(import_module("routes.cli.doctor.command").run_doctor(args, environ))
 
 
 def _parse_flags(parser: argparse.ArgumentParser) -> None:
@@ -359,6 +346,10 @@ def _dialects(_args: argparse.Namespace, _environ: Environ) -> int:
     return print_dialects()
 
 
+def _single(name: str, module: str, help_text: str, only: Sequence[str]) -> Command:
+    return Command(name, help_text, partial(_single_flags, name, module, only), partial(_remote, name, module))
+
+
 def _no_flags(_parser: argparse.ArgumentParser) -> None:
     """The flags of a subcommand that takes none."""
 
@@ -370,6 +361,7 @@ REMOTE = (
     ("rules", "routes.cli.rules", "list the operator's rules on arguments, and try a call against them"),
     ("webhook", "routes.cli.webhooks", "add, list, test and remove receivers of notifications"),
 )
+FOUND, LAID = ("host", "port", "data_dir"), ("host", "port", "data_dir", "workspace")
 COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
     Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
@@ -377,13 +369,14 @@ COMMANDS = (
     Command("profile", "list, show, set and remove profiles: named options of runs", _profile_flags, _profile),
     Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
     Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
-    Command("project", "see and accept the instructions of the workspace (AGENTS.md)", _project_flags, _project),
+    _single("project", "routes.cli.project", "see and accept the instructions of the workspace (AGENTS.md)", FOUND),
     Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
     Command("model", "add, list, serve and stop model files (GGUF) of this machine", _model_flags, _model),
     *(Command(kind, text, partial(_automation_flags, kind), partial(_automation, kind)) for kind, text in AUTOMATION),
-    Command("connect", "point another program at the server: Codex, Claude Code, SDKs", _connect_flags, _connect),
+    _single("connect", "routes.cli.connect", "point another program at the server: Codex, Claude Code, SDKs", LAID),
     *(Command(name, text, partial(_remote_flags, name, of), partial(_remote, name, of)) for name, of, text in REMOTE),
     Command("db", "show the database's size, shrink it, back it up, restore it, export a session", _db_flags, _db),
+    Command("doctor", "check this installation, and say what to do about what is wrong", _doctor_flags, _doctor),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),
 )

@@ -1,0 +1,146 @@
+"""The table of checks, and how they are run: side by side, each within its own time, all of them in less than 20 s."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from inspect import isawaitable, iscoroutinefunction
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.redaction.redactor import Redactor
+from routes.cli.doctor.database import database
+from routes.cli.doctor.finding import Check, Finding, Findings, Look, State, Subject, in_thread, ok, problem, skipped
+from routes.cli.doctor.folders import data_dir, permissions, server, workspace
+from routes.cli.doctor.machine import (
+    account,
+    clock,
+    embedded_model,
+    language,
+    libraries,
+    memory,
+    open_files,
+    proxies,
+    python,
+    sqlite,
+)
+from routes.cli.doctor.mcp import mcp_servers
+from routes.cli.doctor.models import models
+from routes.cli.doctor.network import address, clock_skew, port
+from routes.cli.doctor.sandbox import command_limits, sandbox
+from routes.terminal.approval_text import one_line
+
+ALL_S = 19.0
+MOST_FOUND = 400  # characters of a line
+
+
+class Checked(Struct, frozen=True):
+    """A finding with the name of its check."""
+
+    check: str
+    finding: Finding
+
+
+def configuration(subject: Subject) -> Findings:
+    """The settings: readable, known and valid."""
+    if subject.loaded is None:
+        return [problem(text, "Correct it; `dragoman serve --help` lists all settings.") for text in subject.objections]
+    given = sum(origin != "default" for origin in subject.loaded.origins.values())
+    return ok(f"{subject.loaded.config_file or 'no settings file'}, {given} settings given")
+
+
+SETTINGS = ("configuration",)
+FOLDER = ("configuration", "data directory", "server")
+STORED = (*FOLDER, "database")
+CHECKS = (
+    Check("python", python),
+    Check("libraries", libraries),
+    Check("sqlite", sqlite),
+    Check("account", account),
+    Check("locale", language),
+    Check("memory", memory),
+    Check("proxies", proxies),
+    Check("configuration", configuration),
+    Check("data directory", data_dir, SETTINGS, limit_s=3.0),
+    Check("server", server, ("data directory",), limit_s=2.0),
+    Check("database", database, FOLDER, limit_s=6.0),
+    Check("workspace", workspace, SETTINGS),
+    Check("permissions", permissions, ("data directory",)),
+    Check("clock", clock, ("data directory",)),
+    Check("open files", open_files, SETTINGS),
+    Check("address", address, STORED),
+    Check("port", port, FOLDER),
+    Check("sandbox", sandbox, SETTINGS, limit_s=12.0),
+    Check("command limits", command_limits, limit_s=10.0),
+    Check("embedded model", embedded_model, STORED),
+    Check("models", models, STORED, network=True, limit_s=19.0),
+    Check("mcp servers", mcp_servers, STORED, network=True, limit_s=12.0),
+    Check("clock skew", clock_skew, SETTINGS, network=True),
+)
+
+Running = Mapping[str, "asyncio.Task[list[Finding]]"]
+
+
+async def run_checks(
+    checks: Sequence[Check], subject: Subject, *, offline: bool, all_s: float = ALL_S
+) -> list[Checked]:
+    """The findings in the order of the table, without secrets. A check that breaks is a problem of its own."""
+    running: dict[str, asyncio.Task[list[Finding]]] = {}
+    for check in checks:
+        running[check.name] = asyncio.create_task(_findings(check, subject, running, offline=offline))
+    await asyncio.wait(running.values(), timeout=all_s)
+    for task in running.values():
+        task.cancel()
+    await asyncio.wait(running.values(), timeout=1.0)
+    return [
+        Checked(check.name, _clean(finding, subject.redactor))
+        for check in checks
+        for finding in _result(running[check.name], all_s)
+    ]
+
+
+async def _findings(check: Check, subject: Subject, running: Running, *, offline: bool) -> list[Finding]:
+    for name in check.needs:
+        await asyncio.wait([running[name]])
+        if _is_missing(running[name]):
+            return [skipped(f"not checked, because of {name}")]
+    if offline and check.network:
+        return [skipped("not checked, because of --offline")]
+    try:
+        async with asyncio.timeout(check.limit_s):
+            found = await _look(check.look, subject)
+    except TimeoutError:
+        advice = "Look at what hangs there: a disk, a file server, another program."
+        return [problem(f"not finished within {check.limit_s:g} s", advice)]
+    return [found] if isinstance(found, Finding) else list(found)
+
+
+async def _look(look: Look, subject: Subject) -> Findings:
+    """A check that is no coroutine function may block: it runs in a thread."""
+    found = look(subject) if iscoroutinefunction(look) else await in_thread(look, subject)
+    return await found if isawaitable(found) else found
+
+
+def _is_missing(task: asyncio.Task[list[Finding]]) -> bool:
+    if task.cancelled() or task.exception():
+        return True
+    states = {finding.state for finding in task.result()}
+    return State.PROBLEM in states or any("not checked" in finding.found for finding in task.result())
+
+
+def _result(task: asyncio.Task[list[Finding]], all_s: float) -> list[Finding]:
+    if not task.done() or task.cancelled():
+        return [problem(f"not finished when {all_s:g} s were over", "Try it again on a machine that does less.")]
+    if error := task.exception():
+        advice = "Report this as a bug, with the version of the first line."
+        return [problem(f"the check itself has failed: {type(error).__name__}: {error}", advice)]
+    return task.result()
+
+
+def _clean(finding: Finding, redactor: Redactor) -> Finding:
+    """Without secrets, and without characters that move the cursor: parts of it are texts of other programs."""
+    texts = {
+        name: one_line(redactor.redact(getattr(finding, name)))[:MOST_FOUND] for name in ("found", "advice", "subject")
+    }
+    return replace(finding, **texts)

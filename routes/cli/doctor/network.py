@@ -1,0 +1,91 @@
+"""Checks of the address that the server listens on."""
+
+from __future__ import annotations
+
+import os
+import socket
+import urllib.request
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from errno import EADDRINUSE
+from time import time
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+
+import psutil
+
+from routes.access.authentication import is_loopback
+from routes.cli.doctor.finding import Findings, Subject, ok, problem, skipped, warning
+
+SKEW_S = 30.0
+REQUEST_S = 3.0
+
+
+def port(subject: Subject) -> Findings:
+    """The port: free, or in use by the server itself."""
+    settings, where = subject.settings, f"{subject.settings.host}:{subject.settings.port}"
+    if settings.port == 0:
+        return ok("the system chooses a free one")
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does; it never listens
+            probe.bind((settings.host, settings.port))
+    except OSError as error:
+        if error.errno != EADDRINUSE:
+            advice = "Set DRAGOMAN_HOST to an address of this machine, and DRAGOMAN_PORT to a port above 1023."
+            return problem(f"{where} cannot be used: {error.strerror or error}", advice)
+        pid, name = _holder(settings.port)
+        if subject.server and pid in (0, subject.server.pid):
+            return ok(f"{where} is in use by the server that runs")
+        holder = f" by {name} (process {pid})" if pid else ""
+        advice = "Stop that program, or choose another port with DRAGOMAN_PORT; 0 takes a free one."
+        return problem(f"{where} is in use{holder}", advice)
+    return ok(f"{where} is free")
+
+
+def _holder(number: int) -> tuple[int, str]:
+    """The process that listens on a port; 0 where it cannot be seen, because it is another account's."""
+    with suppress(psutil.Error, OSError):
+        for one in psutil.net_connections("tcp"):
+            if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == number and one.pid:
+                return one.pid, psutil.Process(one.pid).name()
+    return 0, ""
+
+
+def address(subject: Subject) -> Findings:
+    """The address that the server is bound to, and the tokens that it then needs."""
+    host, tokens = subject.settings.host, subject.stored.tokens
+    found = f"{host}, {tokens.in_use} of {tokens.all} tokens in use"
+    make = "`dragoman token create --name NAME` makes one."
+    if not is_loopback(host) and not tokens.in_use:
+        return problem(f"{found}: the server does not start without a token on such an address", make)
+    if tokens.all and not tokens.in_use:
+        return problem(f"{found}: nothing is let in any more", make)
+    if not is_loopback(host) and not subject.settings.trusted_proxies:
+        advice = "Put a proxy with TLS in front, and name it in DRAGOMAN_TRUSTED_PROXIES: tokens travel in the clear."
+        return warning(f"{found}, without a trusted proxy", advice)
+    return ok(found if tokens.all else f"{host}: only this account (user id {os.geteuid()}) is let in, without a token")
+
+
+def clock_skew(subject: Subject) -> Findings:
+    """The clock against the `Date` of the configured model's server. No key is sent."""
+    urls = [subject.settings.model_url, *(spec.url for spec in subject.settings.endpoints.values())]
+    remote = [url for url in urls if url and url.startswith("http") and not is_loopback(urlsplit(url).hostname or "")]
+    if not remote:
+        return skipped("no model server on another machine to compare with")
+    request = urllib.request.Request(remote[0], method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:
+            date = answer.headers.get("Date")
+    except HTTPError as refused:
+        date = refused.headers.get("Date")
+    except (OSError, ValueError) as error:
+        return skipped(f"{urlsplit(remote[0]).hostname} did not answer: {type(error).__name__}")
+    if not date:
+        return skipped(f"{urlsplit(remote[0]).hostname} does not say what time it is")
+    skew = time() - parsedate_to_datetime(date).timestamp()
+    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} {urlsplit(remote[0]).hostname}"
+    if abs(skew) > SKEW_S:
+        return warning(found, "Set the clock, and keep it right with NTP (timedatectl set-ntp true).")
+    return ok(found)
