@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 Work = Callable[[], Awaitable[None]]
@@ -38,3 +38,16 @@ class Alone:
 
     async def on_duty(self, name: str, work: Work) -> None:
         await work()
+
+
+class ReplicaGone(Exception):
+    """The server that was asked has stopped; what it has done of the request is not known."""
+
+
+class Refusal(Exception):
+    """A server that was asked by another refuses. `name` says why, for programs; `fields` belong to it."""
+
+    def __init__(self, name: str, words: str, fields: dict[str, Any] | None = None) -> None:
+        super().__init__(words)
+        self.name = name
+        self.fields = fields or {}

@@ -1,0 +1,1 @@
+"""Replicas on PostgreSQL: leases, locks, notifications and requests among servers that share a database."""

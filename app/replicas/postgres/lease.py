@@ -1,0 +1,179 @@
+"""The lease of a replica: it may act as long as the database has confirmed within the lease that it is alive.
+
+The database's clock decides when a lease is over for the others, the replica's own monotonic clock when it stops
+acting, which is earlier by LEFT of the lease. So no clock needs to be right, and no two replicas own one run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from secrets import token_hex
+from typing import Any
+
+from msgspec import Struct
+
+from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.messages import Open
+
+BEATS = 5  # in a lease
+ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its tools
+RETRY_S = 0.25
+REGISTER = """
+    INSERT INTO replicas (id, node, version, state, lease_until)
+    VALUES ($1, $2, $3, 'up', clock_timestamp() + make_interval(secs => $4))
+"""
+BEAT = """
+    UPDATE replicas SET lease_until = clock_timestamp() + make_interval(secs => $2), state = $3
+    WHERE id = $1 AND state <> 'gone' RETURNING 1
+"""
+EXPIRED = "SELECT id FROM replicas WHERE state <> 'gone' AND lease_until < clock_timestamp()"
+LAST_WRITE = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"  # behind it: each write holds it shared
+BURY = "UPDATE replicas SET state = 'gone' WHERE id = $1 AND state <> 'gone' {expired} RETURNING 1"
+ONLY_EXPIRED = "AND lease_until < clock_timestamp()"
+ORPHAN = "UPDATE runs SET owner = NULL WHERE owner = $1 AND ended IS NULL"
+FORGET = "DELETE FROM replicas WHERE state = 'gone' AND lease_until < clock_timestamp() - interval '1 day'"
+
+logger = logging.getLogger(__name__)
+
+
+class Replica(Struct, frozen=True):
+    """`id` is new at each start, `node` stays."""
+
+    id: str
+    node: str
+    version: str
+
+    def again(self) -> Replica:
+        """The same server as another replica."""
+        return Replica(f"rep_{token_hex(8)}", self.node, self.version)
+
+
+class Lease:
+    """Use `hold_forever` as a task. `on_beat` is called with the connection after each beat.
+
+    When the lease is lost `on_lost` ends all that the replica does, and the server goes on as another replica, which
+    `on_begun` is given. `taken_over` counts the runs that lost their owner through this replica.
+    """
+
+    def __init__(self, open_connection: Open, me: Replica, lease_s: float) -> None:
+        self.me = me
+        self.lease_s = lease_s
+        self.state = "up"
+        self.on_beat: Callable[[Any], Awaitable[None]] = _nothing
+        self.on_lost: Callable[[], Awaitable[None]] = _nothing
+        self.on_begun: Callable[[Replica], Awaitable[None]] = _nothing
+        self._open = open_connection
+        self._confirmed = 0.0  # monotonic time at which the last confirmed beat was sent
+        self._buries_from = 0.0
+        self._connection: Any = None
+        self._beat_now = asyncio.Event()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds in which the replica may still act if no beat is confirmed any more."""
+        return self._confirmed + ACTS * self.lease_s - time.monotonic()
+
+    async def begin(self) -> None:
+        """Register the replica. Raises what the connection raises."""
+        sent = time.monotonic()
+        await self._connect()
+        await self._connection.execute(REGISTER, self.me.id, self.me.node, self.me.version, self.lease_s)
+        self._confirmed = sent
+        await self.on_begun(self.me)
+
+    async def hold_forever(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(max(0.01, self.left_s)):
+                    if self._connection is None:
+                        await self._connect()
+                    alive = await self._beat()
+                if not alive:
+                    logger.error("other servers hold replica %s for dead: it begins again", self.me.id)
+                    await self._begin_again()
+                await self._look_around()
+            except FAILURES as error:
+                logger.warning("the lease of replica %s is not confirmed: %s", self.me.id, error)
+                self.disconnect()
+                if self.left_s <= 0:
+                    await self._begin_again()
+                await asyncio.sleep(RETRY_S)
+                continue
+            await self._pause()
+
+    def beat_soon(self) -> None:
+        """Look for runs without an owner, and for dead replicas, now."""
+        self._beat_now.set()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(self.lease_s / BEATS):
+                await self._beat_now.wait()
+        except TimeoutError:
+            return
+        self._beat_now.clear()
+
+    async def _beat(self) -> bool:
+        sent = time.monotonic()
+        alive = await self._connection.fetchval(BEAT, self.me.id, self.lease_s, self.state)
+        if alive:
+            self._confirmed = sent
+        return bool(alive)
+
+    async def _look_around(self) -> None:
+        """Bury the dead, and do what is to be done after a beat, within the lease."""
+        async with asyncio.timeout(max(0.01, self.left_s)):
+            if time.monotonic() >= self._buries_from:
+                for row in await self._connection.fetch(EXPIRED):
+                    await self._bury(row["id"], ONLY_EXPIRED)
+                await self._connection.execute(FORGET)
+            await self.on_beat(self._connection)
+
+    async def _bury(self, replica: str, condition: str = "") -> None:
+        """Take its runs from a replica, behind its last write."""
+        async with self._connection.transaction():
+            await self._connection.execute(LAST_WRITE, replica)
+            if await self._connection.fetchval(BURY.format(expired=condition), replica):
+                orphans = await self._connection.execute(ORPHAN, replica)
+                logger.warning("replica %s is gone: %s of its runs wait for another", replica, orphans.split()[-1])
+
+    async def _begin_again(self) -> None:
+        """End all that this replica does, and go on as another one as soon as the database is there."""
+        before = self.me
+        await self.on_lost()
+        self.me = before.again()
+        while True:
+            try:
+                await self.begin()
+                await self._bury(before.id)
+                return
+            except FAILURES as error:
+                logger.warning("replica %s waits for the database: %s", self.me.id, error)
+                self.disconnect()
+                await asyncio.sleep(RETRY_S)
+
+    async def bury_predecessors(self, replicas: list[str]) -> None:
+        """Bury replicas of this node that are known to be dead."""
+        for replica in replicas:
+            await self._bury(replica)
+
+    async def give_up(self) -> None:
+        """Leave: runs that are left wait for another replica."""
+        await self._bury(self.me.id)
+        self.disconnect()
+
+    async def _connect(self) -> None:
+        self._connection = await self._open()
+        self._buries_from = time.monotonic() + self.lease_s  # the database may have been away for the others, too
+
+    def disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+
+async def _nothing(*_: object) -> None:
+    """Nothing is to be done."""

@@ -1,0 +1,57 @@
+"""Locks that hold among all replicas, as advisory locks of the database.
+
+Such a lock ends with its connection, perhaps while its holder is still at work: what must not happen twice is prevented
+by a unique index too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from app.replicas.peers import Alone
+from app.replicas.postgres.failures import FAILURES
+from app.storage.changes import StoreFailed
+
+EACH = 4  # connections that hold locks of one kind
+WAIT_S = 60  # for a lock
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
+BUSY = "Another server holds {kind} {name!r} for {seconds} s, or the database is away ({error}). Try again."
+
+
+class Locks:
+    """`pool` is a pool of connections with room for all kinds at a time."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._here = Alone()  # first among the requests of this server, so that each lock waits on one connection
+        self._room: dict[str, asyncio.Semaphore] = {}
+
+    @asynccontextmanager
+    async def lock(self, kind: str, name: str) -> AsyncGenerator[None, None]:
+        """Raises StoreFailed if the lock is not to be had."""
+        room = self._room.setdefault(kind, asyncio.Semaphore(EACH))
+        async with self._here.lock(kind, name), room:
+            connection = await self._locked(kind, name)
+            try:
+                yield
+            finally:
+                await self._pool.release(connection)  # which ends the transaction
+
+    async def _locked(self, kind: str, name: str) -> Any:
+        connection: Any = None
+        try:
+            async with asyncio.timeout(WAIT_S):
+                connection = await self._pool.acquire()
+                await connection.execute("BEGIN")
+                await connection.execute(LOCK, f"{kind}\n{name}")
+                return connection
+        except BaseException as error:
+            if connection is not None:
+                connection.terminate()
+                await self._pool.release(connection)
+            if isinstance(error, FAILURES):
+                raise StoreFailed(BUSY.format(kind=kind, name=name, seconds=WAIT_S, error=error)) from error
+            raise

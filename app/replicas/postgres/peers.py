@@ -1,0 +1,151 @@
+"""All that a replica needs of the others, through the database that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import asyncpg
+
+from app.replicas.peers import Work
+from app.replicas.postgres.asks import Asks
+from app.replicas.postgres.claims import OWNER, RELEASE, claim
+from app.replicas.postgres.duties import Duties
+from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.lease import Lease, Replica
+from app.replicas.postgres.locks import Locks
+from app.replicas.postgres.messages import Messages
+from app.replicas.postgres.watching import Watching
+from app.storage.changes import StoreFailed
+
+POOL = 12  # connections for locks and questions, opened when they are needed
+COMMAND_S = 30.0
+ORPHANS = "orphans"  # a message: runs wait for an owner
+MOVED = "moved"  # a message: a run of a session has ended
+
+TakeOver = Callable[[str], Awaitable[None]]
+Has = Callable[[str], bool]
+
+logger = logging.getLogger(__name__)
+
+
+class PostgresPeers:
+    """Entered by `opened`. `take_over` is called with the id of each run that this replica has claimed."""
+
+    def __init__(self, url: str, me: Replica, lease_s: float, pool: Any, has_run: Has) -> None:
+        connect = partial(asyncpg.connect, url, command_timeout=COMMAND_S)
+        self.messages = Messages(connect)
+        self.lease = Lease(connect, me, lease_s)
+        self.asks = Asks(pool, self.messages)
+        self.watching = Watching(self.messages, has_run)
+        self.take_over: TakeOver | None = None  # before it is set, nothing is claimed
+        self.moved: dict[str, set[asyncio.Event]] = {}  # by session: those who wait for their turn
+        self._pool = pool
+        self._locks = Locks(pool)
+        self._duties = Duties()
+        self._taking: set[asyncio.Task[None]] = set()
+        self.messages.handlers |= {ORPHANS: lambda _: self.lease.beat_soon(), MOVED: self._moved}
+        self.messages.on_gap.append(self._wake_all)
+        self.lease.on_beat = self._on_beat
+        self.lease.on_begun = self._on_begun
+
+    @property
+    def me(self) -> str:
+        return self.lease.me.id
+
+    def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
+        return self._locks.lock(kind, name)
+
+    async def on_duty(self, name: str, work: Work) -> None:
+        await self._duties.run(name, work)
+
+    async def owner_of(self, run: str) -> tuple[str | None, bool]:
+        """The replica that has a run, if any, and whether the run has ended. Raises StoreFailed."""
+        try:
+            async with self._pool.acquire() as connection:
+                row = await connection.fetchrow(OWNER, run)
+        except FAILURES as error:
+            raise StoreFailed(f"The database failed: {error}. Try again.") from error
+        return (row["owner"], row["ended"]) if row else (None, True)
+
+    async def release(self, runs: Sequence[str]) -> None:
+        """Leave runs to other replicas. Raises StoreFailed."""
+        try:
+            async with self._pool.acquire() as connection:
+                await connection.executemany(RELEASE, [(run, self.me) for run in runs])
+        except FAILURES as error:
+            raise StoreFailed(f"The database failed: {error}. The runs wait until the lease is over.") from error
+        self.messages.send_all(ORPHANS)
+
+    def session_moved(self, session: str) -> None:
+        """A run of the session has ended: the next one may begin, wherever it is."""
+        self.messages.send_all(MOVED, session=session)
+
+    async def drain(self) -> None:
+        """Claim nothing more, and say so."""
+        self.lease.state = "draining"
+        self.lease.beat_soon()
+
+    async def _on_begun(self, me: Replica) -> None:
+        self.asks.me = self.watching.me = me.id
+        await self.messages.answer_to(me.id)
+
+    async def _on_beat(self, connection: Any) -> None:
+        await self._duties.look(connection)
+        if self.take_over is None or self.lease.state != "up":
+            return
+        for run in await claim(connection, self.me, self.lease.me.node):
+            task = asyncio.create_task(self._take(run), name=f"take over {run}")
+            self._taking.add(task)
+            task.add_done_callback(self._taking.discard)
+
+    async def _take(self, run: str) -> None:
+        assert self.take_over
+        try:
+            await self.take_over(run)
+        except Exception:  # the others go on; this one waits for another replica
+            logger.exception("run %s not taken over", run)
+            await self.release([run])
+
+    def _moved(self, body: dict[str, Any]) -> None:
+        for waiting in self.moved.get(body["session"], ()):
+            waiting.set()
+        self.lease.beat_soon()
+
+    def _wake_all(self) -> None:
+        for events in self.moved.values():
+            for waiting in events:
+                waiting.set()
+
+
+@asynccontextmanager
+async def opened(url: str, me: Replica, lease_s: float, has_run: Has) -> AsyncGenerator[PostgresPeers, None]:
+    """Register the replica and hold its lease. Raises StoreFailed."""
+    async with AsyncExitStack() as stack:
+        try:
+            pool = await stack.enter_async_context(
+                asyncpg.create_pool(url, min_size=0, max_size=POOL, command_timeout=COMMAND_S)
+            )
+            peers = PostgresPeers(url, me, lease_s, pool, has_run)
+            await peers.lease.begin()
+        except FAILURES as error:
+            raise StoreFailed(f"The database cannot be reached: {error}. Check DRAGOMAN_DATABASE_URL.") from error
+        stack.push_async_callback(peers.lease.give_up)
+        for work in (
+            peers.messages.send_forever,
+            peers.messages.listen_forever,
+            peers.watching.renew_forever,
+            peers.lease.hold_forever,
+        ):
+            task = asyncio.create_task(work(), name=f"peers: {work.__name__}")
+            stack.push_async_callback(_ended, task)
+        yield peers
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
