@@ -36,7 +36,7 @@ from app.log.open_drafts import OpenDrafts
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
-from app.storage.changes import Change, ChangeWriter, StoreFailed
+from app.storage.changes import Change, ChangeWriter, LeaseLost, StoreFailed
 from app.storage.runs import EventRow
 
 KEPT = 4  # events of a live run kept in memory; a watcher further behind reads the store
@@ -69,8 +69,8 @@ class RunLog:
 
     If the store refuses, `failure` is the terminal event that the watchers get, and nothing more is taken: what is
     stored stays a beginning of what happened, without gaps. `on_failure` is called once, `on_news` with each event of
-    NEWS that is durable. `outbox` returns changes that are written with events. `observe` sees the events as they are
-    added, but for deltas.
+    NEWS that is durable, `on_rows` with all that are. `outbox` returns changes that are written with events. `observe`
+    sees the events as they are added, but for deltas.
     """
 
     def __init__(self, run: str, journal: LogWriter, on_failure: Callable[[], None]) -> None:
@@ -81,6 +81,7 @@ class RunLog:
         self._journal = journal
         self._on_failure = on_failure
         self.on_news: Callable[[], None] = _ignore
+        self.on_rows: Callable[[list[EventRow]], None] | None = None
         self.outbox: Callable[[list[EventRow]], Sequence[Change]] | None = None
         self.observe: ObserveEvent | None = None
         self._pending: list[Delta | Encoded] = []
@@ -162,6 +163,8 @@ class RunLog:
         if self.ended:
             self._on_failure = _ignore  # of a run that is over: it would keep the run's task until garbage is collected
         self.wake()
+        if self.on_rows:
+            self.on_rows(rows)
         for row in rows:
             if row.type in NEWS:
                 self.on_news()
@@ -304,7 +307,10 @@ class EventWriter:
         except StoreFailed as failure:
             self.observe_failure()
             for log, _ in taken:
-                log.fail(str(failure))
+                if isinstance(failure, LeaseLost):
+                    log.leave()  # another server goes on with it
+                else:
+                    log.fail(str(failure))
             if batch.done:
                 batch.done.set_exception(failure)
                 batch.done.exception()  # the callers of `flush` see it, if they have not left

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from app.storage.runs import EventRow
+
 Work = Callable[[], Awaitable[None]]
+Body = dict[str, Any]
+Answerer = Callable[[Body], Coroutine[Any, Any, Any]]
+"""Answers a question with what JSON can hold. Raises Refusal."""
 
 
 class Peers(Protocol):
@@ -23,6 +28,54 @@ class Peers(Protocol):
 
     async def on_duty(self, name: str, work: Work) -> None:
         """Run `work`, which never ends, while this server is the one of all that does it."""
+
+
+class Feed(Protocol):
+    """The events of a run elsewhere, as they come; `news` is set when there are some, or may be."""
+
+    news: asyncio.Event
+
+    def take(self, after: int) -> list[EventRow]:
+        """The rows that follow `after` without a gap; none if the store must be read."""
+        ...
+
+
+class Replicas(Peers, Protocol):
+    """The part of other servers that runs need."""
+
+    answerers: dict[str, Answerer]
+
+    @property
+    def me(self) -> str:
+        """The id of this server."""
+        ...
+
+    async def owner_of(self, run: str) -> tuple[str | None, bool]:
+        """The server that has a run, if any, and whether the run has ended. Raises StoreFailed."""
+        ...
+
+    async def others(self) -> list[str]:
+        """The other servers that are not gone. Raises StoreFailed."""
+        ...
+
+    async def ask(self, replica: str, question: str, body: Body) -> Any:
+        """The answer of another server. Raises Refusal, ReplicaGone, StoreFailed."""
+        ...
+
+    async def release(self, runs: Sequence[str]) -> None:
+        """Leave runs to other servers. Raises StoreFailed."""
+
+    def following(self, run: str) -> AbstractContextManager[Feed]: ...
+
+    def publish(self, rows: Sequence[EventRow]) -> None:
+        """Send rows of one run, which are durable, to the servers where it is watched."""
+
+    def session_moved(self, session: str) -> None:
+        """A run of the session has ended: the next one may begin, wherever it is."""
+
+    def awaiting(self, session: str) -> AbstractContextManager[asyncio.Event]:
+        """An event that is set when a run of the session has ended, or may have."""
+        ...
 
 
 class Alone:

@@ -72,7 +72,7 @@ class RunManager:
         self._switch = switch
         self._live: dict[str, RunTask] = {}
         self._unlisted: dict[str, UnlistedLog] = {}
-        self._line = SessionQueue()
+        self._line: SessionQueue = SessionQueue()
         self._peers = peers or Alone()
         self._lost = TerminalRetry(store, approvals)
         self.outboxes: list[MakeOutbox] = []
@@ -325,7 +325,7 @@ class RunManager:
     async def delete_session(self, session: str, principal: Principal) -> None:
         async with self._peers.lock("session", session):
             await self.session(session, principal)
-            for run in list(reversed(self._line.of(session))):  # those that wait first, so that none begins
+            for run in reversed(await self._line.in_order(session)):  # those that wait first, so that none begins
                 await self.cancel(run)
             for row in await self._store.runs(session):
                 self._lost.forget(row.id)

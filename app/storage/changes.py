@@ -24,3 +24,7 @@ class ChangeWriter(Protocol):
 
 class StoreFailed(Exception):
     """The database could not read or write. The message says what happened and what to do next."""
+
+
+class LeaseLost(StoreFailed):
+    """Other servers hold this one for dead: nothing that it writes is taken, and its runs are another server's."""

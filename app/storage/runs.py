@@ -91,6 +91,14 @@ class RunStore(ChangeWriter, Protocol):
         """Runs of a session, oldest first."""
         ...
 
+    async def active_runs(self, session: str) -> list[RunRow]:
+        """Runs of a session that have not ended, in their order: the first is under way, or about to be."""
+        ...
+
+    async def active_runs_of(self, principal: str) -> list[RunRow]:
+        """Runs of a principal that have not ended, oldest first."""
+        ...
+
     async def next_run(self, session: str, after: str | None) -> RunRow | None:
         """The run of a session that follows `after`, or (None) its first."""
         ...

@@ -1,7 +1,7 @@
 """Questions from replica to replica, answered once: cancel this run, decide that call, show me this output.
 
 They are messages, and messages may be lost: a question is sent again each second until it is answered, and a replica
-that has answered it answers the same again. Texts too long for a message lie in the table `asks` meanwhile.
+that has answered it answers the same again. Texts too long for a message lie in the table `answers` meanwhile.
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from secrets import token_hex
 from typing import Any
 
-from app.replicas.peers import Refusal, ReplicaGone
+from app.replicas.peers import Answerer, Body, Refusal, ReplicaGone
 from app.replicas.postgres.failures import FAILURES
-from app.replicas.postgres.messages import MOST_BYTES, Body, Messages, channel_of, encoded
+from app.replicas.postgres.messages import MOST_BYTES, Messages, channel_of, encoded
 from app.storage.changes import StoreFailed
 
 AGAIN_S = 1.0
 REMEMBERED = 1_024  # answers, for questions that come again
-KEEP_LONG = "INSERT INTO asks (id, body, created) VALUES ($1, $2, extract(epoch FROM clock_timestamp()))"
-READ_LONG = "SELECT body FROM asks WHERE id = $1"
-FORGET_LONG = "DELETE FROM asks WHERE created < extract(epoch FROM clock_timestamp()) - 600"
+KEEP_LONG = "INSERT INTO answers (ask, part, content) VALUES ($1, 0, $2)"
+READ_LONG = "SELECT content FROM answers WHERE ask = $1"
+FORGET_LONG = "DELETE FROM answers WHERE at < clock_timestamp() - interval '10 minutes'"
 IS_GONE = "SELECT NOT EXISTS (SELECT 1 FROM replicas WHERE id = $1 AND state <> 'gone')"
-
-Answerer = Callable[[Body], Awaitable[Any]]
-"""Answers a question with what JSON can hold. Raises Refusal."""
 
 logger = logging.getLogger(__name__)
 
@@ -96,15 +92,18 @@ class Asks:
         answerer = self.answerers.get(question)
         if answerer is None:
             return {"refusal": "unknown_question", "words": f"This server does not know the question {question!r}."}
-        try:
-            return {"result": await answerer(body)}
-        except Refusal as refusal:
-            return {"refusal": refusal.name, "words": str(refusal), "fields": refusal.fields}
-        except StoreFailed as failure:
-            return {"refusal": "storage_failed", "words": str(failure)}
-        except Exception:
-            logger.exception("the question %r of another replica failed", question)
-            return {"refusal": "internal", "words": "The other server failed to answer: see its log."}
+        work = asyncio.ensure_future(answerer(body))
+        await asyncio.wait([work])
+        match work.exception():
+            case None:
+                return {"result": work.result()}
+            case Refusal() as refusal:
+                return {"refusal": refusal.name, "words": str(refusal), "fields": refusal.fields}
+            case StoreFailed() as failure:
+                return {"refusal": "storage_failed", "words": str(failure)}
+            case error:
+                logger.error("the question %r of another replica failed", question, exc_info=error)
+                return {"refusal": "internal", "words": "The other server failed to answer: see its log."}
 
     async def _fitting(self, kind: str, number: str, body: Body) -> str:
         """The message; a long body is stored, and the message says so."""

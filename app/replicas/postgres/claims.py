@@ -15,6 +15,7 @@ CLAIM = """
     RETURNING id
 """
 RELEASE = "UPDATE runs SET owner = NULL WHERE id = $1 AND owner = $2 AND ended IS NULL"
+OTHERS = "SELECT id FROM replicas WHERE state <> 'gone' AND id <> $1"
 OWNER = "SELECT owner, ended IS NOT NULL AS ended FROM runs WHERE id = $1"
 
 

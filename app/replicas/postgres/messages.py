@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from app.replicas.peers import Body
 from app.replicas.postgres.failures import FAILURES
 
 ALL = "dragoman"  # the channel of all replicas
@@ -22,7 +23,6 @@ MOST_WAITING = 4_096  # messages not yet sent; older ones are dropped, and found
 RETRY_S = 0.5
 SEND = "SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS sent(channel, payload)"
 
-Body = dict[str, Any]
 Handler = Callable[[Body], None]
 Open = Callable[[], Awaitable[Any]]
 """Opens a connection of asyncpg, whose types are not known here."""
@@ -121,7 +121,7 @@ class Messages:
             handler = self.handlers.get(body.pop("kind"))
             if handler:  # a newer version may have kinds that this one has not
                 handler(body)
-        except Exception:  # the listener must hear the next message
+        except (ValueError, TypeError, LookupError):  # of another version: the next message must be heard
             logger.exception("a message of another replica was not understood")
 
     @staticmethod

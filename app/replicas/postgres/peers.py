@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from functools import partial
 from typing import Any
 
 import asyncpg
 
-from app.replicas.peers import Work
+from app.replicas.peers import Answerer, Body, Feed, Work
 from app.replicas.postgres.asks import Asks
-from app.replicas.postgres.claims import OWNER, RELEASE, claim
+from app.replicas.postgres.claims import OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.lease import Lease, Replica
@@ -21,6 +27,7 @@ from app.replicas.postgres.locks import Locks
 from app.replicas.postgres.messages import Messages
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import StoreFailed
+from app.storage.runs import EventRow
 
 POOL = 12  # connections for locks and questions, opened when they are needed
 COMMAND_S = 30.0
@@ -43,7 +50,7 @@ class PostgresPeers:
         self.asks = Asks(pool, self.messages)
         self.watching = Watching(self.messages, has_run)
         self.take_over: TakeOver | None = None  # before it is set, nothing is claimed
-        self.moved: dict[str, set[asyncio.Event]] = {}  # by session: those who wait for their turn
+        self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
         self._pool = pool
         self._locks = Locks(pool)
         self._duties = Duties()
@@ -63,23 +70,51 @@ class PostgresPeers:
     async def on_duty(self, name: str, work: Work) -> None:
         await self._duties.run(name, work)
 
+    @property
+    def answerers(self) -> dict[str, Answerer]:
+        return self.asks.answerers
+
+    async def ask(self, replica: str, question: str, body: Body) -> Any:
+        return await self.asks.ask(replica, question, body)
+
+    def following(self, run: str) -> AbstractContextManager[Feed]:
+        return self.watching.following(run)
+
+    def publish(self, rows: Sequence[EventRow]) -> None:
+        self.watching.publish(rows)
+
     async def owner_of(self, run: str) -> tuple[str | None, bool]:
-        """The replica that has a run, if any, and whether the run has ended. Raises StoreFailed."""
-        try:
-            async with self._pool.acquire() as connection:
-                row = await connection.fetchrow(OWNER, run)
-        except FAILURES as error:
-            raise StoreFailed(f"The database failed: {error}. Try again.") from error
+        async with self._connection() as connection:
+            row = await connection.fetchrow(OWNER, run)
         return (row["owner"], row["ended"]) if row else (None, True)
 
+    async def others(self) -> list[str]:
+        async with self._connection() as connection:
+            return [row["id"] for row in await connection.fetch(OTHERS, self.me)]
+
     async def release(self, runs: Sequence[str]) -> None:
-        """Leave runs to other replicas. Raises StoreFailed."""
+        async with self._connection() as connection:
+            await connection.executemany(RELEASE, [(run, self.me) for run in runs])
+        self.messages.send_all(ORPHANS)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Any, None]:
         try:
             async with self._pool.acquire() as connection:
-                await connection.executemany(RELEASE, [(run, self.me) for run in runs])
+                yield connection
         except FAILURES as error:
-            raise StoreFailed(f"The database failed: {error}. The runs wait until the lease is over.") from error
-        self.messages.send_all(ORPHANS)
+            raise StoreFailed(f"The database failed: {error}. Try again.") from error
+
+    @contextmanager
+    def awaiting(self, session: str) -> Iterator[asyncio.Event]:
+        moved, others = asyncio.Event(), self._moves.setdefault(session, set())
+        others.add(moved)
+        try:
+            yield moved
+        finally:
+            others.discard(moved)
+            if not others and self._moves.get(session) is others:
+                del self._moves[session]
 
     def session_moved(self, session: str) -> None:
         """A run of the session has ended: the next one may begin, wherever it is."""
@@ -105,19 +140,19 @@ class PostgresPeers:
 
     async def _take(self, run: str) -> None:
         assert self.take_over
-        try:
-            await self.take_over(run)
-        except Exception:  # the others go on; this one waits for another replica
-            logger.exception("run %s not taken over", run)
+        taking = asyncio.ensure_future(self.take_over(run))
+        await asyncio.wait([taking])
+        if error := taking.exception():  # other replicas go on without it
+            logger.error("run %s not taken over", run, exc_info=error)
             await self.release([run])
 
     def _moved(self, body: dict[str, Any]) -> None:
-        for waiting in self.moved.get(body["session"], ()):
+        for waiting in self._moves.get(body["session"], ()):
             waiting.set()
         self.lease.beat_soon()
 
     def _wake_all(self) -> None:
-        for events in self.moved.values():
+        for events in self._moves.values():
             for waiting in events:
                 waiting.set()
 

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from app.replicas.postgres.messages import MOST_BYTES, Body, Messages, channel_of, encoded
+from app.replicas.peers import Body
+from app.replicas.postgres.messages import MOST_BYTES, Messages, channel_of, encoded
 from app.storage.runs import EventRow
 
 RENEW_S = 5.0
@@ -24,7 +25,7 @@ MOST_KEPT = 64  # rows that came by message and are not yet read
 
 
 class Feed(Struct, eq=False):
-    """What came by message of one run, for one watcher."""
+    """Rows of one run that came by message, for one watcher."""
 
     rows: list[EventRow] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)

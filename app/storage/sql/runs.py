@@ -20,6 +20,8 @@ WRITES: dict[type[Change], Write] = {
 OTHER_RUN = "(SELECT created, rowid FROM runs WHERE id = ?)"
 RUN = select(RunRow, "runs", "WHERE id = ?")
 RUNS = select(RunRow, "runs", "WHERE session = ? ORDER BY created, rowid")
+ACTIVE = select(RunRow, "runs", "WHERE session = ? AND ended IS NULL ORDER BY created, rowid")
+ACTIVE_OF = select(RunRow, "runs", "WHERE principal = ? AND ended IS NULL ORDER BY created, rowid")
 FIRST_RUN = select(RunRow, "runs", "WHERE session = ? ORDER BY created, rowid LIMIT 1")
 NEXT_RUN = select(
     RunRow, "runs", f"WHERE session = ? AND (created, rowid) > {OTHER_RUN} ORDER BY created, rowid LIMIT 1"
@@ -39,6 +41,12 @@ class SqlRuns(Rows):
 
     async def runs(self, session: str) -> list[RunRow]:
         return await self._rows(RUNS, session)
+
+    async def active_runs(self, session: str) -> list[RunRow]:
+        return await self._rows(ACTIVE, session)
+
+    async def active_runs_of(self, principal: str) -> list[RunRow]:
+        return await self._rows(ACTIVE_OF, principal)
 
     async def next_run(self, session: str, after: str | None) -> RunRow | None:
         if after is None:

@@ -1,0 +1,37 @@
+"""Refusals on their way from the server that has a run to the one that was asked, as the same exceptions."""
+
+from __future__ import annotations
+
+from msgspec import convert, to_builtins
+
+from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
+from app.policy.stored_grants import UnfitArguments
+from app.replicas.peers import Refusal
+from app.storage.approvals import ApprovalRow
+from app.storage.changes import StoreFailed
+from app.transcript.inbox import InboxFull
+from app.transcript.run_request import NotFound, RunOver
+from app.workspace.placing import UnsafeName
+
+NOT_HERE = "not_here"  # the server does not have the run: its owner has changed
+WITH_WORDS: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (RunOver, NotFound, UnsafeName, NoApproval, UnfitArguments)
+}
+WITHOUT: dict[str, type[Exception]] = {kind.__name__: kind for kind in (InboxFull, ApprovalExpired)}
+CROSSING: tuple[type[Exception], ...] = (*WITH_WORDS.values(), *WITHOUT.values(), AlreadyDecided)
+
+
+def refusal_of(error: Exception) -> Refusal:
+    fields = {"row": to_builtins(error.row)} if isinstance(error, AlreadyDecided) else {}
+    return Refusal(type(error).__name__, str(error), fields)
+
+
+def error_of(refusal: Refusal) -> Exception:
+    """The exception that the other server has raised."""
+    if refusal.name == AlreadyDecided.__name__:
+        return AlreadyDecided(convert(refusal.fields["row"], ApprovalRow))
+    if kind := WITH_WORDS.get(refusal.name):
+        return kind(str(refusal))
+    if kind := WITHOUT.get(refusal.name):
+        return kind()
+    return StoreFailed(f"{refusal} Try again.")

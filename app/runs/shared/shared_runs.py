@@ -1,0 +1,192 @@
+"""The runs of a server that shares its database: what another server has is done there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from msgspec import convert, to_builtins
+
+from app.budget.budgets import Ledger
+from app.core.attachments import File
+from app.log.event_writer import EventWriter
+from app.policy.approvals import Approvals
+from app.policy.stored_grants import Review
+from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
+from app.runs.agent import Agent
+from app.runs.run_manager import RunManager
+from app.runs.run_task import SUSPENDED, RunTask
+from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
+from app.runs.shared.remote_stream import watched_elsewhere
+from app.runs.shared.shared_queue import SharedQueue
+from app.storage.approvals import ApprovalRow
+from app.storage.changes import StoreFailed
+from app.storage.kill_switch import KillSwitch
+from app.storage.principals import Principal
+from app.storage.runs import EventRow, RunRow
+from app.storage.store import Store
+from tools.base.gather_all import gather_all
+
+ASKED_S = 60.0  # that a request waits for a server to have its run: longer than it takes to notice a dead one
+LOOK_S = 0.25  # between two looks for the owner of a run that has none
+NO_OWNER = "No server has run {run} at the moment. Try again."
+UNKNOWN = "The server that has run {run} has stopped just now. Look whether your message is in GET /sessions/{session}."
+ENDED = object()
+
+
+class SharedRuns(RunManager):
+    """As RunManager, whichever server has a run. Use `abandon` when this server has lost its lease."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: EventWriter,
+        switch: KillSwitch,
+        approvals: Approvals,
+        ledger: Ledger,
+        replicas: Replicas,
+    ) -> None:
+        super().__init__(store, journal, switch, approvals, ledger, peers=replicas)
+        self._line = SharedQueue(store, replicas)
+        self._replicas = replicas
+        replicas.answerers |= {
+            "cancel": self._cancel_here,
+            "steer": self._steer_here,
+            "decide": self._decide_here,
+            "session": self._follow_session_here,
+        }
+
+    def _made(self, row: RunRow, agent: Agent, *rest: Any, unlisted: bool = False) -> RunTask:
+        live = super()._made(row, agent, *rest, unlisted=unlisted)
+        live.log.on_rows = self._replicas.publish
+        return live
+
+    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
+        return self._here(run, after) or watched_elsewhere(
+            self._store, self._replicas, run, after, partial(self._here, run)
+        )
+
+    def _here(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None] | None:
+        return super().watch(run, after) if run in self._live or run in self._unlisted else None
+
+    async def is_active(self, run: str) -> bool:
+        return run in self._live or ((row := await self._store.run(run)) is not None and row.ended is None)
+
+    async def ended(self, run: str) -> None:
+        await super().ended(run)
+        while (row := await self._store.run(run)) is not None and row.ended is None:
+            with self._replicas.awaiting(row.session) as moved, suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await moved.wait()
+
+    async def waiting(self, session: str) -> list[RunRow]:
+        return (await self._store.active_runs(session))[1:]
+
+    async def of(self, principal: str) -> list[RunRow]:
+        return await self._store.active_runs_of(principal)
+
+    async def cancel(self, run: str, why: str = "cancelled") -> None:
+        if run in self._live:
+            await super().cancel(run, why)
+        else:
+            await self._ask_owner(run, "cancel", {"run": run, "why": why})
+
+    async def _cancel_here(self, body: Body) -> None:
+        self._check_here(body["run"])
+        await super().cancel(body["run"], body["why"])
+
+    async def steer(self, run: str, message: str, files: Sequence[File] = ()) -> None:
+        if run in self._live:
+            return await super().steer(run, message, files)
+        body = {"run": run, "message": message, "files": to_builtins(files)}
+        if await self._ask_owner(run, "steer", body, again=False) is ENDED:
+            await super().steer(run, message, files)  # says that it has ended
+        return None
+
+    async def _steer_here(self, body: Body) -> None:
+        self._check_here(body["run"])
+        try:
+            await super().steer(body["run"], body["message"], convert(body["files"], list[File]))
+        except CROSSING as error:
+            raise refusal_of(error) from error
+
+    async def decide(self, run: str, call: str, principal: Principal, review: Review) -> ApprovalRow:
+        if run not in self._live:
+            asked = {"run": run, "call": call, "principal": to_builtins(principal), "review": to_builtins(review)}
+            answer = await self._ask_owner(run, "decide", asked)
+            if answer is not ENDED:
+                return convert(answer, ApprovalRow)
+        return await super().decide(run, call, principal, review)
+
+    async def _decide_here(self, body: Body) -> Any:
+        self._check_here(body["run"])
+        principal, review = convert(body["principal"], Principal), convert(body["review"], Review)
+        try:
+            return to_builtins(await super().decide(body["run"], body["call"], principal, review))
+        except CROSSING as error:
+            raise refusal_of(error) from error
+
+    async def disable_tools(self, session: str, patterns: Sequence[str]) -> None:
+        await super().disable_tools(session, patterns)
+        await self._ask_others("session", {"session": session, "disable": list(patterns)})
+
+    async def withdraw_grants(self, session: str, principal: Principal, grant: str | None = None) -> int:
+        count = await super().withdraw_grants(session, principal, grant)
+        await self._ask_others("session", {"session": session})
+        return count
+
+    async def _follow_session_here(self, body: Body) -> None:
+        """Let the runs of a session here follow a change of what they may do."""
+        for agent in self.agents_of(body["session"]):
+            agent.calls.gate.disable(body.get("disable", ()))
+            agent.calls.gate.grant(await self.approvals.grants(body["session"]))
+
+    async def abandon(self) -> None:
+        """End all that this server does for its runs, and write nothing: they are another server's now."""
+        await gather_all(super(SharedRuns, self).cancel(run, SUSPENDED) for run in list(self._live))
+
+    def _check_here(self, run: str) -> None:
+        if run not in self._live:
+            raise Refusal(NOT_HERE, f"This server does not have run {run}.")
+
+    async def _ask_owner(self, run: str, question: str, body: Body, *, again: bool = True) -> Any:
+        """The owner's answer; ENDED for a run that has ended. Waits while no server has the run.
+
+        Raises what the owner raises, and StoreFailed. With `again` the next owner is asked after one that has stopped.
+        """
+        deadline = asyncio.get_running_loop().time() + ASKED_S
+        while asyncio.get_running_loop().time() < deadline:
+            owner, has_ended = await self._replicas.owner_of(run)
+            if has_ended:
+                return ENDED
+            if owner is not None:
+                try:
+                    return await self._asked(owner, question, body)
+                except ReplicaGone as gone:
+                    if not again:
+                        session = row.session if (row := await self._store.run(run)) else ""
+                        raise StoreFailed(UNKNOWN.format(run=run, session=session)) from gone
+                except Refusal as refusal:
+                    if refusal.name != NOT_HERE:
+                        raise error_of(refusal) from refusal
+            await asyncio.sleep(LOOK_S)
+        raise StoreFailed(NO_OWNER.format(run=run))
+
+    async def _asked(self, owner: str, question: str, body: Body) -> Any:
+        if owner == self._replicas.me:  # taken over a moment ago
+            return await self._replicas.answerers[question](body)
+        return await self._replicas.ask(owner, question, body)
+
+    async def _ask_others(self, question: str, body: Body) -> None:
+        """Returns when every other server has answered or is gone. Raises StoreFailed."""
+        await gather_all(self._ask_one(replica, question, body) for replica in await self._replicas.others())
+
+    async def _ask_one(self, replica: str, question: str, body: Body) -> None:
+        with suppress(ReplicaGone):
+            try:
+                await self._replicas.ask(replica, question, body)
+            except Refusal as refusal:
+                raise error_of(refusal) from refusal
