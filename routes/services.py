@@ -55,7 +55,8 @@ from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
 from app.schedules.service import Automation, opened_automation
 from app.storage.changes import Change
-from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints, open_store
+from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints
+from app.storage.database import open_store as open_database
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
@@ -127,7 +128,7 @@ OpenStore = Callable[[Path], Awaitable[Store]]
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, choose: ChooseProvider | None = None, open_store: OpenStore = open_store
+    settings: Settings, choose: ChooseProvider | None = None, open_store: OpenStore | None = None
 ) -> AsyncGenerator[Services, None]:
     """Raises StoreFailed when the data directory cannot be used, SettingsError when a key or the tokenizer cannot."""
     async with AsyncExitStack() as stack:
@@ -135,6 +136,7 @@ async def open_services(
         redactor = Redactor(secrets_of(settings))
         stack.enter_context(redacted_logs(redactor))
         stack.enter_context(lock_data_dir(settings.data_dir))
+        open_store = open_store or partial(open_database, url=settings.postgres_url)
         store = await open_store(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
         switch = KillSwitch(store)
@@ -276,7 +278,8 @@ def jobs_of(settings: Settings, switch: KillSwitch) -> Jobs:
 def secrets_of(settings: Settings) -> list[str]:
     """Secrets that no answer, log or database may hold; access tokens are known by their shape."""
     keys = (settings.model_key, settings.search_key, settings.memory_embeddings_key, settings.metrics_token)
-    return [*secrets_in(os.environ), *(key.get_secret_value() for key in keys if key)]
+    given = [key.get_secret_value() for key in keys if key]
+    return [*secrets_in(os.environ), *given, *settings.database_secrets]
 
 
 async def ended(task: asyncio.Task[None]) -> None:

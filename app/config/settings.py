@@ -27,6 +27,7 @@ from app.config.notification_settings import NotificationSettings
 from app.config.operator_settings import FILE_ONLY, OperatorSettings
 from app.config.profile_settings import ProfileSettings
 from app.config.protected_files import in_workspace, own_files
+from app.config.replica_settings import ReplicaSettings
 from app.config.run_settings import RunSettings
 from app.config.search_settings import SearchSettings, search_problems
 from app.config.serving_settings import ServingSettings
@@ -78,6 +79,7 @@ class Settings(
     ServingSettings,
     HelperSettings,
     OperatorSettings,
+    ReplicaSettings,
     ConnectionSettings,
     MonitoringSettings,
 ):

@@ -28,3 +28,7 @@ class StoreFailed(Exception):
 
 class LeaseLost(StoreFailed):
     """Other servers hold this one for dead: nothing that it writes is taken, and its runs are another server's."""
+
+
+class StartsPaused(StoreFailed):
+    """The kill switch is on, and the changes start a run or a tool: none of them is written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.storage.changes import StoreFailed
 from app.storage.checkpoints import CheckpointStore
 from app.storage.sqlite.checkpoints import SQLiteCheckpoints
 from app.storage.sqlite.store import SQLiteStore
@@ -13,13 +14,27 @@ DATABASE = "dragoman.db"  # in the data directory
 CHECKPOINTS = "checkpoints.db"  # beside it
 
 
-async def open_store(path: Path, *, visitor: bool = False) -> Store:
-    """Open or create the database. Raises StoreFailed when the file is not a database or cannot be written.
+async def open_store(path: Path, url: str | None = None, *, visitor: bool = False) -> Store:
+    """Open or create the database: that of PostgreSQL which `url` names, else a file of SQLite.
 
+    Raises StoreFailed when it is no database or cannot be written.
     Who does not hold the lock of the data directory is a visitor: it may read everything, and change what a running
     server does not hold in memory.
     """
+    if url is not None:
+        return await _open_postgres(url)
     return await SQLiteStore.open(path, visitor=visitor)
+
+
+async def _open_postgres(url: str) -> Store:
+    try:  # an extra, and 40 ms of a start
+        from app.storage.postgres.store import PostgresStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "asyncpg":
+            raise
+        why = "DRAGOMAN_DATABASE_URL needs the package asyncpg, which is not installed."
+        raise StoreFailed(f"{why} Install it with: pip install 'dragoman[postgres]'") from None
+    return await PostgresStore.open(url)
 
 
 def open_checkpoints(path: Path) -> CheckpointStore:

@@ -176,7 +176,8 @@ def with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
     """Do something with the database, whether a server uses it or not; exit code 1 when it cannot be done."""
 
     async def main() -> int:
-        store = await open_store(loaded.settings.data_dir / DATABASE, visitor=True)
+        settings = loaded.settings
+        store = await open_store(settings.data_dir / DATABASE, settings.postgres_url, visitor=True)
         try:
             return await work(store)
         finally:

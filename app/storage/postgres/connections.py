@@ -1,0 +1,71 @@
+"""Connections to PostgreSQL: made when needed, kept for the next statement, made anew when the server was away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import asyncpg
+
+MOST = 8  # of one server; PostgreSQL allows 100 to all
+CONNECT_S = 10.0
+COMMAND_S = 60.0  # for one statement
+# Statements are small and planned once: compiling them would take longer than executing them.
+SETTINGS = {
+    "application_name": "dragoman",
+    "jit": "off",
+    "timezone": "UTC",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+class Connections:
+    """At most MOST at a time. asyncpg's own pool asks the server to reset a connection after each use: a round trip."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._idle: list[Connection] = []
+        self._free = asyncio.Semaphore(MOST)
+        self._closed = False
+
+    async def connect(self) -> Connection:
+        """Return a connection of the caller's own."""
+        return await asyncpg.connect(
+            self._url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=400, server_settings=SETTINGS
+        )
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Connection]:
+        async with self._free:
+            connection = self._kept() or await self.connect()
+            try:
+                yield connection
+            except BaseException:  # cancelled, perhaps: what it is in the middle of nobody waits for
+                if connection.is_closed() or connection.is_in_transaction():
+                    connection.terminate()
+                raise
+            finally:
+                if self._closed:
+                    connection.terminate()
+                elif not connection.is_closed():
+                    self._idle.append(connection)
+
+    def _kept(self) -> Connection | None:
+        while self._idle:
+            if not (connection := self._idle.pop()).is_closed():
+                return connection
+        return None
+
+    async def close(self) -> None:
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            try:
+                await connection.close(timeout=1)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()
