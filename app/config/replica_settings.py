@@ -78,7 +78,7 @@ class ReplicaSettings(BaseModel, defer_build=True):
 
     @property
     def database_secrets(self) -> list[str]:
-        """What must not be seen of these settings: the URL's password, as it is written there and as it is."""
+        """Secrets of these settings: the URL's password, as it is written there and as it is."""
         secret_key = [self.secret_key.get_secret_value()] if self.secret_key else []
         password = urlsplit(self.postgres_url).password if self.postgres_url else None
         return [*secret_key, *({password, unquote(password)} if password else ())]
