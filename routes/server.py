@@ -6,19 +6,20 @@ import asyncio
 import gc
 import os
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EADDRINUSE
 from importlib.metadata import version
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
 from app.mcp.servers import CALLBACK
+from app.redaction.json_logs import log_as_json
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
@@ -67,6 +68,7 @@ from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream.handlers import resume_chat
 from routes.management.tools import management_tools
+from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.http_metrics import HttpMetrics
 from routes.protocol.redaction_middleware import RedactionMiddleware
@@ -246,13 +248,16 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
 
 def serve(loaded: Loaded) -> int:
     """Run until a signal stops it. Exit code 1 when it cannot start, with the reason on stderr."""
+    announcements = Announcements(loaded.settings.log_format == "json")
+    if announcements.as_records:
+        log_as_json(loaded.settings.log_level)
     try:
         with listen(loaded.settings) as listener:
-            config_loop = uvicorn.Config("", loop="auto").get_loop_factory()
+            config_loop = uvicorn.Config("", loop="auto", log_config=None).get_loop_factory()
             with asyncio.Runner(loop_factory=config_loop) as runner:
                 runner.run(_serve(loaded.settings, listener))
     except (CannotServe, StoreFailed) as problem:
-        print(f"dragoman: {problem}", file=sys.stderr)
+        announcements.fail(str(problem))
         return 1
     return 0
 
@@ -297,14 +302,20 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
             ws="none",  # nothing here speaks it, and who may come in is asked of HTTP only
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
-            access_log=False,
-            log_level=settings.log_level,
+            **uvicorn_logs(settings),
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=DRAIN_S,
             server_header=False,
         )
         tame_garbage_collector()
         await _Server(config, services).serve([listener])
+
+
+def uvicorn_logs(settings: Settings) -> dict[str, Any]:
+    """Return uvicorn's options: as text its own format without accesses, as JSON our format, with them from `info`."""
+    if settings.log_format == "text":
+        return {"access_log": False, "log_level": settings.log_level}
+    return {"log_config": None, "access_log": True, "log_level": settings.log_level}
 
 
 def tame_garbage_collector() -> None:
@@ -343,18 +354,19 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         host, port = sockets[0].getsockname()[:2] if sockets else ("localhost", self.config.port)
         shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
-        print(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}", flush=True)
+        say = Announcements(self._services.settings.log_format == "json")
+        say.state(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}")
         match self._services.sandbox:
             case NoSandbox(reason):
-                print(reason, file=sys.stderr, flush=True)
+                say.warn(reason)
             case Unboxed():
-                print(UNBOXED, file=sys.stderr, flush=True)
+                say.warn(UNBOXED)
         counts = await self._services.store.token_counts(time.time())
         local = None if counts.all or kernel_says() else read_local_token(self._services.settings.data_dir)
-        print(f"Try:  {health.example(shown, token=counts.all > 0 or local is not None)}", flush=True)
+        say.advise(f"Try:  {health.example(shown, token=counts.all > 0 or local is not None)}")
         if local:
-            print(f"Accounts cannot be told apart here: DRAGOMAN_TOKEN is in {self._services.local.token_file}.")
-        print(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.", flush=True)
+            say.advise(f"Accounts cannot be told apart here: DRAGOMAN_TOKEN is in {self._services.local.token_file}.")
+        say.advise(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.")
         self._loop.call_later(WARM_UP_AFTER_S, self._loop.run_in_executor, None, warm_up)
 
     async def _serve_on(self) -> None:

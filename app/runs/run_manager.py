@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from app.budget.budgets import Ledger
 from app.core.attachments import File
+from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
 from app.core.observers import ObservedRun
 from app.documents.library import Library
@@ -173,7 +174,7 @@ class RunManager:
             self._unlisted[live.row.id] = live.log
         self._line.join(live.row.session, live.row.id)
         self._ring(live.row)
-        live.task = asyncio.create_task(self._drive(live), name=live.row.id)
+        live.task = task_of_run(self._drive(live), live.row.id, live.row.session, live.row.principal)
 
     def go_on(self, row: RunRow, agent: Agent, interrupted: Interrupted) -> None:
         """Take up a run of the server before this one."""

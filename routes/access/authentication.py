@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.core.log_context import enter_principal
 from app.mcp.servers import CALLBACK
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
@@ -77,6 +78,8 @@ class Access(Struct, frozen=True):
             state = scope.setdefault("state", {})
             hold = state.pop(HOLD, None)  # refers to the connection, which refers to this scope
             state["principal"] = principal = await self._admit(scope)
+            if principal:
+                enter_principal(principal.name)
             if principal and hold:
                 hold()
         await self.app(scope, receive, send)

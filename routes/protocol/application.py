@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 from starlette import routing
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.core.log_context import enter_request
 from routes.protocol.errors import SAFE_HEADERS, AnswerError, native_error
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.sse import STREAM
@@ -62,6 +63,7 @@ class StreamingApplication(Starlette):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.setdefault("state", {})
+        enter_request(Headers(scope=scope).get("x-request-id"))
         await super().__call__(scope, receive, send)
         if stream := state.pop(STREAM, None):
             await stream.send_events(receive, send)
