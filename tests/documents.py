@@ -24,6 +24,7 @@ from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.metrics.table import METRICS, PROCESS_METRICS
 from app.models.capabilities.server_profiles import PROFILES, Profile
+from app.telemetry.conventions import TABLE
 from routes.cli.doctor.checks import CHECKS
 from tests.documented_connect import PROGRAM_NAMES, connect_lines
 from tests.documented_dialects import dialect_examples, dialect_table
@@ -124,6 +125,17 @@ def process_metrics_table() -> Iterator[str]:
     yield from (f"| `{name}` | {kind} | {meaning} |" for name, (kind, meaning) in PROCESS_METRICS.items())
 
 
+def telemetry_tables() -> Iterator[str]:
+    """A table for spans, metrics, events and attributes each."""
+    for kind, title in (("span", "Spans"), ("metric", "Metrics"), ("event", "Events"), ("attribute", "Attributes")):
+        yield from (f"### {title}", "", "| name | of | what it holds | source |", "|---|---|---|---|")
+        for row in TABLE:
+            if row.kind == kind:
+                unit = f" ({row.unit})" if row.unit else ""
+                yield f"| `{row.name}` | {row.on} | {row.meaning}{unit} | {row.source} |"
+        yield ""
+
+
 class Part(NamedTuple):
     """A generated part of a page of docs/."""
 
@@ -149,6 +161,7 @@ PARTS = (
     Part("models.md", "servers", quirk_table),
     Part("monitoring.md", "metrics", metrics_table),
     Part("monitoring.md", "process metrics", process_metrics_table),
+    Part("telemetry.md", "telemetry names", telemetry_tables),
     Part("clients.md", "lane examples", lane_examples),
     *(Part(f"clients/{name}.md", f"connect {name}", partial(connect_lines, name)) for name in PROGRAM_NAMES),
     Part("dialects.md", "dialects", dialect_table),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app.budget.budgets import COST, BudgetSpent, Reservation
 from app.core.events import Usage
-from app.core.observers import ObservedRequest, Observers
+from app.core.observers import ObservedRequest, Observers, RequestSpan
 from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.prices import MILLION
@@ -100,10 +100,13 @@ class MeteredRequest:
         self._times = RequestTimes(0.0, 0.0)
         self._in_round = False
         self._error: str | None = None
+        self._span: RequestSpan | None = None
 
     def request(self, *, left_s: float | None = None, take_text: TakeText | None = None) -> ModelRequest:
         """Return the request within the limits that the budget allows."""
-        return replace(self._request, max_tokens=self._most, afford=self._afford, left_s=left_s, take_text=take_text)
+        trace = self._span.traceparent if self._span else ""
+        limits = {"max_tokens": self._most, "afford": self._afford, "left_s": left_s}
+        return replace(self._request, **limits, take_text=take_text, traceparent=trace)
 
     def receiving(self, reply: Reply, totals: RunTotals, since: float | None = None) -> Self:
         """Set the reply that the answer goes to and the totals of the run.
@@ -117,6 +120,9 @@ class MeteredRequest:
         return self
 
     def __enter__(self) -> Self:
+        if tracer := self._observers.tracer:
+            about = self._conversation.run, self._conversation.session, self._provider
+            self._span = tracer.begin_request(*about, in_round=self._in_round)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -212,6 +218,10 @@ class MeteredRequest:
                 cost=usage.cost,
                 error=self._error or code_of(error),
                 in_round=self._in_round,
+                span=self._span,
+                provider=provider,
+                request=self._request,
+                answer=self._reply,
             )
         )
 

@@ -41,6 +41,7 @@ from app.config.sources import (
     in_file,
     in_flags,
 )
+from app.config.telemetry_settings import TelemetrySettings
 from app.core.endpoint_spec import ToolCalls
 from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import (
@@ -82,6 +83,7 @@ class Settings(
     ReplicaSettings,
     ConnectionSettings,
     MonitoringSettings,
+    TelemetrySettings,
 ):
     """The settings of a server. Times in seconds, sizes in bytes; `load_settings` makes paths absolute."""
 

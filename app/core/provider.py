@@ -145,6 +145,7 @@ class ModelRequest(Struct, frozen=True):
     take_text: TakeText | None = None
     verbatim: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    traceparent: str = ""  # a header of W3C Trace Context; empty for none
 
     __repr__ = repr_without("key", "afford", "take_text")
 

@@ -30,14 +30,15 @@ from app.core.events import (
     ToolFinished,
     encode,
 )
-from app.core.observers import ObserveEvent
+from app.core.observers import ObservedRun, ObserveEvent, Observers
 from app.log.documents import Documents
 from app.log.open_drafts import OpenDrafts
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
 from app.storage.changes import Change, ChangeWriter, LeaseLost, StoreFailed
-from app.storage.runs import EventRow
+from app.storage.runs import EventRow, RunRow
+from app.transcript.run_request import trace_of
 
 KEPT = 4  # events of a live run kept in memory; a watcher further behind reads the store
 PAGE = 32  # events that a watcher takes at a time: each that stalls holds a page of its own
@@ -196,6 +197,14 @@ class RunLog:
         on_failure = self._on_failure
         self.publish([self.failure])
         on_failure()
+
+
+def observer_of(row: RunRow, observers: Observers, *, unlisted: bool) -> ObserveEvent | None:
+    """Return the function that sees the events of a run's log; None if nothing observes them."""
+    if not observers.all:
+        return None
+    run = ObservedRun(row.id, row.session, row.principal, row.model, row.created, unlisted, trace_of(row))
+    return observers.of_run(run)
 
 
 def _ignore() -> None:

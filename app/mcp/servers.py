@@ -33,6 +33,7 @@ from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, ServerState, Status, ToolsChanged
 from tools.mcp.offers import Feature, Offers
+from tools.mcp.operations import ObserveOperation
 from tools.tool import Context, Tool
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class McpServers:
         redactor: Redactor,
         environ: Mapping[str, str],
         check_paused: CheckPaused = never_paused,
+        observe: ObserveOperation | None = None,
     ) -> None:
         self.problem = ""
         self._check_paused = check_paused
@@ -109,6 +111,7 @@ class McpServers:
             self._sign_ins.auth,
             self.trust.classification.eased_by,
             KeptFiles(store, settings.max_attachment_bytes),
+            observe,
         )
         self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
 
@@ -354,9 +357,10 @@ async def opened(
     redactor: Redactor,
     environ: Mapping[str, str],
     check_paused: CheckPaused = never_paused,
+    observe: ObserveOperation | None = None,
 ) -> AsyncGenerator[McpServers, None]:
     """Raises StoreFailed."""
-    servers = McpServers(settings, store, redactor, environ, check_paused)
+    servers = McpServers(settings, store, redactor, environ, check_paused, observe)
     await servers.open()
     watching = asyncio.create_task(servers.watch_forever(), name="mcp.json")
     try:

@@ -18,9 +18,8 @@ from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
-from app.core.observers import ObservedRun
 from app.documents.library import Library
-from app.log.event_writer import EventWriter
+from app.log.event_writer import EventWriter, observer_of
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
@@ -162,8 +161,7 @@ class RunManager:
         journal = UnlistedWriter(self._journal) if unlisted else self._journal
         live = RunTask(row, agent, self._store, journal, self._line, self.approvals, time_limit_s, left=left)
         live.log.on_news = partial(self.notifier.notify, row.principal)
-        observed = ObservedRun(row.id, row.session, row.principal, row.model, row.created, unlisted)
-        live.log.observe = self.ledger.observers.of_run(observed)
+        live.log.observe = observer_of(row, self.ledger.observers, unlisted=unlisted)
         if self.outboxes and not unlisted:
             live.log.outbox = partial(self.changes_with, row)
         return live

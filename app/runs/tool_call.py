@@ -225,6 +225,8 @@ class ToolCall(Struct, frozen=True):
         return replace(
             self.context,
             session=self.conversation.session,
+            run=self.run,
+            call=call,
             window=self.terminals.window(self.run),
             time_limit_s=running.limit_s,
             ask=None if self.gate.policy.unattended else self._questions(running),

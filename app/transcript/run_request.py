@@ -21,6 +21,7 @@ UNASKED = "unasked"  # the server has begun it by itself, not a person
 UNTRUSTED = "untrusted"  # its message holds text of third parties
 HELPER = "helper"  # a call of another run waits for it
 SENT_BY = "sent_by"  # the model of another session has written its message
+TRACEPARENT = "traceparent"  # of the request or the call that began it
 TIME_LIMIT_S = 7200.0
 
 
@@ -86,6 +87,11 @@ def is_sent(row: RunRow) -> bool:
     return SENT_BY in row.policy and SENT_BY in json.loads(row.policy)
 
 
+def trace_of(row: RunRow) -> str:
+    """Return the traceparent that a run was begun with, also after a restart; empty without one."""
+    return str(json.loads(row.policy).get(TRACEPARENT, "")) if TRACEPARENT in row.policy else ""
+
+
 class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
@@ -123,6 +129,7 @@ class RunRequest(Struct, frozen=True):
     helper_of: ParentRun | None = None
     sent_by: str = ""
     disabled: str = "[]"
+    traceparent: str = ""
 
     @property
     def has_message(self) -> bool:
@@ -133,7 +140,9 @@ class RunRequest(Struct, frozen=True):
         """Return the policy for the run's row, which says whether a person requested the run."""
         marks = {UNASKED: not self.asked, UNTRUSTED: self.untrusted}
         marks |= {HELPER: self.helper_of is not None, SENT_BY: bool(self.sent_by)}
-        true = {name: True for name, value in marks.items() if value}
+        true: dict[str, bool | str] = {name: True for name, value in marks.items() if value}
+        if self.traceparent:
+            true[TRACEPARENT] = self.traceparent
         return json.dumps(json.loads(self.policy) | true) if true else self.policy
 
     @property

@@ -15,7 +15,7 @@ from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, idempotency_key, read_message
 from routes.protocol.sse import event_stream
-from routes.services import Services, current_principal, services_of
+from routes.services import Services, current_principal, services_of, traceparent_of
 from tools.base.patterns import lazy_pattern
 
 RESPOND_ASYNC = "respond-async"
@@ -39,6 +39,7 @@ async def chat(request: Request) -> Response:
         files=body.files,
         results=results,
         labels=known_labels(services.settings, body.labels),
+        traceparent=traceparent_of(request, services),
     )
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
         return await _started(services, principal, body, turn)

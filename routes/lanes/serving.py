@@ -38,7 +38,7 @@ from routes.lanes.verdicts import Resumed, resumed_run
 from routes.protocol.application import Route
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.sse import EventStreamResponse
-from routes.services import Services, current_principal, services_of
+from routes.services import Services, current_principal, services_of, traceparent_of
 
 ENDING_S = 1.0  # for a run whose end has been sent
 PROFILE = "x-dragoman-profile"  # no format has a field for it
@@ -55,7 +55,8 @@ async def serve(lane: Lane, request: Request) -> Response:
     body = await read_lane_request(request, lane.read, lane.prepare)
     with services.presence.place(principal) as place:
         profile = request.headers.get(PROFILE) or None
-        serving = Serving(lane, services, principal, attendance_of(request), body, place, profile)
+        about = principal, attendance_of(request), body, place, profile, traceparent_of(request, services)
+        serving = Serving(lane, services, *about)
         return await serving.answer(request)
 
 
@@ -75,6 +76,7 @@ class Serving(Struct, frozen=True):
     body: ReadBody
     place: Place
     profile: str | None = None
+    traceparent: str = ""
 
     async def answer(self, request: Request) -> Response:
         wish = self.body.request
@@ -119,6 +121,7 @@ class Serving(Struct, frozen=True):
             imported=new.imported,
             found_by=new.found_by,
             labels=new.labels,
+            traceparent=self.traceparent,
         )
         return await self.services.runs.start(agent, self.principal, turn)
 
@@ -148,6 +151,7 @@ class Serving(Struct, frozen=True):
             imported=files if wish.store else (),
             unlisted=not wish.store,
             labels=await self._sessions.labels_of(wish),
+            traceparent=self.traceparent,
         )
         return await self.services.runs.start(relay, self.principal, turn)
 

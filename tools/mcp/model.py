@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from tools.base.hidden_fields import repr_without
 from tools.base.rights import Origin, Trust
+from tools.mcp.operations import ObserveOperation
 from tools.tool import Context
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ class Hooks(Struct, frozen=True):
     `eased_by` names the rule or the declaration that gives a tool, by its public name and origin, fewer checks than an
     unclassified one has; empty if there is none.
     `keep` stores content that is not text, and returns a description of it for the model.
+    `observe` sees each request of a call.
     """
 
     elicit: Elicit | None = None
@@ -225,3 +227,4 @@ class Hooks(Struct, frozen=True):
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None
     eased_by: EasedBy | None = None
     keep: Callable[[Context, bytes], Awaitable[str]] | None = None
+    observe: ObserveOperation | None = None

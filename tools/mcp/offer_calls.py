@@ -33,7 +33,9 @@ class ResourceCall(ServerCall):
         session = await self._connected(call)
         requests, uri = import_module(REQUESTS), self._arguments.get("uri")
         result: CallToolResult = await session.request(
-            call, lambda client: requests.resource_result(client, uri, session.offers)
+            call,
+            "resources/read" if uri else "",  # the list is there
+            lambda client: requests.resource_result(client, uri, session.offers),
         )
         return result
 
@@ -73,7 +75,7 @@ class OfferRequest(ServerCall):
 
     async def _request(self, call: CallContext) -> Any:
         session = await self._connected(call)
-        return await session.request(call, self._send) if self._send else session.offers
+        return await session.request(call, self._tool, self._send) if self._send else session.offers
 
     async def _answer(self, result: Any, call: CallContext) -> Result:
         self._given = result

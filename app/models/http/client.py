@@ -45,13 +45,19 @@ class ModelClient(httpx2.AsyncClient):
         self._prepared = lru_cache(MOST_PREPARED)(self._prepare)  # nothing else of a request changes
 
     async def send_completion(
-        self, url: str, content: bytes, headers: Mapping[str, str], inactivity_s: float | None
+        self,
+        url: str,
+        content: bytes,
+        headers: Mapping[str, str],
+        inactivity_s: float | None,
+        traceparent: str = "",
     ) -> httpx2.Response:
         """POST a body; return the response with its own unread. Raises httpx2.HTTPError and httpx2.InvalidURL."""
         prepared = self._prepared(url, tuple(headers.items()), inactivity_s)
         if self._lean is None or self.cookies or self.is_closed:
-            return await self._send_by_httpx2(prepared, content)
-        head = prepared.head + b"content-length: %d\r\n\r\n" % len(content)
+            return await self._send_by_httpx2(prepared, content, traceparent)
+        trace = b"traceparent: %s\r\n" % traceparent.encode() if traceparent else b""
+        head = prepared.head + trace + b"content-length: %d\r\n\r\n" % len(content)
         try:
             response = await self._lean.send(prepared.request, head, httpx2.ByteStream(content))
         except httpx2.RequestError as error:
@@ -76,9 +82,11 @@ class ModelClient(httpx2.AsyncClient):
         request = httpx2.Request("POST", parsed, headers=fields, stream=NO_BODY, extensions={"timeout": limits})
         return _Prepared(request, head_of(request).removesuffix(b"\r\n"))
 
-    async def _send_by_httpx2(self, prepared: _Prepared, content: bytes) -> httpx2.Response:
+    async def _send_by_httpx2(self, prepared: _Prepared, content: bytes, traceparent: str) -> httpx2.Response:
         of = prepared.request
         fields = [*of.headers.raw, (b"content-length", b"%d" % len(content))]
+        if traceparent:
+            fields.append((b"traceparent", traceparent.encode()))
         stream = httpx2.ByteStream(content)
         request = httpx2.Request(of.method, of.url, headers=fields, stream=stream, extensions=dict(of.extensions))
         if self.cookies:

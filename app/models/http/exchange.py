@@ -57,6 +57,7 @@ class CompletionRequest(Struct, frozen=True):
     headers: Mapping[str, str]
     key: str | None = None
     inactivity_s: float | None = None
+    traceparent: str = ""
 
     __repr__ = repr_without("headers", "key")
 
@@ -89,7 +90,8 @@ async def post(client: ModelClient, request: CompletionRequest) -> httpx2.Respon
 
 async def send_with_retry(client: ModelClient, request: CompletionRequest) -> httpx2.Response:
     """Send the request, and retry once on a closed connection: servers close idle ones without notice."""
-    send = partial(client.send_completion, request.url, request.content, request.headers, request.inactivity_s)
+    what = request.url, request.content, request.headers, request.inactivity_s
+    send = partial(client.send_completion, *what, request.traceparent)
     try:
         return await send()
     except CLOSED:

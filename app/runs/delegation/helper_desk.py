@@ -157,6 +157,7 @@ class HelperDesk(Struct, frozen=True):
             untrusted=is_tainted(parent),
             labels=labels_of(parent),
             disabled=json.dumps(policy.disabled),
+            traceparent=self.server.runs.ledger.observers.traceparent(parent.run, parent.call),
         )
         beginning = asyncio.ensure_future(self.server.runs.start(agent, parent.gate.principal, turn))
         try:

@@ -113,6 +113,7 @@ class SessionDesk(Struct, frozen=True):
             sent_by=own,
             untrusted=is_tainted(parent),
             labels=labels_of(parent),
+            traceparent=self.server.runs.ledger.observers.traceparent(parent.run, parent.call),
         )
         try:
             agent = await self.server.agent(parent.gate.principal, options, row.id)

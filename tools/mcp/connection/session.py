@@ -38,6 +38,7 @@ from tools.mcp.connection.traffic import MonitoredTransport, Traffic
 from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS, shortened
 from tools.mcp.model import Hooks, ServerConfig
 from tools.mcp.offers import Offers
+from tools.mcp.operations import Operation, OperationEnd
 
 ApprovalMode = Literal["auto", "legacy"]
 V = TypeVar("V")
@@ -45,6 +46,7 @@ V = TypeVar("V")
 PROBE_S = 5.0  # some servers ignore unknown requests; then the legacy handshake is tried
 LEAVE_S = 0.8  # for an orderly end of the session
 LIST_S = 30.0
+CALL = "tools/call"  # the method
 OFFERS_S = 3.0  # for the lists of resources and prompts, with all their pages
 CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _DEBOUNCE_S, _MOST_DEBOUNCE_S, _CALM_S = 0.1, 30.0, 10.0
@@ -177,16 +179,21 @@ class McpSession:
             call.touch()
 
         return await self.request(
-            call, lambda client: client.call_tool(call.tool, arguments, progress_callback=on_progress)
+            call, CALL, lambda client: client.call_tool(call.tool, arguments, progress_callback=on_progress)
         )
 
-    async def request(self, call: CallContext, send: Callable[[Client], Awaitable[V]]) -> V:
-        """Make any other request. The caller cancels its task and never awaits it."""
+    async def request(self, call: CallContext, method: str, send: Callable[[Client], Awaitable[V]]) -> V:
+        """Make any other request, of this method. The caller cancels its task and never awaits it."""
         assert self._client is not None
         current_call.set(call)
         self.calls.add(call)
         try:
-            return await send(self._client)
+            observe, config = self._hooks.observe, self._config
+            if observe is None or not method:
+                return await send(self._client)
+            target = call.tool if method == CALL else ""
+            with observe(Operation(config.name, config.url, self.protocol, method, target, call.context)) as end:
+                return await _ended(send(self._client), end)
         finally:
             self.calls.discard(call)
 
@@ -283,6 +290,18 @@ class McpSession:
 
     async def _on_log(self, params: LoggingMessageNotificationParams) -> None:
         self._log.add(f"{params.level}: {str(params.data)[:_LOG_LINE]}")
+
+
+async def _ended(sent: Awaitable[V], end: OperationEnd) -> V:
+    """Return the answer, with what became of it in the end of the operation."""
+    try:
+        result = await sent
+    except MCPError as error:
+        end.error, end.status_code = str(error.code), error.code
+        raise
+    if isinstance(result, CallToolResult) and result.is_error:
+        end.error = "tool_error"
+    return result
 
 
 def _retrieved(task: asyncio.Task[Offers]) -> None:

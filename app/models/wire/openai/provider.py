@@ -80,7 +80,8 @@ class OpenAIChat(HostedProvider):
         while True:  # terminates: each round drops one more parameter, or adds what was missing
             body = self._body(request, files.marks, native=native)
             content = files.put_into(encode(body))
-            completion = CompletionRequest(self.url, content, self.headers(key), key, request.inactivity_s)
+            limits = request.inactivity_s, request.traceparent
+            completion = CompletionRequest(self.url, content, self.headers(key), key, *limits)
             try:
                 return await post(self._client, completion), ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:

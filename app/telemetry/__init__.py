@@ -1,0 +1,1 @@
+"""OpenTelemetry: traces and metrics of runs, in the words of the GenAI conventions."""
