@@ -50,7 +50,7 @@ from app.runs.digests.jobs import opened_digests
 from app.runs.follow_up import FollowUps, kept_for_next_run
 from app.runs.housekeeping import Housekeeping
 from app.runs.job_time import JobTime
-from app.runs.recovery import recover
+from app.runs.recovery.startup import recover
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
 from app.schedules.service import Automation, opened_automation

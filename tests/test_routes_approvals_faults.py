@@ -282,7 +282,7 @@ async def test_a_decision_as_the_run_is_cancelled_is_told_as_it_was(tmp_path: Pa
     assert events[-1]["reason"] == "cancelled" and not note(tmp_path).exists()
 
 
-async def test_a_decision_as_the_server_stops_leaves_no_run_without_its_end(tmp_path: Path) -> None:
+async def test_a_decision_as_the_server_stops_leaves_the_run_to_the_next_server(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([SLOW])) as served:
         question, _ = await waiting(served)
         run, runs, store = question["run"], served.services.runs, served.services.store
@@ -295,7 +295,7 @@ async def test_a_decision_as_the_server_stops_leaves_no_run_without_its_end(tmp_
                 await until_queued(store)
             await decided
             await closed
-        assert (await served.events(run))[-1]["reason"] == "server_stopped"
+        assert (await served.events(run))[-1]["code"] == "suspended"
 
 
 async def test_the_audit_has_what_nobody_decided(tmp_path: Path) -> None:

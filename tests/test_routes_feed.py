@@ -179,14 +179,14 @@ async def test_the_place_holds_across_a_restart_whatever_has_become_of_the_run(t
                 stopping = asyncio.create_task(served.services.runs.close())
                 before.told += await before.rest()
                 await stopping
-        async with serving(tmp_path, Scripted([["Done."], ["Again."]])) as served:
+        async with serving(tmp_path, Scripted([["Done."], ["Next."], ["Again."]])) as served:
             async with feeding(served, session, before.cursor) as after:
                 [asked] = (await after.until_state(lambda state: bool(state["approvals"])))["approvals"]
                 assert (asked["run"], asked["call"]) == (waits["run"], call)
                 decide = f"/runs/{waits['run']}/approvals/{call}"
                 assert (await served.client.post(decide, json={"decision": "approve"})).status_code == 200
                 await after.until_end(waits["run"])
-                assert (await after.until_end(behind["run"])).data["reason"] == "server_stopped"
+                assert (await after.until_end(behind["run"])).data["text"] == "Next."
                 again = await begin(served, "4", session)
                 await after.until_end(again["run"])
             told = await lasts(served, session)
@@ -201,9 +201,9 @@ async def test_a_run_that_was_cut_off_by_a_kill_is_told_to_its_end(tmp_path: Pat
             async with feeding(served, began["session"]) as before:
                 await before.until("text.delta")
             shutil.copytree(tmp_path / "data", tmp_path / "killed" / "data")  # as a kill would leave it
-        async with serving(tmp_path / "killed", Scripted([["Ho."]])) as served:
+        async with serving(tmp_path / "killed", Scripted([["Ho."], ["Yes."]])) as served:
             async with feeding(served, began["session"], before.cursor) as after:
-                assert (await after.until_end(began["run"])).data["code"] == "interrupted"
+                assert (await after.until_end(began["run"])).data["text"] == "Hi.Ho."
                 again = await begin(served, "2", began["session"])
                 await after.until_end(again["run"])
             told = await lasts(served, began["session"])

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.timeout(90)
 async def test_a_killed_helper_is_interrupted_with_its_run(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    replies = (delegates("Write."), call("write_file", path="a.txt", content="x"), "Done.")
+    replies = (delegates("Write."), call("write_file", path="a.txt", content="x"), "Done.", "Well.")
     acts = [stream(says(text), chunk(finish="stop"), DONE) for text in replies]
     flags = ("--helpers",)
     seen = list[dict[str, Any]]()
@@ -41,9 +41,10 @@ async def test_a_killed_helper_is_interrupted_with_its_run(tmp_path: Path) -> No
             await process.wait()
         async with server(tmp_path, model.base_url, *flags) as (client, _):
             helper = next(event["helper"] for event in seen if event["type"] == "helper.started")
-            for run in (seen[0]["run"], helper):
-                state = (await client.get(f"/runs/{run}")).json()
-                assert state["state"] == "interrupted", "a helper that waits for a person does not outlive its call"
+            log = (await client.get(f"/runs/{seen[0]['run']}/events")).text
+            assert log.count("event: run.finished") == 1 and log.count("event: helper.started") == 1
+            state = (await client.get(f"/runs/{helper}")).json()
+            assert state["state"] == "interrupted", "a helper that waits for a person does not outlive its call"
             assert not (await client.get("/approvals")).json()["approvals"]
             session = (await client.get(f"/sessions/{seen[0]['session']}")).json()
             result = next(one for one in session["messages"] if one["role"] == "tool")

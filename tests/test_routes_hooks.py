@@ -321,6 +321,8 @@ async def test_a_server_killed_while_a_guard_is_asked_has_not_run_the_call(tmp_p
             await process.wait()
         assert await asyncio.to_thread(all_gone, sleeper)
         async with server(tmp_path, model.base_url, *config) as (client, process):
+            await until_alive(sleeper)  # it is asked again
+            await client.post(f"/runs/{run}/cancel")
             log = (await client.get(f"/runs/{run}/events")).text
-    assert log.count("event: run.f") == 1 and '"interrupted"' in log
+    assert log.count("event: run.f") == 1 and '"cancelled"' in log
     assert "tool.started" not in log and not (tmp_path / "work" / "note.txt").exists()

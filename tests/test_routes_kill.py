@@ -85,7 +85,7 @@ async def test_what_was_seen_survives_a_kill_at_any_moment(tmp_path: Path) -> No
 
 
 async def test_a_second_signal_ends_the_time_of_grace(tmp_path: Path) -> None:
-    """The run is told its end all the same, and the server leaves cleanly."""
+    """Its clients are told to return, and the server leaves cleanly."""
     (tmp_path / "work").mkdir()
     text = "```bash\necho up; sleep 60\n```\n"
     flags = ("--shutdown-grace-s", "50")
@@ -95,12 +95,12 @@ async def test_a_second_signal_ends_the_time_of_grace(tmp_path: Path) -> None:
             async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
                 async with aclosing(events_of(response)) as events:
                     async for event in events:
-                        seen = event.get("reason", "")
+                        seen = event.get("code", "")
                         if "up" in event.get("tail", ()):
                             process.terminate()
                             await asyncio.to_thread(gone, client.base_url.port)
                             process.terminate()
-            assert seen == "server_stopped"
+            assert seen == "suspended"
             assert await process.wait() == 0
 
 

@@ -122,12 +122,17 @@ async def test_a_question_ends_with_its_run(tmp_path: Path) -> None:
         assert (await served.client.post(url, json={"decision": "deny"})).status_code == 409
 
 
-async def test_a_question_does_not_keep_a_run_for_the_next_server(tmp_path: Path) -> None:
+async def test_a_question_is_asked_again_by_the_next_server(tmp_path: Path) -> None:
     async with serving_mcp(tmp_path, Scripted([ASK]), {"helper": helper()}, tools=READS) as served:
         async with aclosing(served.turn(message="x")) as turn:
-            await asked(turn)
+            question, _ = await asked(turn)
             await served.services.runs.close()
-            assert (await until(turn, "run.finished"))["reason"] == "server_stopped"
+            assert (await until(turn, "approval.resolved"))["decision"] == "withdrawn"
+    async with serving_mcp(tmp_path, Scripted(["Well."]), {"helper": helper()}, tools=READS) as served:
+        waiting: list[dict[str, Any]] = []
+        while not waiting:
+            waiting = (await served.client.get("/approvals")).json()["approvals"]
+        assert waiting[0]["call"] != question["call"]
 
 
 async def test_a_form_that_no_json_can_tell_is_not_asked() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.transcript.conversation import INTERRUPTED, NOT_RUN
+from app.transcript.conversation import NOT_RUN, STOPPED
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import server
-from tests.processes import all_gone, endless
+from tests.processes import all_gone, endless, until_alive
 from tests.serving import events_of
 from tests.upstream import stream, upstream
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 READS = '[{"match": "bash", "risk": "read"}]'
 
 
-async def test_calls_that_were_side_by_side_are_each_unknown(tmp_path: Path) -> None:
+async def test_calls_that_only_read_are_made_again_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     sleepers = [endless(), endless()]
     reply = "".join(f"```bash\n{command}\n```\n" for command in ["echo done", *sleepers])
@@ -46,9 +46,14 @@ async def test_calls_that_were_side_by_side_are_each_unknown(tmp_path: Path) -> 
         assert all(all_gone(sleeper) for sleeper in sleepers)
         started = [event["call"] for event in seen if event["type"] == "tool.started"]
         async with server(tmp_path, model.base_url, "--tools", READS) as (client, _):
-            run = (await client.get(f"/runs/{seen[0]['run']}")).json()
-            messages = (await client.get(f"/sessions/{run['session']}")).json()["messages"]
+            run = f"/runs/{seen[0]['run']}"
+            for sleeper in sleepers:
+                await until_alive(sleeper)
+            await client.post(f"{run}/cancel")
+            log = (await client.get(f"{run}/events")).text
+            session = (await client.get(run)).json()["session"]
+            messages = (await client.get(f"/sessions/{session}")).json()["messages"]
     results = {message["call"]: message["text"] for message in messages if message["role"] == "tool"}
-    assert [*results][:3] == started and run["state"] == "interrupted"
-    assert [*results.values()] == ["done", INTERRUPTED, INTERRUPTED, NOT_RUN]
+    assert [*results][:3] == started and log.count("event: tool.started") == 3
+    assert [*results.values()] == ["done", STOPPED, STOPPED, NOT_RUN]
     assert not (tmp_path / "work" / "note.txt").exists()

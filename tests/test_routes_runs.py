@@ -15,8 +15,8 @@ from app.core.messages import AskedCall, Message, dump
 from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Pause, Scripted
 from app.runs.agent import Agent
+from app.runs.recovery.left_off import LeftOff
 from app.runs.run_context import EventSink
-from app.runs.tool_executor import Unanswered
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
@@ -163,7 +163,7 @@ class Broken(Agent):
         run: str,
         conversation: Conversation,
         inbox: Inbox,
-        left: Unanswered | None = None,
+        left: LeftOff | None = None,
         sink: EventSink | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         yield RunStarted(run, conversation.session, "broken", [], {})
@@ -182,14 +182,14 @@ async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> Non
         assert (await served.chat("y", session=row.session))[-1]["text"] == "Fine."
 
 
-async def test_a_stopping_server_ends_its_runs_and_their_streams(tmp_path: Path) -> None:
+async def test_a_stopping_server_leaves_its_runs_to_the_next(tmp_path: Path) -> None:
     provider = Scripted([["Half", Pause(asyncio.Event())]])
     async with asyncio.timeout(30):
         async with serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
             await until(turn, "text.delta")
             await served.services.runs.close()
             last = [event async for event in turn][-1]
-    assert (last["type"], last["reason"]) == ("run.finished", "server_stopped")
+            assert (last["type"], last["code"]) == ("notice", "suspended"), "it goes on when the server is back"
 
 
 async def test_what_a_killed_server_left_is_settled_at_the_next_start(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ async def test_words_of_a_delivery_stay_untrusted_after_a_kill_before_the_run_to
         await served.services.store.write(rows)
     async with serving(tmp_path, Scripted([])) as served:
         session = (await served.client.get("/sessions/ses_1")).json()
-        assert session["runs"][0]["state"] == "interrupted"
+        assert session["runs"][0]["state"] == "script_ended"
         assert [(one["text"], one["untrusted"]) for one in session["messages"]] == [("Delete all.", True)]
 
 

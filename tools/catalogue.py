@@ -169,6 +169,7 @@ TOOLS = (
         Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
+        keeps=True,
     ),
     _confined(
         "update_document",
@@ -179,6 +180,7 @@ TOOLS = (
         Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
+        keeps=True,
     ),
     _confined(
         "suggest_edits",
@@ -189,6 +191,7 @@ TOOLS = (
         Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
+        keeps=True,
     ),
     _confined(
         "read_document",
@@ -249,6 +252,7 @@ MEMORY = (
         Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
+        keeps=True,
     ),
     _confined(
         "recall_memory",
@@ -283,6 +287,7 @@ HELPER_TOOLS = (
         delegate,
         leaves=model_reached,
         least_window=LARGE_WINDOW,
+        keeps=True,
     ),
     _confined(
         "ask_model",

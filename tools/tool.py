@@ -146,7 +146,8 @@ class Tool(Struct, frozen=True):
     a run that no person answers. `plans`: it is for runs that only plan. `least_window`: a model that can read fewer
     tokens is not offered it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so
     that it is disabled with that one. `origin`: of a tool of an MCP server; its classification can change while it is
-    offered. `in_turn`: its calls never run side by side with others.
+    offered. `in_turn`: its calls never run side by side with others. `keeps`: although it changes no file, something is
+    kept of each call (a document, a memory, a run), so that one whose outcome is lost is not made again.
     """
 
     name: str
@@ -169,6 +170,12 @@ class Tool(Struct, frozen=True):
     through: str = ""
     origin: Origin | None = None
     in_turn: bool = False
+    keeps: bool = False
+
+    @property
+    def may_repeat(self) -> bool:
+        """True if a call that was started, and whose outcome is lost, may be made again."""
+        return self.risk is Risk.READ and not self.keeps and not self.handed
 
     @property
     def may_write(self) -> bool:

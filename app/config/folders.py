@@ -40,7 +40,7 @@ def workspace_of(root: Path, principal: Principal) -> Path:
 def lock_data_dir(data_dir: Path) -> Iterator[None]:
     """Hold the lock of the data directory, which is for one server at a time. Raises StoreFailed.
 
-    At its start a server ends runs that are not its own, because they were interrupted.
+    At its start a server goes on with all runs that have not ended.
     """
     try:
         make_private(data_dir)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -120,6 +120,11 @@ class RunLog:
         """A change that is lost with the log if the store refuses it."""
         self._changes.append(redacted_row(change, self._journal.redactor))
         self._journal.announce(self)
+
+    def go_on(self, last_seq: int, drafts: Mapping[str, str]) -> None:
+        """Go on with the log of an earlier server, where documents (by their calls) were being written."""
+        self.last_seq = last_seq
+        self._drafts.open.update(drafts)
 
     async def after(self, cursor: int) -> list[EventRow] | None:
         """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""

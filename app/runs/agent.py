@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
+from app.budget.cut_request import cut_request
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
 from app.context.view import Fitted, RequestBuilder
@@ -25,6 +26,7 @@ from app.core.events import (
     RunFinished,
     RunStarted,
     TextReclassified,
+    ToolFinished,
     ToolRejected,
 )
 from app.core.messages import Message
@@ -35,12 +37,16 @@ from app.models.wire.client_history import settled
 from app.provenance.native_text import name_of, text_may_call
 from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
+from app.runs.discipline.reminders import GOES_ON
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.first_contact import FirstContact
+from app.runs.recovery.history import broken_off
+from app.runs.recovery.kept_reply import KeptReply
+from app.runs.recovery.left_off import BROKE_OFF, LeftOff
 from app.runs.run_context import EventSink, RunContext
 from app.runs.run_options import RunOptions
 from app.runs.tool_executor import ToolExecutor, Unanswered
-from app.transcript.conversation import Conversation
+from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import NEVER_MADE, Reply
 from app.transcript.round_plan import RoundPlan
@@ -49,7 +55,6 @@ from parsing.dialects import FENCED
 from parsing.fences import fenced_call
 from tools.toolbox import Toolbox
 
-RESUMED = "The server was restarted; the run goes on where it waited."
 SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for a model whose prompt begins a thought
 CONTEXT = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
@@ -74,6 +79,7 @@ class Agent(Struct):
     notices: Sequence[AgentEvent] = ()  # emitted at its start
     end_judge: EndJudge = EndJudge()
     first_contact: FirstContact | None = None
+    unmetered: int = 0  # characters of a reply whose request was cut off with its server
     narrowed: RunOptions | None = None  # the options as profiles have changed them, to be stored with the run
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
     takes_messages: ClassVar[bool] = True  # while it runs
@@ -108,18 +114,18 @@ class Agent(Struct):
         run: str,
         conversation: Conversation,
         inbox: Inbox,
-        left: Unanswered | None = None,
+        left: LeftOff | None = None,
         sink: EventSink | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Return all events of a run, except for those added to `sink`; the last one is RunFinished.
 
-        Raises ProviderFailed, ContextOverflow, Paused, BudgetSpent, StoreFailed. `left`: what a run that goes on after
-        a restart has yet to answer. `sink` gets the model's text with fewer steps for each token.
+        Raises ProviderFailed, ContextOverflow, Paused, BudgetSpent, StoreFailed. `left`: where a run was that goes on
+        after a restart. `sink` gets the model's text with fewer steps for each token.
         """
         context = RunContext(run, conversation, self.calls.guards, self.totals, sink)
         return context.events(partial(self._run, context, inbox, left))
 
-    async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
+    async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
         conversation = context.conversation
         context.guards.enter(
             context.run, conversation.messages if left else conversation.messages[conversation.begins :]
@@ -128,20 +134,21 @@ class Agent(Struct):
         await self._wait_for_servers(context)
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
         self.toolbox.choose(conversation.session, begun_with)
-        await context.emit(Notice("resumed", RESUMED) if left else self._started(context))
-        for notice in () if left else self.notices:
-            await context.emit(notice)
-        waiting = left or Unanswered()
-        await self._answer(context, waiting, shown=waiting.refused)
+        if left is None or not left.is_announced:
+            for event in (self._started(context), *self.notices):
+                await context.emit(event)
         round_end = self._round_end(context, inbox)
-        if self.calls.handed:
-            await round_end.wait_for_client()
+        again = left is not None and await self._take_up(context, left, round_end)  # in the round that was under way
+        if left and self.discipline.over is None:
+            await round_end.take_messages()
         while self.discipline.over is None:
             if news := await news_of(self.calls.documents, conversation.session):
                 news.enter(conversation)
             plan = self.discipline.plan(self.totals, offers=self.toolbox.offers)
             self.totals.rounds += 1
-            await context.emit(RoundStarted(self.totals.rounds))
+            if not again:
+                await context.emit(RoundStarted(self.totals.rounds))
+            again = False
             for notice in plan.notices:
                 await context.emit(notice)
             reply, before = self._reply(conversation), len(conversation.messages)
@@ -151,6 +158,53 @@ class Agent(Struct):
         for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
             await context.emit(event)
         await self.end_with(context, self.discipline.over)
+
+    async def _take_up(self, context: RunContext, left: LeftOff, round_end: RoundEnd) -> bool:
+        """Finish the round in which the server before has ended. Return True if its request is to be made again.
+
+        Half a reply is kept, and the round goes on with another request.
+        """
+        conversation = context.conversation
+        conversation.logged_starts = left.started
+        for call in left.unknown:
+            conversation.answer(call, INTERRUPTED)
+            await context.emit(ToolFinished(call.id, call.name, ok=False, text=INTERRUPTED, duration_s=0.0))
+        for dropped, name in left.dropped.items():
+            await context.emit(ToolRejected(BROKEN_OFF, dropped, name))
+        if left.characters:
+            self.unmetered = left.characters
+        if left.reply is not None and not left.reply.cut:
+            await self._conclude(context, left, left.reply, round_end)
+            return False
+        if left.half.strip():
+            conversation.append(Message("assistant", left.half, shown=left.half, cut=True))
+        elif left.reply is None:
+            self.totals.rounds -= left.asked
+            return left.asked
+        for call in left.calls.calls:
+            await context.emit(ToolRejected(BROKEN_OFF, call.id, call.name or None))
+            conversation.answer(call, BROKEN_OFF)
+        self.totals.rounds -= 1
+        self.discipline.break_off(broken_off(conversation.messages))
+        await context.emit(Notice("continued", GOES_ON.format(why=BROKE_OFF)))
+        return False
+
+    async def _conclude(self, context: RunContext, left: LeftOff, kept: Message, round_end: RoundEnd) -> None:
+        """Answer the calls of the last reply that have no result, and end its round."""
+        conversation, reply = context.conversation, KeptReply(kept)
+        for call in left.handed:
+            conversation.hand_over(call)
+        self.calls.handed += [call.id for call in left.calls.calls if call.id in left.handed]
+        at = next(at for at, one in reversed([*enumerate(conversation.messages)]) if one.role == "assistant")
+        plan = self.discipline.take_up(conversation.messages[conversation.begins : at], left.before)
+        self.totals.text = reply.shown
+        waiting = left.calls
+        refused = {**self.discipline.refusals(plan, reply, left.before), **waiting.refused}
+        calls = [call for call in waiting.calls if call.id not in left.handed]
+        await self._answer(context, replace(waiting, calls=calls, refused=refused), shown=waiting.refused)
+        follows = conversation.messages[at + 1 :]
+        if reply.calls or not any(one.role == "user" for one in follows):
+            await round_end.conclude(plan, reply, follows)
 
     async def end_with(self, context: RunContext, reason: str) -> None:
         """Have the final answer checked, and emit the terminal event."""
@@ -249,6 +303,10 @@ class Agent(Struct):
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
             for event in fitted.events:
                 await context.emit(event)
+            if self.unmetered:
+                context_of = self.calls.run_budget, self.provider, fitted.counted, self.unmetered
+                await context.emit(await cut_request(*context_of, context.conversation, self.totals))
+                self.unmetered = 0
             try:
                 return await self._request(context, reply, fitted, since)
             except ProviderFailed as failure:

@@ -27,9 +27,9 @@ from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
-from app.runs.run_task import SUSPENDED, Interrupted, RunTask
+from app.runs.recovery.left_off import SUSPENDED, LeftOff
+from app.runs.run_task import RunTask
 from app.runs.session_queue import SessionQueue
-from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import KillSwitch
@@ -154,7 +154,7 @@ class RunManager:
         row: RunRow,
         agent: Agent,
         time_limit_s: float,
-        left: Unanswered | None = None,
+        left: LeftOff | None = None,
         *,
         unlisted: bool = False,
     ) -> RunTask:
@@ -174,11 +174,11 @@ class RunManager:
         self._ring(live.row)
         live.task = task_of_run(self._drive(live), live.row.id, live.row.session, live.row.principal)
 
-    def go_on(self, row: RunRow, agent: Agent, interrupted: Interrupted) -> None:
-        """Take up a run of the server before this one."""
-        live = self._made(row, agent, interrupted.left_s, interrupted.calls)
-        live.log.last_seq = interrupted.last_seq
-        live.inbox.restore(interrupted.messages)
+    async def go_on(self, row: RunRow, agent: Agent, left: LeftOff) -> None:
+        """Take up a run of a server that has ended. Raises StoreFailed."""
+        live = self._made(row, agent, left.left_s, left)
+        live.take_up(left, self._switch.unpaused)
+        await self._journal.flush()  # that it goes on: if it brings the server down each time, it ends
         self.ledger.enter(agent.calls.gate.principal, row.session, asked=False)
         self._begin(live)
 
@@ -365,25 +365,25 @@ class RunManager:
         self.notifier.notify(session)
         return len(rows)
 
-    async def _suspend_waiting(self) -> None:
-        """Leave the runs that wait for a person to the next server."""
-        for live in [live for live in self._live.values() if live.may_be_suspended]:
-            for behind in reversed(self._line.of(live.row.session)[1:]):
-                await self.cancel(behind, "server_stopped")
-            if self.approvals.is_waiting(live.row.id):  # else somebody has decided meanwhile
-                await self.cancel(live.row.id, SUSPENDED)
+    async def _suspend(self, *, all_runs: bool) -> None:
+        """Leave runs to the next server: those that wait for a person and those behind them, or all that can go on."""
+        for live in [live for live in self._live.values() if live.may_go_on and (all_runs or live.waits)]:
+            for run in self._line.from_last_to(live.row.session, live.row.id):
+                behind = self._live.get(run)
+                if behind and (all_runs or live.waits):  # else somebody has decided meanwhile
+                    await self.cancel(run, SUSPENDED if behind.may_go_on else "server_stopped")
 
     async def close(self, grace_s: float = 0) -> None:
-        """Begin nothing new, let the runs end for `grace_s`, then stop them, each with its terminal event.
+        """Begin nothing new, let the runs end for `grace_s`, then leave them to the next server.
 
-        Those that wait for a person are left as they are.
+        Those that wait for a person are left at once. Those that cannot go on get their terminal event.
         """
         self._stopping = True
-        await self._suspend_waiting()
+        await self._suspend(all_runs=False)
         tasks = [live.task for live in self._live.values() if live.task]
         if tasks and grace_s:
             await asyncio.wait(tasks, timeout=grace_s)
-        await self._suspend_waiting()
+        await self._suspend(all_runs=True)
         await self.cancel_all("server_stopped")
         await self._lost.keep_all()
         self.notifier.close()

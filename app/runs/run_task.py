@@ -5,93 +5,55 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.budget.budgets import BudgetSpent, RequestDenied
 from app.checkpoints.report import UNDONE_NOTICE, undone_message
 from app.context.overflow import ContextOverflow
 from app.core.attachments import File, dumped
-from app.core.events import TERMINAL, AgentEvent, Notice, RunFailed, RunFinished, TextDelta
-from app.core.messages import Message, dump, unanswered
+from app.core.events import TERMINAL, AgentEvent, ApprovalResolved, Notice, RunFailed, RunFinished, TextDelta
+from app.core.messages import Message
 from app.core.provider import ProviderFailed
 from app.documents.news import News, news_of
 from app.log.event_writer import LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
 from app.memory.beside import Beside, recalled_beside
 from app.memory.extraction import leave_job
-from app.policy.approvals import Approvals, resolution_event
+from app.policy.approvals import CALL_ENDED, Approvals, resolution_event
 from app.policy.grants import grant_of
 from app.policy.handed_results import ResultScreen
 from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
+from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_calls
+from app.runs.recovery.left_off import RESUMED, RETURN, SUSPENDED, LeftOff
 from app.runs.session_queue import SessionQueue
-from app.runs.tool_executor import Unanswered
-from app.storage.changes import Change, StoreFailed
+from app.storage.approvals import ApprovalDecided
+from app.storage.changes import StoreFailed
 from app.storage.files.store import FileRow, SessionFile
 from app.storage.runs import InboxRow, InboxTaken, RunBegan, RunEnded, RunRow
-from app.storage.sessions import MessageRow, SessionState
+from app.storage.sessions import SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
-from app.transcript.run_request import RunRequest, is_helper
+from app.transcript.run_request import CARRIES, RunRequest, is_helper, is_tied
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
-SUSPENDED = "suspended"  # why a run is stopped that waits for a person: it goes on when the server is back
 SHORTEST_LOOK_S = 1.0  # between two looks at the time of a run that waits for a person
 SPOKEN = frozenset({"deadline", "budget"})
 UNKNOWN_CALL = "Results were sent for calls that do not wait for one: {calls}. They are left out."
 MOST_NAMED = 5
-RUNS_LOOKED_AT = 16  # newest runs of a session; those that never had their turn are among them
 BROKEN = "Internal error (see the server log). You can continue the session."
-
-
-class EarlierCalls(Struct, frozen=True):
-    """Calls of earlier runs of a session: those whose tool had been started, and those that went to the client."""
-
-    started: Collection[str] = ()
-    handed: Collection[str] = ()
-
-
-def conversation_of(
-    row: RunRow,
-    messages: list[Message],
-    put: Callable[[Change], None],
-    journal: LogWriter,
-    tell: Callable[[AgentEvent], None] = lambda _: None,
-) -> Conversation:
-    """The history of a run's session, each new message kept (`put`) under that run.
-
-    What the run itself has said so far, before a restart, begins with the words that it was asked for with.
-    """
-
-    def keep(position: int, message: Message) -> None:
-        put(MessageRow(row.session, position, row.id, dump(message)))
-
-    own = (at for at, one in enumerate(messages) if one.role == "user" and one.at == row.created)
-    begins = next(own, len(messages))
-    kept = keep, put, journal.flush, journal.redactor, tell
-    return Conversation(row.session, messages, *kept, begins=begins, run=row.id)
 
 
 def _keep_message(log: RunLog, run: str, position: int, message: Message) -> None:
     log.put(InboxRow(run, position, message.text, dumped(message.attachments), message.untrusted))
-
-
-class Interrupted(Struct, frozen=True):
-    """A run of the server before this one: calls to answer, messages that wait for it, its log's last number."""
-
-    calls: Unanswered
-    messages: Sequence[InboxRow]
-    last_seq: int
-    left_s: float
 
 
 @dataclass(slots=True)
@@ -102,7 +64,7 @@ class RunTask:
       |            ^
       +-- its turn-+     stop() from any of them leads to the end
 
-    With the reason SUSPENDED it stays running in the store, and its log open, for the next server.
+    With the reason SUSPENDED it stays as it is in the store, and its log open, for the next server.
     """
 
     row: RunRow
@@ -118,7 +80,8 @@ class RunTask:
     begun: bool = False  # a task cancelled before its first step runs nothing
     stopping: str | None = None  # why
     conversation: Conversation | None = None
-    left: Unanswered | None = None  # of a run that goes on after a restart
+    left: LeftOff | None = None  # of a run that goes on after a restart
+    held: Callable[[], Awaitable[None]] | None = None  # waited for before it goes on
     turn: RunRequest | None = None  # until it is in the history; None if the run goes on after a restart
     _timer: asyncio.TimerHandle | None = None
     begins_session: bool = False  # with which there is nothing to be found yet
@@ -148,9 +111,32 @@ class RunTask:
         return isinstance(self.log, UnlistedLog)
 
     @property
-    def may_be_suspended(self) -> bool:
-        """Return True if all it waits for is a person, and no call of another run waits for it."""
-        return self.approvals.is_waiting(self.row.id) and not is_helper(self.row)
+    def waits(self) -> bool:
+        """Return True if all it waits for is a person."""
+        return self.approvals.is_waiting(self.row.id)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Return True if another server can go on with it: all that this takes is stored."""
+        if self.is_unlisted or not self.agent.takes_messages or is_helper(self.row):
+            return False
+        is_stored = self.conversation is not None or self.left is not None or CARRIES not in self.row.policy
+        return self.waits or (is_stored and not is_tied(self.row))
+
+    def take_up(self, left: LeftOff, held: Callable[[], Awaitable[None]]) -> None:
+        """Go on where the run was when its server ended, once nothing holds it."""
+        self.held = held
+        self.log.go_on(left.last_seq, left.drafts)
+        self.inbox.restore(left.inbox)
+        if left.turn:
+            self.left, self.turn = None, left.turn
+        if left.calls.asked and left.calls.asked.state == "pending":
+            self.approvals.reopen(left.calls.asked)
+        if self.row.state != "queued":
+            self.log.add(Notice(RESUMED, left.words))
+        for row in left.questions:
+            self.log.put(ApprovalDecided(row.run, row.call, "withdrawn", time.time(), CALL_ENDED))
+            self.log.add(ApprovalResolved(row.call, "withdrawn", CALL_ENDED))
 
     @property
     def is_tainted(self) -> bool:
@@ -193,7 +179,7 @@ class RunTask:
             if self._timer:
                 self._timer.cancel()
             if self.stopping == SUSPENDED:
-                self.log.leave()
+                await self._leave()
             else:
                 await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))
 
@@ -215,15 +201,20 @@ class RunTask:
 
     async def _turn(self) -> Conversation:
         """The complete history of the session, once no other run of it is active; enters the session's state."""
+        if self.held:
+            await self.held()
         if self.row.state == "queued" and not self.left:
             await self._wait()
         state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
-        conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add)
+        begins = self.left.begins if self.left else None
+        conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add, begins)
         if (labels := self.agent.calls.labels) is not None:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
-            earlier = await self._earlier_calls(state.messages)
+            results = self.turn.results if self.turn else ()
+            is_new = self.begins_session
+            earlier = EarlierCalls() if is_new else await earlier_calls(self.store, self.row, state.messages, results)
             news = await news_of(self.agent.calls.documents, self.row.session)
             beside = await self._recalled()
             self._begin(conversation, state.orphaned, earlier, await self._undone(), news, beside)
@@ -235,21 +226,10 @@ class RunTask:
     async def _wait(self) -> None:
         """Wait for the earlier runs of the session; then the history is complete."""
         before = (await self.line.in_order(self.row.session))[0]
-        if before != self.row.id:  # it may have ended while this one was stored
+        if before != self.row.id and not self.held:  # it may have ended while this one was stored
             self.log.add(Notice("queued", f"Waiting for run {before} of the same session."))
         await self.line.reach(self.row.session, self.row.id)
         self.log.put(RunBegan(self.row.id))
-
-    async def _earlier_calls(self, messages: Sequence[Message]) -> EarlierCalls:
-        """Return what became of calls that earlier runs have left open, and that the turn has no results for."""
-        if self.begins_session:
-            return EarlierCalls()
-        results = {one.call for one in self.turn.results} if self.turn else ()
-        if all(call.id in results for call in unanswered(messages)):
-            return EarlierCalls()
-        runs = [row.id for row in await self.store.last_runs(self.row.session, None, RUNS_LOOKED_AT)]
-        started = {call for run in runs for call in await self.store.started_calls(run)}
-        return EarlierCalls(started, {call for run in runs for call in await self.store.handed_calls(run)})
 
     async def _screen_results(self, conversation: Conversation) -> None:
         """Have the results of calls that the client ran screened. Raises Paused, BudgetSpent, StoreFailed."""
@@ -362,14 +342,28 @@ class RunTask:
             await self.journal.flush()
             job_is_stored()
 
+    async def _leave(self) -> None:
+        """Leave the run to the next server: what is known of its calls is kept, and its watchers are to return."""
+        if self.conversation:
+            self.conversation.settle_stopped()
+        if not self.waits and self.log.last_seq:
+            self.log.add(Notice(SUSPENDED, RETURN))
+        with suppress(StoreFailed):
+            await self._withdraw_questions()
+            await self.journal.flush()
+        self.log.leave()
+
     async def _withdraw(self) -> None:
         """Withdraw the run's open approvals and questions. Raises StoreFailed."""
         if self.approvals.is_waiting(self.row.id) or self.approvals.has_question(self.row.id):
             await self.journal.flush()  # it may not be stored yet
-        for asked in await self.approvals.withdraw_questions(self.row.id):
-            self.log.add(resolution_event(asked))
+        await self._withdraw_questions()
         if row := await self.approvals.withdraw(self.row.id):
             self.log.add(resolution_event(row))
+
+    async def _withdraw_questions(self) -> None:
+        for asked in await self.approvals.withdraw_questions(self.row.id):
+            self.log.add(resolution_event(asked))
 
     def _settle(self) -> None:
         """The history as the session's next run needs it: no open call, no message lost."""

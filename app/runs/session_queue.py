@@ -20,6 +20,11 @@ class SessionQueue:
         """The runs of a session that have not ended, whichever server has them. Raises StoreFailed."""
         return self.of(session)
 
+    def from_last_to(self, session: str, run: str) -> list[str]:
+        """Return the runs behind `run`, the last one first, and `run` itself; none if it has left the queue."""
+        runs = self.of(session)
+        return runs[runs.index(run) :][::-1] if run in runs else []
+
     def join(self, session: str, run: str) -> None:
         self._runs.setdefault(session, []).append(run)
 

@@ -180,8 +180,8 @@ class ToolCall(Struct, frozen=True):
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
     ) -> None:
         call = cleared.call
-        self.conversation.begin(call)
-        await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
+        if self.conversation.begin(call):
+            await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
         await self.conversation.stored()  # with its time: after a kill it must not be run again
         self.gate.wrote(self.toolbox.tool(call.name))
         await self._steps(cleared, running, outcomes, emit)

@@ -56,6 +56,7 @@ class Conversation:
         self._clock = clock
         self.redactor = redactor
         self._started: set[str] = set()
+        self.logged_starts: Collection[str] = ()  # calls that the server before had started
         self._handed: set[str] = set()
         self.drafts = DocumentDrafts(run)
         self._stopped: dict[str, tuple[str, bool]] = {}
@@ -95,9 +96,10 @@ class Conversation:
         self.record(FileRow(file.attachment.sha256, file.data))
         self.record(SessionFile(self.session, file.attachment.sha256))
 
-    def begin(self, call: AskedCall) -> None:
-        """From here on nobody knows what the call has done until it is answered."""
+    def begin(self, call: AskedCall) -> bool:
+        """From here on nobody knows what the call has done until it is answered. False if the log has its start."""
         self._started.add(call.id)
+        return call.id not in self.logged_starts
 
     def hand_over(self, call: str) -> None:
         """Leave the call with this id open at the end of this run: the client answers it with its next turn."""
@@ -119,6 +121,14 @@ class Conversation:
             else:
                 unknown.append(result.call)
         return unknown
+
+    def settle_stopped(self) -> None:
+        """Answer the calls whose text is known (`keep_stopped`), and those before them, which were stopped as well."""
+        open_calls = list(unanswered(self.messages))
+        last = max((at for at, call in enumerate(open_calls) if call.id in self._stopped), default=-1)
+        for call in open_calls[: last + 1]:
+            text, untrusted = self._stopped.get(call.id, (STOPPED, False))
+            self.answer(call, text, untrusted=untrusted)
 
     def settle(self, unknown: str, started: Collection[str] = (), handed: Collection[str] = ()) -> None:
         """Answer every call that is still open, so that the history stays valid.

@@ -22,6 +22,9 @@ UNTRUSTED = "untrusted"  # its message holds text of third parties
 HELPER = "helper"  # a call of another run waits for it
 SENT_BY = "sent_by"  # the model of another session has written its message
 TRACEPARENT = "traceparent"  # of the request or the call that began it
+TIED = "tied"  # it ends when its client leaves
+CARRIES = "carries"  # its request had more than a message, which only the history keeps
+LABELS = "labels"  # of its message
 TIME_LIMIT_S = 7200.0
 
 
@@ -92,6 +95,11 @@ def trace_of(row: RunRow) -> str:
     return str(json.loads(row.policy).get(TRACEPARENT, "")) if TRACEPARENT in row.policy else ""
 
 
+def is_tied(row: RunRow) -> bool:
+    """Return True if the run ends when its client leaves, as all do whose server ends."""
+    return TIED in row.policy and TIED in json.loads(row.policy)
+
+
 class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
@@ -106,6 +114,7 @@ class RunRequest(Struct, frozen=True):
 
     `helper_of`: the run that delegates it, `sent_by`: the session of the model that has written the message, which is
     `untrusted` if that had read untrusted text. `disabled`: JSON of the tools that a new session goes without.
+    `tied`: the run ends when its client leaves.
     """
 
     message: str
@@ -130,6 +139,7 @@ class RunRequest(Struct, frozen=True):
     sent_by: str = ""
     disabled: str = "[]"
     traceparent: str = ""
+    tied: bool = False
 
     @property
     def has_message(self) -> bool:
@@ -139,10 +149,13 @@ class RunRequest(Struct, frozen=True):
     def stored_policy(self) -> str:
         """Return the policy for the run's row, which says whether a person requested the run."""
         marks = {UNASKED: not self.asked, UNTRUSTED: self.untrusted}
-        marks |= {HELPER: self.helper_of is not None, SENT_BY: bool(self.sent_by)}
-        true: dict[str, bool | str] = {name: True for name, value in marks.items() if value}
+        marks |= {HELPER: self.helper_of is not None, SENT_BY: bool(self.sent_by), TIED: self.tied}
+        marks[CARRIES] = bool(self.results or self.history)
+        true: dict[str, bool | str | list[str]] = {name: True for name, value in marks.items() if value}
         if self.traceparent:
             true[TRACEPARENT] = self.traceparent
+        if self.labels:
+            true[LABELS] = list(self.labels)
         return json.dumps(json.loads(self.policy) | true) if true else self.policy
 
     @property

@@ -25,6 +25,7 @@ from app.core.messages import AskedCall
 from app.core.provider import TokenUsage
 from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
+from app.transcript.conversation import INTERRUPTED
 from app.transcript.reply import NEVER_MADE, THOUGHT
 from app.transcript.timings import RunTimes
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
@@ -113,7 +114,7 @@ class RunTotals(Struct):
             case ToolStarted.type:
                 action.arguments = json.dumps(fields["arguments"])[:MAX_ARGUMENTS]
             case ToolFinished.type:
-                action.outcome = "ok" if fields["ok"] else "failed"
+                action.outcome = "ok" if fields["ok"] else "unknown" if fields["text"] == INTERRUPTED else "failed"
             case ToolRejected.type:
                 action.outcome = "refused"
 

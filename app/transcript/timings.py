@@ -30,6 +30,13 @@ class RequestTimes(Struct):
         return timing
 
 
+def seconds_of(timing: Mapping[str, float], tokens: int) -> float:
+    """Return how long a request took, as far as its times say so."""
+    rate = timing.get(RATE)
+    answer_s = (tokens - 1) / rate if rate else 0.0
+    return timing.get(PREPARATION, 0.0) + timing.get(FIRST, 0.0) + answer_s
+
+
 class RunTimes(Struct):
     """Sums of the rounds of a run; the first token is that of its first answer."""
 

@@ -40,6 +40,7 @@ async def chat(request: Request) -> Response:
         results=results,
         labels=known_labels(services.settings, body.labels),
         traceparent=traceparent_of(request, services),
+        tied=body.on_disconnect == "cancel",
     )
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
         return await _started(services, principal, body, turn)

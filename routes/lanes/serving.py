@@ -122,6 +122,7 @@ class Serving(Struct, frozen=True):
             found_by=new.found_by,
             labels=new.labels,
             traceparent=self.traceparent,
+            tied=not wish.background,
         )
         return await self.services.runs.start(agent, self.principal, turn)
 
@@ -152,6 +153,7 @@ class Serving(Struct, frozen=True):
             unlisted=not wish.store,
             labels=await self._sessions.labels_of(wish),
             traceparent=self.traceparent,
+            tied=True,
         )
         return await self.services.runs.start(relay, self.principal, turn)
 

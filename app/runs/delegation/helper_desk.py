@@ -2,7 +2,7 @@
 
 The call's generator owns the helper. Whatever closes it (the run or the call is cancelled, the deadline, the kill
 switch, the server's end) cancels the helper and waits until it is gone; its own helpers go in the same way. After a
-crash recovery ends both, and the call counts as one of unknown outcome.
+crash recovery ends it, and the call counts as one of unknown outcome.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from app.runs.delegation.composing import (
 from app.runs.delegation.helper_view import HelperView
 from app.runs.delegation.parent_call import ParentCall
 from app.runs.delegation.shared_limits import Above, Member, SharedLimits
+from app.runs.recovery.left_off import SUSPENDED
 from app.runs.run_options import RunOptions
-from app.runs.run_task import SUSPENDED
 from app.storage.changes import StoreFailed
 from app.storage.runs import RunRow
 from app.transcript.run_request import ParentRun, RunRequest, Stopping

@@ -21,8 +21,8 @@ from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
 from app.policy.current_rights import principal_named
 from app.runs.digests.texts import MOST_TOKENS, RULE, read, title_and_summary
+from app.runs.recovery.history import conversation_of
 from app.runs.run_factory import RunFactory
-from app.runs.run_task import conversation_of
 from app.storage.changes import Change, StoreFailed
 from app.storage.notices.digests import (
     ASKED,

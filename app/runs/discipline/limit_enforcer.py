@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from app.core.events import Notice
-from app.core.messages import Message
+from app.core.messages import AskedCall, Message
 from app.core.provider import ProviderFailed
 from app.policy.gate import CLIENT_TOOLS
 from app.runs.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
@@ -124,6 +124,18 @@ class LimitEnforcer:
             self._answered, self._unsure = totals.text, ""
         return Notice("continued", GOES_ON.format(why=failure.message))
 
+    def break_off(self, so_far: str) -> None:
+        """The last answers, with these words, broke off with their server: the next request goes on from there."""
+        self._broken, self.so_far, self._answered, self._unsure = True, so_far, so_far, ""
+
+    def take_up(self, earlier: Sequence[Message], before: RunTotals) -> RoundPlan:
+        """Return the plan of a round that an earlier server began, after these messages and totals of the run."""
+        for made, told, prose in rounds_of(earlier):
+            self._loop_detector = self._loop_detector or LoopDetector()
+            self._loops = self._loop_detector.detects(made, told, prose=prose)
+        ends = self._last(before)
+        return RoundPlan(tools=ends is None, ends=ends)
+
     def take_back(self) -> str:
         """Return what was shown of a thought that broke off: the reply that goes on from there has ended it."""
         thought, self._unsure, self.so_far = self._unsure, "", self._answered
@@ -227,6 +239,15 @@ class LimitEnforcer:
 
     def _elapsed_s(self) -> float:
         return self.limits.seconds - (self._ends_at - self._clock()) if self._ends_at is not None else 0.0
+
+
+def rounds_of(messages: Sequence[Message]) -> Iterator[tuple[Sequence[AskedCall], dict[str, str], bool]]:
+    """Yield the calls of each reply with their results, and if there was prose beside them."""
+    told = {message.call: message.text for message in messages if message.call}
+    for message in messages:
+        if message.calls:
+            results = {call.id: told[call.id] for call in message.calls if call.id in told}
+            yield message.calls, results, bool((message.shown or "").strip())
 
 
 def nonempty(*notes: str) -> tuple[str, ...]:

@@ -76,6 +76,10 @@ class RoundEnd(Struct):
         if self.discipline.over:
             await self._take(self.inbox.close())
 
+    async def take_messages(self) -> None:
+        """Put messages into the history that came while the run had no server."""
+        await self._take(self.inbox.take())
+
     async def wait_for_client(self) -> None:
         """End the run: calls have been handed to the client, whose results come with the next turn."""
         self.silent, self.discipline.over = True, CLIENT_TOOLS

@@ -27,11 +27,11 @@ from app.provenance.native_text import text_may_call
 from app.runs.agent import Agent
 from app.runs.client_tools import tool_of
 from app.runs.discipline.limit_enforcer import ANSWERED
+from app.runs.recovery.left_off import LeftOff
 from app.runs.relay.call_repair import ask_again, problems
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.run_context import RunContext
 from app.runs.run_options import ClientTool
-from app.runs.tool_executor import Unanswered
 from app.transcript.client_calls import fitted_for_client
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
@@ -120,7 +120,7 @@ class RelayAgent(Agent):
         """Return the history as it is: what its model's server needs of it is done for each request."""
         return history
 
-    async def _run(self, context: RunContext, inbox: Inbox, left: Unanswered | None) -> None:
+    async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
         context.guards.enter(context.run, ())
         self.view.run = context.run
         await context.emit(self._started(context))

@@ -17,8 +17,9 @@ from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent
+from app.runs.recovery.left_off import SUSPENDED
 from app.runs.run_manager import RunManager
-from app.runs.run_task import SUSPENDED, RunTask
+from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
 from app.runs.shared.remote_stream import watched_elsewhere
 from app.runs.shared.shared_queue import SharedQueue

@@ -1,0 +1,16 @@
+"""Recovery at the start of a server: every run that the one before has left goes on, or gets its terminal event."""
+
+from __future__ import annotations
+
+from app.log.event_writer import EventWriter
+from app.runs.recovery.takeover import AgentOf, Takeover
+from app.runs.run_manager import RunManager
+from app.storage.store import Store
+
+
+async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf) -> None:
+    """Recover all runs when a server starts, in the order in which they came. Raises StoreFailed."""
+    await runs.documents.load()
+    takeover = Takeover(store, journal, runs, agent_of)
+    for row in await store.unfinished_runs():
+        await takeover.resume_run(row)

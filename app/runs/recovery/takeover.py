@@ -1,0 +1,120 @@
+"""One run of a server that has ended: another server goes on with it, or ends it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.config.folders import FolderUnusable
+from app.core.events import AgentEvent, ApprovalResolved, RunFailed, encode
+from app.log.event_writer import EventWriter
+from app.models.endpoints.model_registry import UnknownModel
+from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
+from app.runs.agent import Agent
+from app.runs.recovery.history import conversation_of
+from app.runs.recovery.left_off import WAITED
+from app.runs.recovery.state import crashes, left_off
+from app.runs.run_manager import RunManager
+from app.runs.run_task import state_of
+from app.storage.approvals import ApprovalDecided
+from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
+from app.storage.store import Store
+from app.transcript.conversation import INTERRUPTED
+from app.transcript.inbox import message_of
+from app.transcript.run_request import UNTRUSTED, NotFound, is_helper, is_tied
+from app.transcript.run_totals import totals_of
+
+MOST_CRASHES = 3  # after which a run goes on; the next one ends it
+INTERRUPTION = "The server stopped during this run. Send the next message."
+TOO_OFTEN = "The server stopped {times} times during this run, so it is not continued. Send the next message."
+
+AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
+"""The agent that a run was begun with, and its time limit in seconds. Raises NotFound if its principal has gone."""
+
+
+class Takeover(Struct, frozen=True):
+    """Goes on with runs that this server owns now, and that no server is working on."""
+
+    store: Store
+    journal: EventWriter
+    runs: RunManager
+    agent_of: AgentOf
+
+    async def resume_run(self, row: RunRow, asked: str | None = None) -> bool:
+        """Go on with a run, or end it: as it was `asked` to before, or because it cannot go on. Raises StoreFailed.
+
+        All runs of its session that precede it have ended, or were resumed before. False if it has ended.
+        """
+        terminal = await self._asked_end(row, asked) if asked else await self._go_on(row)
+        if terminal:
+            await self.end_run(row, terminal)
+        return terminal is None
+
+    async def _asked_end(self, row: RunRow, reason: str) -> AgentEvent:
+        return totals_of(await self.store.events(row.id, 0, ALL), ()).finished(reason)
+
+    async def _go_on(self, row: RunRow) -> AgentEvent | None:
+        """Begin the task of the run; return its terminal event if it cannot go on."""
+        if is_helper(row):
+            return interrupted()
+        try:
+            agent, time_limit_s = await self.agent_of(row)
+        except NotFound as missing:
+            if isinstance(missing.__cause__, UnknownModel):
+                return RunFailed("model_not_found", str(missing), retryable=False)
+            return interrupted()
+        except FolderUnusable:
+            return interrupted()
+        left = await left_off(self.store, row, agent, time_limit_s)
+        if left is None:
+            return interrupted()
+        if left.words != WAITED:
+            if is_tied(row):
+                return interrupted()
+            if (times := crashes(await self.store.events(row.id, 0, ALL))) >= MOST_CRASHES:
+                return interrupted(TOO_OFTEN.format(times=times + 1))
+        agent.calls.totals = left.totals
+        if left.totals.has_accepted_plan:
+            agent.calls.gate.act()
+        await self.runs.go_on(row, agent, left)
+        return None
+
+    async def end_run(self, row: RunRow, terminal: AgentEvent) -> None:
+        """Open calls get an answer, messages a place, the log its terminal event. Raises StoreFailed.
+
+        If another run of the session is under way, its messages are that one's to add to: those of this one wait for
+        the next turn.
+        """
+        if await self.runs.under_way(row.session) is None:
+            await self._settle(row)
+        events: list[AgentEvent] = []
+        for approval in await self.store.pending_of(row.id):
+            if approval.state == "pending":
+                state, by = ("expired", NO_APPROVER) if is_over(approval) else ("withdrawn", RUN_ENDED)
+                self.journal.put(ApprovalDecided(row.id, approval.call, state, time.time(), by))
+                events.append(ApprovalResolved(approval.call, state, by))
+        events.append(terminal)
+        first = await self.store.last_seq(row.id) + 1
+        rows = [EventRow(row.id, seq, event.type, encode(event)) for seq, event in enumerate(events, start=first)]
+        for change in (*rows, *self.runs.changes_with(row, rows)):
+            self.journal.put(change)
+        self.journal.put(RunEnded(row.id, state_of(terminal), time.time()))
+        await self.journal.flush()
+
+    async def _settle(self, row: RunRow) -> None:
+        conversation = conversation_of(row, await self.store.messages(row.session), self.journal.put, self.journal)
+        for call in await self.store.handed_calls(row.id):
+            conversation.hand_over(call)  # the client has it, and may send its result
+        conversation.settle(INTERRUPTED, await self.store.started_calls(row.id))
+        untrusted = UNTRUSTED in json.loads(row.policy)
+        for message in await self.store.inbox(row.id):
+            conversation.append(replace(message_of(message), at=row.created, untrusted=untrusted))
+        self.journal.put(InboxTaken(row.id))
+
+
+def interrupted(message: str = INTERRUPTION) -> RunFailed:
+    return RunFailed("interrupted", message, retryable=True)
