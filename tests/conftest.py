@@ -18,6 +18,7 @@ from tests.nightly import NIGHTLY
 
 if TYPE_CHECKING:
     from tests.chromium import Chromium
+    from tests.postgres import Cluster
 
 # Examples are the same in each `make test`, and others each night. Neither is timed: a loaded machine is not a bug.
 settings.register_profile("usual", derandomize=True, deadline=None, max_examples=40)
@@ -68,6 +69,25 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Cluster, None, None]:
+    """A cluster of PostgreSQL, made when the first test needs it; skipped where there is none."""
+    from tests.postgres import cluster
+
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Generator[str, None, None]:
+    """The database that a test is for: it runs once on each."""
+    from tests.postgres import DATABASES
+
+    DATABASES.cluster = request.getfixturevalue("postgres") if request.param == "postgres" else None
+    yield request.param
+    DATABASES.cluster = None
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from app.models.endpoints.retry_policy import Backoff
 from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import Services, open_services
+from tests.postgres import DATABASES
 
 # Of a client that speaks plain HTTP: each would read the system's certificates, which takes 40 ms.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -32,6 +33,8 @@ HURRIED = Backoff(sleep=lambda _: asyncio.sleep(0))  # no test waits until a mod
 def settings_in(folder: Path, **flags: object) -> Settings:
     (folder / "work").mkdir(exist_ok=True)
     places = {"data_dir": str(folder / "data"), "workspace": str(folder / "work"), "port": "0"}
+    if url := DATABASES.url_of(folder):
+        places["database_url"] = url
     return load_settings(places | flags, {"HOME": str(folder)}, folder=folder).settings
 
 

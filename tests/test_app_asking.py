@@ -22,12 +22,13 @@ from app.models.scripted import Scripted
 from app.redaction.redactor import Redactor
 from app.storage.changes import Change
 from app.storage.principals import Principal
-from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store
 from app.storage.usage import ModelUsage, UsageAdded
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
-from tests.test_app_budgets import ann, opened
+from tests.postgres import opened
+from tests.test_app_budgets import ann
 
 pytestmark = pytest.mark.anyio
 CHEAP, DEAR = Price(input=1, output=2), Price(input=100, output=200)
@@ -49,7 +50,7 @@ class Priced(Scripted):
 class Desk:
     """Where requests are made, and what was kept and told of them."""
 
-    store: SQLiteStore
+    store: Store
     ledger: Ledger
     principal: Principal
     provider: Priced

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from app.storage.changes import Change
 from app.storage.principals import Budget, Principal
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.usage import UsageAdded
+from tests.postgres import opened
 from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
@@ -32,15 +31,6 @@ def ann(**budget: float) -> Principal:
 
 def nothing(_: Change) -> None:
     """Keeps no change."""
-
-
-@asynccontextmanager
-async def opened(folder: Path) -> AsyncGenerator[SQLiteStore, None]:
-    store = await SQLiteStore.open(folder / "test.db")
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 @pytest.mark.parametrize(
@@ -93,6 +83,7 @@ def test_whatever_is_taken_and_settled_adds_up(limit: int, steps: list[tuple[int
     assert sum(row.amount for row in rows if isinstance(row, UsageAdded)) == settled
 
 
+@pytest.mark.usefixtures("database")
 async def test_a_month_that_turns_over_begins_at_nothing(tmp_path: Path) -> None:
     now = at(2026, 11, 30, 23, 59)
     async with opened(tmp_path) as store:
@@ -111,6 +102,7 @@ async def test_a_month_that_turns_over_begins_at_nothing(tmp_path: Path) -> None
     assert "Retry when that work has ended, or at 2026-12-01 00:00 UTC" in str(spent.value)
 
 
+@pytest.mark.usefixtures("database")
 async def test_what_a_killed_server_had_taken_stays_charged(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         rows: list[Change] = []

@@ -24,7 +24,8 @@ from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
 from parsing import Call, Thought
-from tests.test_app_budgets import ann, nothing, opened
+from tests.postgres import opened
+from tests.test_app_budgets import ann, nothing
 from tests.trimming import Counted
 
 pytestmark = pytest.mark.anyio

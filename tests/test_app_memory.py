@@ -21,8 +21,9 @@ from app.memory.vectors import VectorIndex
 from app.memory.words import as_indexed, digest_of, search_words
 from app.redaction.redactor import Redactor
 from app.storage.labels import SessionLabel
-from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store
 from tests.people import LIMIT_S
+from tests.postgres import opened
 from tests.upstream import answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -31,14 +32,13 @@ SECRET = "s3cret-w0rd-of-ours"
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
-    store = await SQLiteStore.open(tmp_path / "d.db")
-    yield store
-    await store.close()
+async def store(tmp_path: Path, database: str) -> AsyncIterator[Store]:
+    async with opened(tmp_path) as store:
+        yield store
 
 
 @pytest.fixture
-def memories(store: SQLiteStore) -> Memories:
+def memories(store: Store) -> Memories:
     return Memories(store, Redactor([SECRET]), 5)
 
 
@@ -140,7 +140,7 @@ def vector(text: str) -> bytes:
     return array("f", [float(text[:1] == "a"), float(text[:1] == "b"), 1.0]).tobytes()
 
 
-async def test_words_alone_are_searched_while_the_embedder_fails(store: SQLiteStore) -> None:
+async def test_words_alone_are_searched_while_the_embedder_fails(store: Store) -> None:
     now, raw = 1000.0, Flaky()
     memories = Memories(store, Redactor([]), 9, Embedder(raw), lambda: now)
     async with asyncio.timeout(LIMIT_S):
@@ -175,7 +175,7 @@ SECRET_RULE = policy_of([LabelSource(label="secret")], [LabelRule(label="secret"
 CARRIED = Source("model", "ses_1", "run_1", 0, labels=frozenset({"secret"}))
 
 
-async def test_labelled_texts_are_embedded_only_where_a_rule_lets_them(store: SQLiteStore) -> None:
+async def test_labelled_texts_are_embedded_only_where_a_rule_lets_them(store: Store) -> None:
     raw, own = Flaky(), Flaky()
     own.is_local = True
     memories = Memories(store, Redactor([]), 9, Embedder(raw), policy=SECRET_RULE)
@@ -194,7 +194,7 @@ async def test_labelled_texts_are_embedded_only_where_a_rule_lets_them(store: SQ
         await inside.close()
 
 
-async def test_a_memory_has_the_labels_of_its_conversation(store: SQLiteStore) -> None:
+async def test_a_memory_has_the_labels_of_its_conversation(store: Store) -> None:
     memories = Memories(store, Redactor([]), 9)
     early, _ = await memories.remember("ann", "Apples", "fact", Source("model", "ses_1", "run_1"))
     await store.write([SessionLabel("ses_1", "secret", "mark", "", "", 1.0)])
@@ -214,7 +214,7 @@ def test_nearest_with_and_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.skipif(not is_installed(), reason="the extra embeddings is not installed")
-async def test_meaning_finds_a_memory_across_languages(store: SQLiteStore) -> None:
+async def test_meaning_finds_a_memory_across_languages(store: Store) -> None:
     memories = Memories(store, Redactor([]), 9, Embedder(LocalE5()))
     async with asyncio.timeout(LIMIT_S):
         await keep(
@@ -231,7 +231,7 @@ def embeddings(*texts: str) -> str:
     return json.dumps({"data": vectors[::-1]})
 
 
-async def test_an_endpoint_embeds(store: SQLiteStore) -> None:
+async def test_an_endpoint_embeds(store: Store) -> None:
     background = [answer(embeddings(*"xxxxxx"))] * (len(QUESTIONS) + len(STATEMENTS))
     acts = [*background, answer(embeddings("a")), answer(embeddings("a")), answer("{}"), answer("no", 500)]
     async with asyncio.timeout(LIMIT_S), upstream(*acts) as server:

@@ -38,8 +38,9 @@ from app.transcript.conversation import Conversation
 from app.transcript.run_request import RunRequest
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
+from tests.postgres import opened
 from tests.serving import chosen, settings_in
-from tests.test_app_budgets import ann, nothing, opened
+from tests.test_app_budgets import ann, nothing
 
 pytestmark = pytest.mark.anyio
 

@@ -32,7 +32,8 @@ from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
-from tests.test_app_budgets import ann, opened
+from tests.postgres import opened
+from tests.test_app_budgets import ann
 from tests.test_app_view import HEAD, HISTORIES, measured, turn
 from tests.trimming import Counted
 

@@ -21,8 +21,10 @@ from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow, ResultRow, SessionRow, SummaryRow
 from app.storage.sqlite.schema import SCHEMA
 from app.storage.sqlite.store import SQLiteStore
+from app.storage.store import Store
 from tests.guards import of_kind
 from tests.people import bearer
+from tests.postgres import opened
 from tests.serving import serving
 from tools.base.outcome import Result, ToolFailed
 from tools.builtin.recall_history import recall_history
@@ -48,23 +50,21 @@ SAID = (
 
 
 @asynccontextmanager
-async def kept(said: Sequence[Message] = SAID, session: str = MINE) -> AsyncGenerator[SQLiteStore, None]:
+async def kept(said: Sequence[Message] = SAID, session: str = MINE) -> AsyncGenerator[Store, None]:
     """A store with these messages in one session, and some others' in another."""
     with TemporaryDirectory() as folder:
-        store = await SQLiteStore.open(Path(folder) / "test.db")
-        try:
+        async with opened(Path(folder)) as store:
             rows = [MessageRow(session, at, "run_1", dump(message)) for at, message in enumerate(said)]
             theirs = [MessageRow(THEIRS, at, "run_2", dump(Message("user", "Lisbon is ours."))) for at in range(3)]
             await store.write([*rows, *theirs])
             yield store
-        finally:
-            await store.close()
 
 
-async def found(store: SQLiteStore, query: str, limit: int = 5, session: str = MINE) -> list[int]:
+async def found(store: Store, query: str, limit: int = 5, session: str = MINE) -> list[int]:
     return [position for position, _ in await store.search(session, query, limit)]
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     ("query", "positions"),
     [
@@ -89,6 +89,7 @@ async def test_words_are_found_in_any_script(query: str, positions: list[int]) -
         assert await found(store, query) == positions
 
 
+@pytest.mark.usefixtures("database")
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.text() | st.sampled_from(['"', "AND", "NEAR(a b)", "-x", "text:", "*", "(", "^a", "%", "_", "\\"])))
 async def test_no_query_is_an_error(words: list[str]) -> None:
@@ -97,6 +98,7 @@ async def test_no_query_is_an_error(words: list[str]) -> None:
             assert set(await found(store, query, limit=3)) <= set(range(len(SAID)))
 
 
+@pytest.mark.usefixtures("database")
 @settings(max_examples=20, deadline=None)
 @given(st.text(alphabet=st.characters(categories=["L", "N"]), min_size=1, max_size=20), st.text(), st.text())
 async def test_every_word_that_was_said_is_found(word: str, before: str, after: str) -> None:
@@ -105,6 +107,7 @@ async def test_every_word_that_was_said_is_found(word: str, before: str, after: 
         assert 1 in await found(store, word)
 
 
+@pytest.mark.usefixtures("database")
 async def test_a_deleted_session_is_not_found_and_the_index_stays_whole() -> None:
     async with asyncio.timeout(LIMIT_S), kept() as store:
         await store.write([SessionRow(MINE, "ann", 0.0, "Mine"), RunRow("run_1", MINE, "ann", "m", "answered", 0.0)])
@@ -112,6 +115,8 @@ async def test_a_deleted_session_is_not_found_and_the_index_stays_whole() -> Non
         assert await found(store, "Lisbon") == [] and await found(store, "Lisbon", session=THEIRS) == [2, 1, 0]
         await store.vacuum()
         assert await found(store, "Lisbon", session=THEIRS) == [2, 1, 0]
+        if not isinstance(store, SQLiteStore):
+            return
         for table in ("message_numbers", "message_words"):
             ((count,),) = await store._all(f"SELECT COUNT(*) FROM {table}")
             assert count == 3
