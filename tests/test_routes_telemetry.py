@@ -25,6 +25,7 @@ from app.telemetry import conventions as names
 from app.telemetry.conventions import OWN, TABLE
 from app.telemetry.exporting import Exports
 from app.telemetry.opening import opened_telemetry, problems
+from routes.lanes.models import AGENT
 from tests.chatting import WHOLE
 from tests.collectors import Collector, ReceivedSpan, collector
 from tests.mcp_served import READS, serving_mcp
@@ -172,10 +173,12 @@ async def test_waits_for_a_person_and_runs_that_are_left(tmp_path: Path, monkeyp
         check_table(got)
 
 
-async def decide(served: Served, asked: dict[str, Any]) -> None:
+async def decide(served: Served, asked: dict[str, Any]) -> str:
+    """Approve the call that waits; return its run."""
     [waiting] = (await served.client.get("/approvals")).json()["approvals"]
     path = f"/runs/{waiting['run']}/approvals/{asked['call']}"
     assert (await served.client.post(path, json={"decision": "approve"})).status_code == 200
+    return str(waiting["run"])
 
 
 async def test_content_goes_out_on_request_only_and_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,6 +286,11 @@ async def test_bad_variables_are_named(tmp_path: Path, monkeypatch: pytest.Monke
             pass
     async with opened_telemetry(settings_in(tmp_path), Redactor(), environ) as traced:
         assert traced.operations is None, "for other programs, perhaps: a warning"
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "0")
+    with pytest.raises(SettingsError, match="cannot be used: interval value"):
+        async with opened_telemetry(settings_in(tmp_path, otel="true"), Redactor(), {}):
+            pass
+    assert not logging.getLogger("opentelemetry").handlers
     async with opened_telemetry(
         settings_in(tmp_path, otel="true"), Redactor(), {"OTEL_SDK_DISABLED": "true"}
     ) as traced:
@@ -292,3 +300,45 @@ async def test_bad_variables_are_named(tmp_path: Path, monkeypatch: pytest.Monke
 def test_each_name_has_one_row() -> None:
     assert len({row.name for row in TABLE}) == len(TABLE)
     assert all(row.name.startswith("dragoman.") == (row.source == OWN) for row in TABLE)
+
+
+async def test_helpers_are_in_the_trace_of_the_call_that_delegates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = Scripted(['```delegate\n{"task": "Look."}\n```', "Looked.", "Done."])
+    async with asyncio.timeout(LIMIT_S), collector(monkeypatch) as got:
+        async with serving(tmp_path, provider, helpers="true", approval_admin="auto") as served:
+            events = await served.chat()
+        assert "tool.finished" in [event["type"] for event in events], events
+        call = got.span("execute_tool delegate")
+        mine, helper = [span for span in got.spans() if span.name == "invoke_agent"]
+        assert (helper.parent, helper.trace) == (call.id, mine.trace)
+
+
+async def test_a_lane_honours_the_traceparent_and_reads_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "note.txt").write_text("first")
+    provider = Scripted([f"{READ}\n{READ.replace('note.txt', './note.txt')}", "Done."])
+    async with asyncio.timeout(LIMIT_S), collector(monkeypatch) as got:
+        async with serving(tmp_path, provider, headers={"traceparent": PARENT}) as served:
+            body = {"model": AGENT, "messages": [{"role": "user", "content": "Read."}]}
+            assert (await served.client.post("/v1/chat/completions", json=body)).status_code == 200
+        assert got.span("invoke_agent").parent == SPAN
+        assert names_of(got.spans()).count("execute_tool read_file") == 2
+
+
+async def test_a_run_that_goes_on_stays_in_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT_S), collector(monkeypatch) as got:
+        async with serving(
+            tmp_path, Scripted([WRITE]), headers={"traceparent": PARENT}, approval_admin="ask"
+        ) as served:
+            async with aclosing(served.turn(message="x")) as turn:
+                asked = await until(turn, "approval.required")
+        async with serving(tmp_path, Scripted(["Done."]), approval_admin="ask") as served:
+            await served.services.runs.ended(await decide(served, asked))
+        before, after = [span for span in got.spans() if span.name == "invoke_agent"]
+        assert [one.attributes[names.OUTCOME.name] for one in (before, after)] == ["suspended", "answered"]
+        assert {before.trace, after.trace} == {TRACE} and {before.parent, after.parent} == {SPAN}
+        assert got.span("execute_tool write_file").parent == after.id

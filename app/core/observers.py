@@ -90,6 +90,10 @@ class Tracer(Protocol):
         """Return that of a call of a run under way; empty if it is not traced."""
         ...
 
+    def leave(self, run: str) -> None:
+        """Take note that a run is not under way here any more: it has ended, or goes on later or elsewhere."""
+        ...
+
 
 class Observer(Protocol):
     """Sees the events of every run, without deltas and redacted, and every model request at its end."""
@@ -112,6 +116,11 @@ class Observers(Struct):
     def traceparent(self, run: str, call: str) -> str:
         """Return that of a call, for what it begins; empty where nothing is traced."""
         return self.tracer.traceparent(run, call) if self.tracer else ""
+
+    def leave(self, run: str) -> None:
+        """Take note that a run is not under way here any more."""
+        if self.tracer:
+            self.tracer.leave(run)
 
     def of_run(self, run: ObservedRun) -> ObserveEvent | None:
         """Return the function that takes the events of a run; None if there is no observer."""

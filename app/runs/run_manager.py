@@ -200,6 +200,7 @@ class RunManager:
             self._line.leave(live.row.session, run)
             self._ring(live.row)
             self.ledger.leave(live.row.principal, live.row.session)
+            self.ledger.observers.leave(run)
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
         """Return what is to be written with events of a run."""

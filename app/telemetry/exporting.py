@@ -91,33 +91,47 @@ class Exports:
     """The providers of spans and metrics, and `telemetry`, which makes them."""
 
     def __init__(self, environ: Mapping[str, str], content: ContentWriter | None, *, propagates: bool) -> None:
+        """Raises ValueError for a variable that the SDK cannot use."""
+        self._exporters: list[OTLPSpanExporter | OTLPMetricExporter] = []
         self._log = SdkLog()
         self._logger = logging.getLogger(SDK)
         self._before = self._logger.propagate
         self._logger.addHandler(self._log)
         self._logger.propagate = False
-        resource = _resource(environ)
-        self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._exporters: list[OTLPSpanExporter | OTLPMetricExporter] = []
-        if _is_exported(environ, "OTEL_TRACES_EXPORTER"):
-            spans = WatchedSpanExporter()
-            spans.on_export = lambda ok: self._log.exported("Traces", ok=ok)
-            self._spans.add_span_processor(BatchSpanProcessor(spans))
-            self._exporters.append(spans)
-        readers = []
-        if _is_exported(environ, "OTEL_METRICS_EXPORTER"):
-            metrics = WatchedMetricExporter()
-            metrics.on_export = lambda ok: self._log.exported("Metrics", ok=ok)
-            readers.append(PeriodicExportingMetricReader(metrics))
-            self._exporters.append(metrics)
-        self._metrics = MeterProvider(readers, resource, shutdown_on_exit=False)
+        try:
+            metrics = self._metric_readers(environ)
+            spans = self._span_processors(environ)
+            resource = _resource(environ)
+            self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
+            self._metrics = MeterProvider(metrics, resource, shutdown_on_exit=False)
+        except ValueError:
+            self._leave_logs()
+            raise
+        for processor in spans:
+            self._spans.add_span_processor(processor)
         built = version("dragoman")
-        self.telemetry = Telemetry(
-            self._spans.get_tracer(SCOPE, built),
-            self._metrics.get_meter(SCOPE, built),
-            content=content,
-            propagates=propagates,
-        )
+        tracer, meter = self._spans.get_tracer(SCOPE, built), self._metrics.get_meter(SCOPE, built)
+        self.telemetry = Telemetry(tracer, meter, content=content, propagates=propagates)
+
+    def _span_processors(self, environ: Mapping[str, str]) -> Sequence[BatchSpanProcessor]:
+        if not _is_exported(environ, "OTEL_TRACES_EXPORTER"):
+            return ()
+        exporter = WatchedSpanExporter()
+        exporter.on_export = lambda ok: self._log.exported("Traces", ok=ok)
+        self._exporters.append(exporter)
+        return (BatchSpanProcessor(exporter),)
+
+    def _metric_readers(self, environ: Mapping[str, str]) -> Sequence[PeriodicExportingMetricReader]:
+        if not _is_exported(environ, "OTEL_METRICS_EXPORTER"):
+            return ()
+        exporter = WatchedMetricExporter()
+        exporter.on_export = lambda ok: self._log.exported("Metrics", ok=ok)
+        self._exporters.append(exporter)
+        return (PeriodicExportingMetricReader(exporter),)
+
+    def _leave_logs(self) -> None:
+        self._logger.removeHandler(self._log)
+        self._logger.propagate = self._before
 
     def flush(self) -> None:
         """Export now what has ended. Blocks."""
@@ -146,8 +160,7 @@ class Exports:
             for exporter in self._exporters:
                 exporter.shutdown()  # it waits no longer for the next try
         finally:
-            self._logger.removeHandler(self._log)
-            self._logger.propagate = self._before
+            self._leave_logs()
 
 
 def _is_exported(environ: Mapping[str, str], name: str) -> bool:

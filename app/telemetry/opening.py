@@ -19,6 +19,7 @@ from app.telemetry.content import CAPTURE, ContentWriter, wants_content
 from tools.mcp.operations import ObserveOperation
 
 if TYPE_CHECKING:
+    from app.telemetry.exporting import Exports
     from app.telemetry.tracing import Telemetry
 
 ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT" for signal in ("", "TRACES_", "METRICS_"))
@@ -71,20 +72,34 @@ async def opened_telemetry(
     if not is_on(settings, environ):
         yield Traced()
         return
-    if found := list(problems(environ)):
+    redactor.add(*secrets_in_headers(environ))
+    try:
+        exports = made_exports(settings, redactor, environ)
+    except SettingsError as refused:
         if settings.otel:
-            raise SettingsError([f"otel: {one}" for one in found])
-        _log.warning("Traces and metrics are not exported. %s", " ".join(found))
+            raise
+        _log.warning("Traces and metrics are not exported. %s", refused)
         yield Traced()
         return
-    redactor.add(*secrets_in_headers(environ))
-    content = ContentWriter(redactor) if _captures(settings, environ) else None
-    exports = import_module(EXPORTING).Exports(environ, content, propagates=settings.otel_propagate)
     telemetry: Telemetry = exports.telemetry
     try:
         yield Traced(Observers([telemetry], telemetry), telemetry.observe_operation)
     finally:
         await exports.close()
+
+
+def made_exports(settings: Settings, redactor: Redactor, environ: Mapping[str, str]) -> Exports:
+    """Set up the SDK. Raises SettingsError."""
+    if found := list(problems(environ)):
+        raise SettingsError([f"otel: {one}" for one in found])
+    content = ContentWriter(redactor) if _captures(settings, environ) else None
+    exporting = import_module(EXPORTING)
+    try:
+        exports: Exports = exporting.Exports(environ, content, propagates=settings.otel_propagate)
+    except ValueError as refused:
+        problem = f"otel: a variable OTEL_... cannot be used: {' '.join(str(refused).split())} Correct or remove it."
+        raise SettingsError([problem]) from refused
+    return exports
 
 
 def secrets_in_headers(environ: Mapping[str, str]) -> Iterator[str]:

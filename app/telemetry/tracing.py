@@ -42,7 +42,8 @@ from tools.mcp.operations import Operation, OperationEnd
 
 SPOKEN = frozenset({"retry", "fallback", "waiting", "queued", "key_disabled"})  # notices whose words hold no content
 NS = 1_000_000_000
-SUSPENDED = "suspended"  # the outcome of runs that go on when the server is back
+SUSPENDED = "suspended"  # the outcome of runs that go on later or elsewhere
+RESUMED = "resumed"  # the code of the notice with which they go on
 
 
 class OpenCall(Struct):
@@ -94,7 +95,7 @@ class Telemetry:
         self._opened = time.time()
 
     def observe_event(self, run: ObservedRun, event: AgentEvent) -> None:
-        open_run = self._runs.get(run.id) or self._begin_run(run)
+        open_run = self._runs.get(run.id) or self._begin_run(run, event)
         match event:
             case ToolStarted():
                 self._begin_call(run, open_run, event)
@@ -162,14 +163,20 @@ class Telemetry:
         open_call = open_run.calls.get(operation.context.call) if open_run else None
         return ObservedOperation(operation, self._spans, self._metrics, open_call.span if open_call else None)
 
-    def close(self) -> None:
-        """End the spans that are open: of runs that go on later."""
-        for run in list(self._runs):
+    def leave(self, run: str) -> None:
+        """End the span of a run that has not ended itself: it goes on later or elsewhere."""
+        if run in self._runs:
             self._end_run(run, RunFinished(SUSPENDED, "", 0, 0, {}))
 
-    def _begin_run(self, run: ObservedRun) -> OpenRun:
-        """Begin the span of a run; of one that goes on after a restart, with its first event."""
-        began = run.created if run.created >= self._opened else time.time()
+    def close(self) -> None:
+        """End the spans that are open."""
+        for run in list(self._runs):
+            self.leave(run)
+
+    def _begin_run(self, run: ObservedRun, event: AgentEvent) -> OpenRun:
+        """Begin the span of a run; of one that goes on after a restart or elsewhere, with its first event here."""
+        goes_on = run.created < self._opened or (isinstance(event, Notice) and event.code == RESUMED)
+        began = time.time() if goes_on else run.created
         attributes: Attributes = {names.OPERATION.name: "invoke_agent", names.MODEL.name: run.model}
         of_span = attributes | {names.CONVERSATION.name: run.session, names.RUN.name: run.id}
         parent, started_ns = parent_of(run.traceparent), int(began * NS)
