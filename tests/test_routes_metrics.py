@@ -10,7 +10,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
 from app.core.provider import Finished, Piece, ProviderFailed, TextChunk, TokenUsage
+from app.metrics.exposition import Exposition
 from app.metrics.recorder import OTHER, Metrics
+from app.metrics.replica_metrics import ReplicaMetrics
 from app.metrics.table import METRICS, MOST_SERIES, NOTICES, PROCESS_METRICS
 from app.models.scripted import Raise, Scripted
 from tests.people import bearer
@@ -103,6 +105,24 @@ async def test_both_formats_have_every_metric_of_the_table(tmp_path: Path) -> No
     assert {one.family for one in METRICS if not one.of_replicas} <= families.keys()
     assert all(families[one.family].unit == one.unit for one in METRICS if not one.of_replicas)
     assert not any(one.family in families for one in METRICS if one.of_replicas)
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=abc", "text/plain; version=", ";,;", "\u0661"]
+)
+async def test_a_header_that_cannot_be_read_gets_the_plain_format(accept: str) -> None:
+    text, content_type = Exposition(Metrics()).text([], accept)
+    assert content_type.startswith("text/plain; version=") or text.endswith(b"# EOF\n")
+
+
+def test_replicas_have_metrics_of_their_own() -> None:
+    metrics = Metrics()
+    replica = ReplicaMetrics(metrics, lambda: 6.5)
+    replica.count_takeovers(3)
+    text, _ = Exposition(metrics).text([])
+    read = {one.name: one.value for family in prometheus_text(text.decode()) for one in family.samples}
+    assert read["dragoman_lease_left_seconds"] == 6.5
+    assert (read["dragoman_takeovers_total"], read["dragoman_fenced_total"]) == (3, 0)
 
 
 async def test_metrics_are_for_admins_and_for_their_own_token(tmp_path: Path) -> None:

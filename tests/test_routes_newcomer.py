@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from app.core.events import TERMINAL, fields_of
@@ -82,6 +83,10 @@ def test_the_banner_names_the_model_and_a_curl_that_works(server: Started) -> No
     assert types[-1] == "run.finished"
     assert re.search(r'"name": "bash".*hello,? world', ended.stdout, re.I)
     assert [int(seq) for seq in re.findall(r"^id: (\d+)$", ended.stdout, re.M)] == list(range(1, len(types) + 1))
+    figures = httpx2.get(f"http://localhost:{server.port}/metrics", trust_env=False).text
+    for series in ('tokens_total{direction="completion"', "first_token_seconds_count{"):
+        counted = re.search(rf"(?m)^dragoman_{re.escape(series)}.*SmolLM2.*\}} (\S+)$", figures)
+        assert counted and float(counted[1]) > 0, figures
 
 
 def test_the_banner_names_the_page(server: Started) -> None:

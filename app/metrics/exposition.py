@@ -5,13 +5,14 @@ The library is loaded with the first request for it: most servers are never aske
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
 
 from app.metrics.recorder import Histogram, LabelValues, Metrics, Reading
 from app.metrics.table import METRICS, Metric
@@ -33,7 +34,7 @@ class Exposition:
         for metric, labels, value in chain(readings, *(read() for read in self._metrics.gauges)):
             found.setdefault(metric.name, {})[labels] = value
         self._readings = found
-        encoder, content_type = choose_encoder(accept)
+        encoder, content_type = encoder_for(accept)
         return encoder(self._registry), content_type
 
     def describe(self) -> Sequence[Family]:
@@ -49,6 +50,14 @@ class Exposition:
             series = figures.get(metric.name, {})
             if series or not metric.of_replicas:
                 yield number_family(metric, series)
+
+
+def encoder_for(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """Return the format that a client asks for; the plain one if its header cannot be read."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # of a version that is no number
+        return choose_encoder("")
 
 
 def number_family(metric: Metric, series: Mapping[LabelValues, float]) -> Family:
