@@ -31,7 +31,7 @@ from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
 from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_calls
-from app.runs.recovery.left_off import RESUMED, RETURN, SUSPENDED, LeftOff
+from app.runs.recovery.left_off import ABANDONED, RESUMED, RETURN, SUSPENDED, LeftOff
 from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
 from app.storage.changes import StoreFailed
@@ -178,7 +178,9 @@ class RunTask:
             self.stopping = self.stopping or "ended"
             if self._timer:
                 self._timer.cancel()
-            if self.stopping == SUSPENDED:
+            if self.stopping == ABANDONED:
+                self.log.leave()
+            elif self.stopping == SUSPENDED:
                 await self._leave()
             else:
                 await self._end(terminal or RunFailed("internal", BROKEN, retryable=True))

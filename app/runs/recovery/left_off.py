@@ -18,6 +18,7 @@ WAITED = "The server was restarted; the run goes on where it waited."
 CRASHED = "The server ended during this run; another one goes on with it."
 STOPPED_BEFORE = "The server was stopped and started again; the run goes on."
 SUSPENDED = "suspended"  # why a run is stopped that goes on when the server is back, and the code of a notice
+ABANDONED = "abandoned"  # why a run is stopped that another server has already: nothing of it is written here
 RETURN = "The server is stopping. The run goes on when it is back: reconnect with Last-Event-ID."
 BROKE_OFF = "The server ended meanwhile."
 

@@ -89,7 +89,7 @@ class Takeover(Struct, frozen=True):
         If another run of the session is under way, its messages are that one's to add to: those of this one wait for
         the next turn.
         """
-        if await self.runs.under_way(row.session) is None:
+        if await self.runs.under_way(row.session) in (None, row.id):
             await self._settle(row)
         events: list[AgentEvent] = []
         for approval in await self.store.pending_of(row.id):

@@ -17,7 +17,7 @@ from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent
-from app.runs.recovery.left_off import SUSPENDED
+from app.runs.recovery.left_off import ABANDONED
 from app.runs.run_manager import RunManager
 from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
@@ -147,7 +147,7 @@ class SharedRuns(RunManager):
 
     async def abandon(self) -> None:
         """End all that this server does for its runs, and write nothing: they are another server's now."""
-        await gather_all(super(SharedRuns, self).cancel(run, SUSPENDED) for run in list(self._live))
+        await gather_all(super(SharedRuns, self).cancel(run, ABANDONED) for run in list(self._live))
 
     def _check_here(self, run: str) -> None:
         if run not in self._live:
