@@ -24,7 +24,7 @@ from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
 from routes import page
-from routes.access.authentication import HELLO, Access, is_loopback
+from routes.access.authentication import HELLO, OPENAPI, Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
 from routes.access.metrics_access import METRICS, metrics_access
@@ -68,6 +68,7 @@ from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream.handlers import resume_chat
 from routes.management.tools import management_tools
+from routes.openapi.handler import show_openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
 from routes.protocol.http_metrics import HttpMetrics
@@ -197,6 +198,7 @@ ROUTES = (
     Route("/project", project.decide, methods=["POST"]),
     Route(PROOF, proofs.prove),
     Route(METRICS, metrics.show_metrics),
+    Route(OPENAPI, show_openapi),
     Route("/livez", health.livez),
     Route("/readyz", health.readyz),
     Route(HELLO, health.hello),

@@ -6,6 +6,7 @@ the prose around it is written by hand. `tests/test_house_documents.py` fails if
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -26,6 +27,8 @@ from app.metrics.table import METRICS, PROCESS_METRICS
 from app.models.capabilities.server_profiles import PROFILES, Profile
 from app.telemetry.conventions import TABLE
 from routes.cli.doctor.checks import CHECKS
+from routes.openapi.document import document
+from routes.server import ROUTES
 from tests.documented_connect import PROGRAM_NAMES, connect_lines
 from tests.documented_dialects import dialect_examples, dialect_table
 from tests.documented_lanes import lane_examples
@@ -181,11 +184,12 @@ def with_part(page: str, part: Part) -> str:
 
 
 def generated() -> dict[Path, str]:
-    """The pages that have generated parts, as they should be."""
+    """The pages that have generated parts, as they should be, and the OpenAPI document."""
     pages: dict[Path, str] = {}
     for part in PARTS:
         path = DOCS / part.page
         pages[path] = with_part(pages.get(path) or path.read_text("utf-8"), part)
+    pages[DOCS / "openapi.json"] = f"{json.dumps(document(ROUTES), indent=1)}\n"
     return pages
 
 

@@ -94,8 +94,7 @@ class OfLane:
 
 Row = Open | Own | Thing | ThingOrAdmins | Admins | OfServer | NoGuests | OfLane
 ROWS: dict[str, Row] = {
-    "GET /livez": Open(),
-    "GET /readyz": Open(),
+    **{f"GET {path}": Open() for path in ("/livez", "/readyz", "/openapi.json")},
     "GET /metrics": Admins(),
     "GET /proof": Open(422),
     "GET /": Own(),
@@ -246,7 +245,7 @@ OWN_HEADERS = {  # of routes that end so, which say themselves what a browser ma
     "/file": {"Content-Security-Policy"},
     "/{path:path}": {"Content-Security-Policy", "Cache-Control"},
 }
-EVERYBODYS = ("endpoint", "path")  # names that all may know
+EVERYBODYS = ("endpoint", "path", "action")  # names that all may know
 OF_ADMINS = ("name",)
 
 

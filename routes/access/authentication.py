@@ -35,8 +35,9 @@ from routes.protocol.errors import Refused, TooSoon
 from tools.base.patterns import lazy_pattern
 
 HELLO = "/api/hello"  # Claude Code looks here, without its token, if the server can be reached
+OPENAPI = "/openapi.json"
 # For probes, clients in doubt, browsers that come back.
-OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK, HELLO})
+OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK, HELLO, OPENAPI})
 KEY_HEADER = "x-api-key"
 PAGE = "/page/"
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed

@@ -1,0 +1,254 @@
+"""The document, in OpenAPI 3.1.
+
+Paths come from the routes, bodies from the models that check them, events from their structs, everything else from the
+tables of operations. A route without a row has what can be said of any route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any, get_args
+
+import msgspec
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute, Route
+
+from app.core.events import AgentEvent
+from app.core.job_events import JobEvent
+from routes.openapi.components import COMPONENTS
+from routes.openapi.operation import RIGHTS, Operation, Query, schema_of
+from routes.openapi.operations import administration, automation, lanes, runs
+from tools.base.patterns import lazy_pattern
+
+REFERENCE = "#/components/schemas/{model}"
+OPERATIONS = {
+    operation.route: (tag, operation)
+    for table in (runs, automation, administration, lanes)
+    for tag, operation in table.OPERATIONS
+}
+OF_EVERY_TOKEN = (401, 403, 429)  # an unknown token; another host or origin; a budget, a rate
+OF_BODY = (400, 408, 413, 422)
+OF_ANY = (500, 503)
+JSON = "application/json"
+SSE = "text/event-stream"
+STREAMED = {"run": "RunEvent", "job": "JobEvent", "page": "PageEvent"}
+NAME = lazy_pattern(r"\{(\w+)(?::(\w+))?\}")
+WORD = lazy_pattern(r"\w+")
+ABOUT = """The HTTP API of dragoman. Streams are Server-Sent Events: `event:` is the type, `id:` the cursor for
+`Last-Event-ID`, `data:` the JSON of the schema in `contentSchema`. Fields and events may be added: ignore what you do
+not know."""
+
+
+def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """The document of these routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    used: list[Operation] = []
+    for route in routes:
+        if not isinstance(route, Route):
+            continue
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            tag, operation = OPERATIONS.get(f"{method} {route.path}") or _undescribed(method, route)
+            used.append(operation)
+            paths.setdefault(NAME.sub(r"{\1}", route.path), {})[method.lower()] = _operation(tag, operation)
+    tags = dict.fromkeys(tag for tag, _ in OPERATIONS.values())
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "dragoman",
+            "version": version("dragoman"),
+            "description": ABOUT.replace("\n", " "),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"apiKey": []}],
+        "tags": [{"name": tag} for tag in tags],
+        "paths": paths,
+        "components": {"schemas": _schemas(used), "securitySchemes": SECURITY, "responses": _error_responses()},
+    }
+
+
+SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A token of `dragoman token create`."},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
+
+
+def _undescribed(method: str, route: Route) -> tuple[str, Operation]:
+    return "Server", Operation(f"{method} {route.path}", f"{method} {route.path}", "any")
+
+
+def _operation(tag: str, row: Operation) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "operationId": "_".join([row.method.lower(), *WORD.findall(NAME.sub(r"\1", row.path))]),
+        "tags": [tag],
+        "summary": row.summary,
+        "description": RIGHTS[row.rights],
+        "x-rights": row.rights,
+    }
+    if parameters := list(_parameters(row)):
+        about["parameters"] = parameters
+    if row.body is not None:
+        content = {"schema": _body_schema(row)} | ({"example": row.example} if row.example else {})
+        about["requestBody"] = {"required": row.body_required, "content": {JSON: content}}
+    about["responses"] = {str(status): answer for status, answer in sorted(_responses(row).items())}
+    if row.rights == "open":
+        about["security"] = []
+    return about
+
+
+def _body_schema(row: Operation) -> dict[str, Any]:
+    if isinstance(row.body, type):
+        return {"$ref": REFERENCE.format(model=_body_name(row))}
+    assert row.body is not None
+    return schema_of(row.body)
+
+
+def _body_name(row: Operation) -> str:
+    assert isinstance(row.body, type)
+    return f"{row.body.__name__}Changes" if row.partial else row.body.__name__
+
+
+def _parameters(row: Operation) -> Iterator[dict[str, Any]]:
+    for name, kind in NAME.findall(row.path):
+        described = {"description": "May contain slashes."} if kind else {}
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} | described
+    yield from (_query(one) for one in row.query)
+    if row.resumes:
+        yield _header("Last-Event-ID", "the `id:` of the last event that was received")
+    if row.route == "POST /chat":
+        yield _header("Idempotency-Key", "the same run answers if the request is sent again")
+        yield _header("Prefer", "`respond-async` answers 202 at once; the run is read with its events")
+
+
+def _query(one: Query) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "in": "query",
+        "required": one.required,
+        "description": one.about,
+        "schema": schema_of(one.kind),
+    }
+
+
+def _header(name: str, about: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+
+
+def _responses(row: Operation) -> dict[int, dict[str, Any]]:
+    answers = {status: _answer(row, status) for status in row.ok}
+    errors = set(row.errors) | set(OF_ANY)
+    errors |= set(OF_EVERY_TOKEN) if row.rights != "open" else set()
+    errors |= set(OF_BODY) if row.body is not None else set()
+    errors |= {404} if NAME.search(row.path) else set()
+    errors |= {400} if row.query else set()
+    # GET /readyz says what is wrong in the shape of its answer.
+    same = {503} if row.route == "GET /readyz" else set()
+    foreign = "Foreign" if row.foreign_errors else ""
+    answers |= {one: {"$ref": f"#/components/responses/{foreign}Error{one}"} for one in errors - same}
+    return answers | {one: _answer(row, one) for one in same}
+
+
+def _answer(row: Operation, status: int) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if row.stream and status == HTTPStatus.OK:
+        events = STREAMED.get(row.stream)
+        described = {"contentMediaType": SSE} | (
+            {"contentSchema": {"$ref": REFERENCE.format(model=events)}} if events else {}
+        )
+        content[SSE] = {"schema": {"type": "string"} | described}
+    if row.answer is not None and status != HTTPStatus.NO_CONTENT and (row.route != "POST /chat" or status == 202):
+        content[JSON] = {"schema": schema_of(row.answer)}
+    if status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
+        content |= {kind: {"schema": {"type": "string"}} for kind in row.media}
+    return {"description": HTTPStatus(status).phrase} | ({"content": content} if content else {})
+
+
+def _error_responses() -> dict[str, Any]:
+    """One for each status, in the one shape of errors; for lanes in that of their API."""
+    statuses = {*OF_EVERY_TOKEN, *OF_BODY, *OF_ANY, *(one for _, row in OPERATIONS.values() for one in row.errors), 404}
+    native = {"content": {JSON: {"schema": {"$ref": REFERENCE.format(model="Error")}}}}
+    foreign = {"content": {JSON: {"schema": {"type": "object"}}, "text/plain": {"schema": {"type": "string"}}}}
+    return {
+        f"{prefix}Error{status}": {"description": HTTPStatus(status).phrase} | content
+        for prefix, content in (("", native), ("Foreign", foreign))
+        for status in sorted(statuses)
+    }
+
+
+ERROR = {
+    "type": "object",
+    "description": "The one shape of errors. Some codes add fields.",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "string", "description": "such as not_found; see docs/errors.md"},
+                "message": {"type": "string", "description": "what happened, and what to do next"},
+                "reset": {"type": "number", "description": "with 429: the Unix time from which on it works again"},
+            },
+            "required": ["code", "message"],
+        }
+    },
+    "required": ["error"],
+}
+
+
+def _schemas(used: Sequence[Operation]) -> dict[str, Any]:
+    bodies = {row.body: None for row in used if isinstance(row.body, type)}
+    page = ["RunAsked", "ServerState", "RunEvent", "JobEvent"]
+    schemas = merged(
+        {"Error": ERROR, "PageEvent": {"anyOf": [{"$ref": REFERENCE.format(model=name)} for name in page]}},
+        {name: schema_of(shape) for name, shape in COMPONENTS.items()},
+        _event_schemas("RunEvent", get_args(AgentEvent)),
+        _event_schemas("JobEvent", get_args(JobEvent)),
+        _model_schemas(list(bodies)),
+    )
+    for row in used:
+        if row.partial and isinstance(row.body, type):
+            whole = {name: value for name, value in schemas[row.body.__name__].items() if name != "required"}
+            schemas[_body_name(row)] = whole
+    return {name: schemas[name] for name in sorted(schemas)}
+
+
+def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """All parts in one. Raises ValueError where two have the same name: one schema would stand for the other."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        if twice := sorted(found.keys() & part.keys()):
+            raise ValueError(f"Two schemas are called {', '.join(twice)}: rename one in COMPONENTS.")
+        found |= part
+    return found
+
+
+def _event_schemas(union: str, kinds: Sequence[type[msgspec.Struct]]) -> dict[str, Any]:
+    """A schema for each event, with its `type`, and one for any of them."""
+    _, found = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas: dict[str, Any] = {name: dict(schema) for name, schema in found.items()}
+    mapping: dict[str, str] = {}
+    for kind in kinds:
+        wire, schema = kind.type, schemas[kind.__name__]  # type: ignore[attr-defined]
+        schema["properties"] = {"type": {"const": wire, "type": "string"}} | schema.get("properties", {})
+        schema["required"] = ["type", *schema.get("required", [])]
+        mapping[wire] = REFERENCE.format(model=kind.__name__)
+    discriminator = {"propertyName": "type", "mapping": mapping}
+    schemas[union] = {"oneOf": [{"$ref": one} for one in mapping.values()], "discriminator": discriminator}
+    return schemas
+
+
+def _model_schemas(models: Sequence[type[BaseModel]]) -> dict[str, Any]:
+    """The schemas of bodies. Bytes are base64 in JSON; `binary` would be a part of a form."""
+    _, found = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
+    definitions: Mapping[str, Any] = found.get("$defs", {})
+    return {name: _with_base64(schema) for name, schema in definitions.items()}
+
+
+def _with_base64(schema: Any) -> Any:
+    if isinstance(schema, Mapping):
+        rest = {name: _with_base64(value) for name, value in schema.items()}
+        if rest.get("format") == "binary":
+            return {name: value for name, value in rest.items() if name != "format"} | {"contentEncoding": "base64"}
+        return rest
+    return [_with_base64(one) for one in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,19 @@
+"""`GET /openapi.json`: made at the first request, and kept with the application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+
+async def show_openapi(request: Request) -> Response:
+    """The OpenAPI document of this server's routes, which says nothing of the installation: any client may read it."""
+    from routes.openapi.document import document  # a server that is never asked for it does not load its tables
+
+    state = request.app.state
+    if not hasattr(state, "openapi"):
+        state.openapi = await asyncio.to_thread(lambda: json.dumps(document(request.app.routes)).encode())
+    return Response(state.openapi, media_type="application/json")

@@ -1,0 +1,238 @@
+"""Operations on runs, sessions, jobs, documents and memories."""
+
+from __future__ import annotations
+
+from routes.http.documents import DocumentRequest, SuggestionRequest
+from routes.http.memory import MemoryEdit, NewMemory
+from routes.openapi.operation import Operation, Query, rows
+from routes.protocol.message_parts import MessageRequest
+from routes.protocol.requests import ApprovalRequest, ChatRequest, InputRequest, SessionRequest
+
+AFTER = Query("after", "the `id:` of the last event that was received; the header Last-Event-ID comes first")
+FROM = Query("after", "`next` of the answer before, 0 for the beginning", "integer")
+VERSION = Query("version", "an older version; without it the latest", "integer")
+OF_RUNS = rows(
+    "Runs",
+    Operation(
+        "POST /chat",
+        "Run one turn and stream its events",
+        body=ChatRequest,
+        stream="run",
+        ok=(200, 202),
+        errors=(404, 409),
+        answer={"run": "text", "session": "text"},
+        example={"message": "Print hello world with the shell."},
+    ),
+    Operation("GET /runs/{run}", "State and usage of a run", "@Run", rights="owner"),
+    Operation(
+        "GET /runs/{run}/events",
+        "The events of a run after a cursor, then those still to come",
+        rights="owner",
+        stream="run",
+        ok=(200, 204),
+        errors=(400,),
+        query=(AFTER,),
+        resumes=True,
+    ),
+    Operation("POST /runs/{run}/cancel", "Cancel a run with all of its processes", "@Run", rights="owner"),
+    Operation(
+        "POST /runs/{run}/messages",
+        "Add a message to a running run",
+        {"run": "text", "accepted": "boolean"},
+        body=MessageRequest,
+        rights="owner",
+        ok=(202,),
+        errors=(409,),
+        example={"message": "Also say how long it took."},
+    ),
+    Operation("GET /runs/{run}/changes", "What a run has changed in the workspace", "@Changes", rights="owner"),
+    Operation("POST /runs/{run}/undo", "Undo what a run has changed", "@Changes", rights="owner", errors=(409,)),
+    Operation(
+        "POST /runs/{run}/approvals/{call}",
+        "Approve or deny a waiting call",
+        "@Approval",
+        ApprovalRequest,
+        "owner",
+        errors=(409, 410),
+        example={"decision": "approve"},
+    ),
+    Operation(
+        "GET /runs/{run}/calls/{call}/output",
+        "The output of a call, in pages",
+        "@Output",
+        rights="owner",
+        query=(FROM,),
+    ),
+    Operation(
+        "POST /runs/{run}/calls/{call}/input",
+        "Type into the terminal of a running command",
+        "object",
+        body=InputRequest,
+        rights="owner",
+        errors=(409,),
+        example={"text": "yes", "keys": ["enter"]},
+    ),
+    Operation(
+        "POST /runs/{run}/calls/{call}/cancel",
+        "Stop one running call",
+        {"run": "text", "call": "text", "stopped": "boolean"},
+        rights="owner",
+    ),
+    Operation("GET /approvals", "The calls that wait for your approval", {"approvals": ["@Approval"]}),
+)
+OF_SESSIONS = rows(
+    "Sessions",
+    Operation(
+        "GET /sessions",
+        "Your conversations, the last used first",
+        {"sessions": ["@Session"]},
+        query=(
+            Query("before", "the last id of the page before"),
+            Query("q", "words that the conversations contain"),
+            Query("parent", "a session whose helpers' sessions are listed"),
+        ),
+    ),
+    Operation("GET /sessions/{session}", "One conversation with its messages", "@WholeSession", rights="owner"),
+    Operation(
+        "PATCH /sessions/{session}",
+        "Rename a session, or change its tools, profile, options or labels",
+        "@Session",
+        SessionRequest,
+        "owner",
+        errors=(403, 409),
+        example={"title": "Trip to Lisbon"},
+    ),
+    Operation("DELETE /sessions/{session}", "Delete a session with its runs", rights="owner", ok=(204,)),
+    Operation(
+        "GET /sessions/{session}/log",
+        "The last runs of a session with their events",
+        "@SessionLog",
+        rights="owner",
+        query=(
+            Query("runs", "the number of runs, 20 by default, 100 at most", "integer"),
+            Query("before", "a run: the page before it"),
+        ),
+    ),
+    Operation("GET /sessions/{session}/grants", "The grants in force", {"grants": ["@Grant"]}, rights="owner"),
+    Operation("DELETE /sessions/{session}/grants", "Withdraw all grants", "@Withdrawn", rights="owner"),
+    Operation("DELETE /sessions/{session}/grants/{grant}", "Withdraw a grant", "@Withdrawn", rights="owner"),
+    Operation(
+        "GET /sessions/{session}/files",
+        "The files that its runs made or changed",
+        {"files": ["object"], "more": "integer"},
+        rights="owner",
+    ),
+    Operation(
+        "GET /sessions/{session}/files/{sha256}",
+        "A file of its messages, or a picture of its results",
+        rights="owner",
+        media=("application/octet-stream",),
+    ),
+    Operation(
+        "GET /sessions/{session}/workspace/{path:path}",
+        "A file of your workspace",
+        rights="owner",
+        media=("application/octet-stream",),
+        ok=(200, 206, 304),
+        errors=(403, 416),
+    ),
+    Operation(
+        "GET /sessions/{session}/documents",
+        "The documents of a session",
+        {"documents": ["@Document"]},
+        rights="owner",
+    ),
+)
+OF_DOCUMENTS = rows(
+    "Documents",
+    Operation("GET /documents/{document}", "A document", "@ShownDocument", rights="owner", query=(VERSION,)),
+    Operation(
+        "PUT /documents/{document}",
+        "Store an edit as a new version",
+        "@Document",
+        DocumentRequest,
+        "owner",
+        errors=(409,),
+        example={"version": 1, "text": "# Trip"},
+    ),
+    Operation(
+        "GET /documents/{document}/versions",
+        "The versions that are kept",
+        {"document": "text", "versions": ["object"]},
+        rights="owner",
+    ),
+    Operation(
+        "GET /documents/{document}/file",
+        "The text as a download",
+        rights="owner",
+        media=("text/plain", "text/markdown"),
+        query=(VERSION,),
+    ),
+    Operation(
+        "POST /documents/{document}/suggestions/{number}",
+        "Accept or reject a suggestion",
+        {"id": "text", "version": "integer", "suggestion": "@Suggestion"},
+        SuggestionRequest,
+        "owner",
+        errors=(409,),
+        example={"decision": "accept"},
+    ),
+)
+OF_MEMORY = rows(
+    "Memory",
+    Operation(
+        "GET /memory",
+        "Your memories, the latest changed first",
+        {"memories": ["@Memory"], "next": "text?", "total": "integer", "enabled": "boolean"},
+        query=(
+            Query("q", "words; the best matches come first"),
+            Query("before", "`next` of the page before"),
+            Query("session", "only those of this session"),
+            Query("untrusted", "only those from untrusted text, or only others", "boolean"),
+            Query("limit", "at most so many", "integer"),
+        ),
+    ),
+    Operation(
+        "POST /memory",
+        "Add a memory",
+        "@Memory",
+        NewMemory,
+        ok=(200, 201),
+        errors=(409,),
+        example={"text": "Likes tea", "kind": "preference"},
+    ),
+    Operation(
+        "DELETE /memory",
+        "Delete the memories of a session, or all",
+        {"deleted": "integer"},
+        errors=(400,),
+        query=(Query("session", "those of this session"), Query("all", "true deletes all", "boolean")),
+    ),
+    Operation("GET /memory/{memory}", "A memory", "@Memory", rights="owner"),
+    Operation(
+        "PATCH /memory/{memory}",
+        "Edit a memory",
+        "@Memory",
+        MemoryEdit,
+        "owner",
+        errors=(409,),
+        example={"text": "Likes green tea"},
+    ),
+    Operation("DELETE /memory/{memory}", "Delete a memory", rights="owner", ok=(204,)),
+)
+OF_JOBS = rows(
+    "Jobs",
+    Operation("GET /jobs", "Your background jobs", {"jobs": ["@Job"]}),
+    Operation("GET /jobs/{job}", "A job with its last lines", "@ShownJob", rights="owner"),
+    Operation(
+        "GET /jobs/{job}/events",
+        "The live output of a job",
+        rights="owner",
+        stream="job",
+        ok=(200, 204),
+        resumes=True,
+    ),
+    Operation("GET /jobs/{job}/output", "The output of a job, in pages", "@Output", rights="owner", query=(FROM,)),
+    Operation("POST /jobs/{job}/cancel", "End a job with its processes", "@ShownJob", rights="owner"),
+)
+OPERATIONS = (*OF_RUNS, *OF_SESSIONS, *OF_DOCUMENTS, *OF_MEMORY, *OF_JOBS)
