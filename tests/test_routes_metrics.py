@@ -111,7 +111,7 @@ async def test_both_formats_have_every_metric_of_the_table(tmp_path: Path) -> No
     "accept", ["application/openmetrics-text; version=abc", "text/plain; version=", ";,;", "\u0661"]
 )
 async def test_a_header_that_cannot_be_read_gets_the_plain_format(accept: str) -> None:
-    text, content_type = Exposition(Metrics()).text([], accept)
+    text, content_type = Exposition(Metrics()).text(accept)
     assert content_type.startswith("text/plain; version=") or text.endswith(b"# EOF\n")
 
 
@@ -119,7 +119,7 @@ def test_replicas_have_metrics_of_their_own() -> None:
     metrics = Metrics()
     replica = ReplicaMetrics(metrics, lambda: 6.5)
     replica.count_takeovers(3)
-    text, _ = Exposition(metrics).text([])
+    text, _ = Exposition(metrics).text()
     read = {one.name: one.value for family in prometheus_text(text.decode()) for one in family.samples}
     assert read["dragoman_lease_left_seconds"] == 6.5
     assert (read["dragoman_takeovers_total"], read["dragoman_fenced_total"]) == (3, 0)

@@ -19,23 +19,28 @@ from app.metrics.table import METRICS, Metric
 
 
 class Exposition:
-    """A registry of its own: a global one would mix the figures of several servers in one process."""
+    """The figures of one moment, with these values of gauges. `text` may be called in another thread.
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._readings: Mapping[str, Mapping[LabelValues, float]] = {}
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
+    It has a registry of its own: the library's would mix the figures of several servers in one process.
+    """
 
-    def text(self, readings: Iterable[Reading], accept: str = "") -> tuple[bytes, str]:
-        """Return the text with these values of gauges, and its content type."""
-        found: dict[str, dict[LabelValues, float]] = {}
-        for metric, labels, value in chain(readings, *(read() for read in self._metrics.gauges)):
-            found.setdefault(metric.name, {})[labels] = value
-        self._readings = found
+    def __init__(self, metrics: Metrics, readings: Iterable[Reading] = ()) -> None:
+        gauges: dict[str, dict[LabelValues, float]] = {}
+        for metric, labels, value in chain(readings, *(read() for read in metrics.gauges)):
+            gauges.setdefault(metric.name, {})[labels] = value
+        self._numbers = gauges | {name: dict(series) for name, series in metrics.counters.items()}
+        self._histograms = {
+            name: {labels: Histogram(one.bounds, [*one.counts], one.sum) for labels, one in series.items()}
+            for name, series in metrics.histograms.items()
+        }
+
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """Return the text in the format that a client asks for, and its content type."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        ProcessCollector(registry=registry)
         encoder, content_type = encoder_for(accept)
-        return encoder(self._registry), content_type
+        return encoder(registry), content_type
 
     def describe(self) -> Sequence[Family]:
         """Nothing is collected to learn names: the table has them."""
@@ -44,10 +49,9 @@ class Exposition:
     def collect(self) -> Iterator[Family]:
         for metric in METRICS:
             if metric.kind == "histogram":
-                yield histogram_family(metric, self._metrics.histograms[metric.name])
+                yield histogram_family(metric, self._histograms[metric.name])
                 continue
-            figures = self._metrics.counters if metric.kind == "counter" else self._readings
-            series = figures.get(metric.name, {})
+            series = self._numbers.get(metric.name, {})
             if series or not metric.of_replicas:
                 yield number_family(metric, series)
 

@@ -5,6 +5,7 @@ All is recorded in the event loop's thread, so that nothing has to be locked.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
@@ -42,6 +43,7 @@ class Metrics(Struct):
     )
 
     gauges: list[Callable[[], Iterable[Reading]]] = field(default_factory=list)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while text is made: by one client at a time
 
     def __post_init__(self) -> None:
         """Begin those without labels at zero: a counter that appears with its first event has no rate of that event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import shutil
 from collections import Counter
@@ -43,8 +44,10 @@ async def show_metrics(request: Request) -> Response:
     from app.metrics.exposition import Exposition  # with the first request: most servers are never asked
 
     services = services_of(request)
-    body, content_type = Exposition(services.metrics).text(readings(services), request.headers.get("accept", ""))
-    text = services.redactor.redact(body.decode())
+    async with services.metrics.reading:
+        figures, accept = Exposition(services.metrics, readings(services)), request.headers.get("accept", "")
+        body, content_type = await asyncio.to_thread(figures.text, accept)  # 10 ms and more, while tokens arrive
+        text = await asyncio.to_thread(services.redactor.redact, body.decode())
     return Response(text.encode(), headers={"Content-Type": content_type, "Vary": "Accept"})
 
 
