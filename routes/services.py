@@ -13,7 +13,6 @@ from pathlib import Path
 from msgspec import Struct, field
 from starlette.requests import Request
 
-from app.budget.budgets import Ledger, default_budget
 from app.checkpoints.checkpoints import Checkpoints, kept_by
 from app.checkpoints.looks import Looks
 from app.checkpoints.retention import tidy_forever
@@ -53,6 +52,7 @@ from app.runs.job_time import JobTime
 from app.runs.recovery.startup import recover
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
+from app.runs.shared.opening import opened_runs
 from app.schedules.service import Automation, opened_automation
 from app.storage.changes import Change
 from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints
@@ -146,7 +146,7 @@ async def open_services(
         traced = await enter(opened_telemetry(settings, redactor, os.environ))
         mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check, traced.operations))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
-        runs = RunManager(store, journal, switch, approvals, Ledger(store, default_budget(settings)))
+        runs = await enter(opened_runs(settings, store, journal, switch, approvals))
         runs.ledger.observers = traced.observers
         notifications = await enter(opened_notifications(settings, store, journal, runs))
         hooks = await enter(opened_hooks(settings.hooks, redactor, os.environ))

@@ -41,9 +41,14 @@ class Feed(Protocol):
 
 
 class Replicas(Peers, Protocol):
-    """The part of other servers that runs need."""
+    """The part of other servers that runs need. `take_over` is called with the id of each run that is claimed."""
 
-    answerers: dict[str, Answerer]
+    take_over: Callable[[str], Coroutine[Any, Any, None]] | None
+
+    @property
+    def answerers(self) -> dict[str, Answerer]:
+        """By question: add those that this server answers."""
+        ...
 
     @property
     def me(self) -> str:

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from secrets import token_hex
@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 KEY_LIFE_S = 24 * 3600
 ONE_ROUND = "Run {run} relays one answer of a model, so it takes no message. Send the message with the next request."
+Resume = Callable[[RunRow], Awaitable[object]]
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
 UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end
 
@@ -108,18 +109,11 @@ class RunManager:
             others = await self._line.in_order(session) if turn.session else ()
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
-            files = await _placed(agent, turn.files)
+            files, now = await _placed(agent, turn.files), await self._time_in(turn.session)
             self.ledger.enter(principal, session, asked=limited)
-            now, run, state = self._now(), f"run_{token_hex(10)}", "queued" if others else "running"
-            row = RunRow(
-                run,
-                session,
-                principal.name,
-                agent.provider.model,
-                state,
-                now,
-                policy=agent.policy_with(turn.stored_policy),
-            )
+            run, state = f"run_{token_hex(10)}", "queued" if others else "running"
+            policy = agent.policy_with(turn.stored_policy)
+            row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=policy)
             if not turn.unlisted:
                 self._put_rows(row, turn, begins_session=turn.session is None)
             live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), unlisted=turn.unlisted)
@@ -182,6 +176,11 @@ class RunManager:
         self.ledger.enter(agent.calls.gate.principal, row.session, asked=False)
         self._begin(live)
 
+    async def recover(self, resume: Resume) -> None:
+        """Go on with the runs that the server before this one has left, in their order. Raises StoreFailed."""
+        for row in await self._store.unfinished_runs():
+            await resume(row)
+
     async def _drive(self, live: RunTask) -> None:
         run = live.row.id
         try:
@@ -206,8 +205,8 @@ class RunManager:
         """Return what is to be written with events of a run."""
         return [change for outbox in self.outboxes for change in outbox(row, events)]
 
-    def _now(self) -> float:
-        """Later than any run before, whatever the clock says: who follows a session goes by that."""
+    async def _time_in(self, session: str | None) -> float:
+        """Later than any run before, whatever the clock says: those who follow a session go by that."""
         self._newest = max(time.time(), self._newest + 1e-6)
         return self._newest
 

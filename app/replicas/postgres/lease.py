@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.replicas.postgres.failures import FAILURES
-from app.replicas.postgres.messages import Open
+from app.replicas.postgres.messages import ALL, ORPHANS, Open, encoded
 
 BEATS = 5  # in a lease
 ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its tools
@@ -34,6 +34,7 @@ LAST_WRITE = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"  # behind i
 BURY = "UPDATE replicas SET state = 'gone' WHERE id = $1 AND state <> 'gone' {expired} RETURNING 1"
 ONLY_EXPIRED = "AND lease_until < clock_timestamp()"
 ORPHAN = "UPDATE runs SET owner = NULL WHERE owner = $1 AND ended IS NULL"
+ANNOUNCE = f"SELECT pg_notify('{ALL}', '{encoded(ORPHANS, {})}')"
 FORGET = "DELETE FROM replicas WHERE state = 'gone' AND lease_until < clock_timestamp() - interval '1 day'"
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,11 @@ class Replica(Struct, frozen=True):
 
     def again(self) -> Replica:
         """The same server as another replica."""
-        return Replica(f"rep_{token_hex(8)}", self.node, self.version)
+        return Replica(new_id(), self.node, self.version)
+
+
+def new_id() -> str:
+    return f"rep_{token_hex(8)}"
 
 
 class Lease:
@@ -138,6 +143,7 @@ class Lease:
             await self._connection.execute(LAST_WRITE, replica)
             if await self._connection.fetchval(BURY.format(expired=condition), replica):
                 orphans = await self._connection.execute(ORPHAN, replica)
+                await self._connection.execute(ANNOUNCE)
                 logger.warning("replica %s is gone: %s of its runs wait for another", replica, orphans.split()[-1])
 
     async def _begin_again(self) -> None:

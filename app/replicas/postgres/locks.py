@@ -38,7 +38,14 @@ class Locks:
             try:
                 yield
             finally:
-                await self._pool.release(connection)  # which ends the transaction
+                await self._unlock(connection)
+
+    async def _unlock(self, connection: Any) -> None:
+        try:
+            await connection.execute("COMMIT")
+        except FAILURES:  # its locks are gone with it
+            connection.terminate()
+        await self._pool.release(connection)
 
     async def _locked(self, kind: str, name: str) -> Any:
         connection: Any = None

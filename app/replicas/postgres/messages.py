@@ -18,6 +18,7 @@ from app.replicas.peers import Body
 from app.replicas.postgres.failures import FAILURES
 
 ALL = "dragoman"  # the channel of all replicas
+ORPHANS = "orphans"  # the kind of a message: runs wait for an owner
 MOST_BYTES = 7_900  # of a payload: the database refuses 8,000
 MOST_WAITING = 4_096  # messages not yet sent; older ones are dropped, and found by those who look once a second
 RETRY_S = 0.5

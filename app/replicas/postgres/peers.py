@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -13,7 +13,7 @@ from contextlib import (
     contextmanager,
 )
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import asyncpg
 
@@ -24,18 +24,28 @@ from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.lease import Lease, Replica
 from app.replicas.postgres.locks import Locks
-from app.replicas.postgres.messages import Messages
+from app.replicas.postgres.messages import ORPHANS, Messages
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import StoreFailed
 from app.storage.runs import EventRow
 
 POOL = 12  # connections for locks and questions, opened when they are needed
 COMMAND_S = 30.0
-ORPHANS = "orphans"  # a message: runs wait for an owner
-MOVED = "moved"  # a message: a run of a session has ended
+MOVED = "moved"  # the kind of a message: a run of a session has ended
 
-TakeOver = Callable[[str], Awaitable[None]]
-Has = Callable[[str], bool]
+TakeOver = Callable[[str], Coroutine[Any, Any, None]]
+Fence = Callable[[str], None]
+LOST = "lost"  # in place of the id of a replica: none has it, so nothing is written
+
+
+class Holder(Protocol):
+    """The runs of this server."""
+
+    def has(self, run: str) -> bool: ...
+
+    async def abandon(self) -> None:
+        """End all that is done for them, and write nothing."""
+
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +53,15 @@ logger = logging.getLogger(__name__)
 class PostgresPeers:
     """Entered by `opened`. `take_over` is called with the id of each run that this replica has claimed."""
 
-    def __init__(self, url: str, me: Replica, lease_s: float, pool: Any, has_run: Has) -> None:
+    def __init__(self, url: str, me: Replica, lease_s: float, pool: Any) -> None:
         connect = partial(asyncpg.connect, url, command_timeout=COMMAND_S)
         self.messages = Messages(connect)
         self.lease = Lease(connect, me, lease_s)
         self.asks = Asks(pool, self.messages)
-        self.watching = Watching(self.messages, has_run)
+        self.watching = Watching(self.messages)
         self.take_over: TakeOver | None = None  # before it is set, nothing is claimed
+        self._holder: Holder | None = None
+        self._fence: Fence = _unfenced
         self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
         self._pool = pool
         self._locks = Locks(pool)
@@ -59,10 +71,17 @@ class PostgresPeers:
         self.messages.on_gap.append(self._wake_all)
         self.lease.on_beat = self._on_beat
         self.lease.on_begun = self._on_begun
+        self.lease.on_lost = self._on_lost
 
     @property
     def me(self) -> str:
         return self.lease.me.id
+
+    def begin(self, holder: Holder, fence: Fence) -> None:
+        """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on."""
+        self._holder, self._fence = holder, fence
+        self.watching.has_run = holder.has
+        fence(self.me)
 
     def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
         return self._locks.lock(kind, name)
@@ -128,6 +147,13 @@ class PostgresPeers:
     async def _on_begun(self, me: Replica) -> None:
         self.asks.me = self.watching.me = me.id
         await self.messages.answer_to(me.id)
+        self._fence(me.id)
+
+    async def _on_lost(self) -> None:
+        self._fence(LOST)
+        self._duties.stop()
+        if self._holder:
+            await self._holder.abandon()
 
     async def _on_beat(self, connection: Any) -> None:
         await self._duties.look(connection)
@@ -158,14 +184,14 @@ class PostgresPeers:
 
 
 @asynccontextmanager
-async def opened(url: str, me: Replica, lease_s: float, has_run: Has) -> AsyncGenerator[PostgresPeers, None]:
+async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[PostgresPeers, None]:
     """Register the replica and hold its lease. Raises StoreFailed."""
     async with AsyncExitStack() as stack:
         try:
             pool = await stack.enter_async_context(
                 asyncpg.create_pool(url, min_size=0, max_size=POOL, command_timeout=COMMAND_S)
             )
-            peers = PostgresPeers(url, me, lease_s, pool, has_run)
+            peers = PostgresPeers(url, me, lease_s, pool)
             await peers.lease.begin()
         except FAILURES as error:
             raise StoreFailed(f"The database cannot be reached: {error}. Check DRAGOMAN_DATABASE_URL.") from error
@@ -179,6 +205,10 @@ async def opened(url: str, me: Replica, lease_s: float, has_run: Has) -> AsyncGe
             task = asyncio.create_task(work(), name=f"peers: {work.__name__}")
             stack.push_async_callback(_ended, task)
         yield peers
+
+
+def _unfenced(_: str) -> None:
+    """Do nothing until there is a store."""
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

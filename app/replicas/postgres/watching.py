@@ -39,10 +39,10 @@ class Feed(Struct, eq=False):
 class Watching:
     """Both sides: `following` the runs of others, `publish` for the watchers elsewhere."""
 
-    def __init__(self, messages: Messages, has_run: Callable[[str], bool]) -> None:
+    def __init__(self, messages: Messages) -> None:
         self.me = ""
+        self.has_run: Callable[[str], bool] = _none
         self._messages = messages
-        self._has_run = has_run
         self._feeds: dict[str, list[Feed]] = {}  # by run, of watchers here
         self._elsewhere: dict[str, dict[str, float]] = {}  # by run: replica -> monotonic time at which it is over
         messages.handlers |= {"watch": self._watched, "rows": self._came}
@@ -67,7 +67,7 @@ class Watching:
             self._ask_for(list(self._feeds))
             now = time.monotonic()
             for run, replicas in list(self._elsewhere.items()):
-                alive = {replica: until for replica, until in replicas.items() if until > now and self._has_run(run)}
+                alive = {replica: until for replica, until in replicas.items() if until > now and self.has_run(run)}
                 self._elsewhere[run] = alive
                 if not alive:
                     del self._elsewhere[run]
@@ -89,7 +89,7 @@ class Watching:
     def _watched(self, body: Body) -> None:
         by, now = body["by"], time.monotonic()
         for run in body["runs"]:
-            if by != self.me and self._has_run(run):
+            if by != self.me and self.has_run(run):
                 self._elsewhere.setdefault(run, {})[by] = now + LIFE_S
 
     def _came(self, body: Body) -> None:
@@ -103,6 +103,10 @@ class Watching:
         for feeds in self._feeds.values():
             for feed in feeds:
                 feed.news.set()
+
+
+def _none(_: str) -> bool:
+    return False
 
 
 def _payload(rows: Sequence[EventRow]) -> str:

@@ -12,5 +12,4 @@ async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of
     """Recover all runs when a server starts, in the order in which they came. Raises StoreFailed."""
     await runs.documents.load()
     takeover = Takeover(store, journal, runs, agent_of)
-    for row in await store.unfinished_runs():
-        await takeover.resume_run(row)
+    await runs.recover(takeover.resume_run)

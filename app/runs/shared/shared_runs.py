@@ -18,7 +18,7 @@ from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent
 from app.runs.recovery.left_off import ABANDONED
-from app.runs.run_manager import RunManager
+from app.runs.run_manager import Resume, RunManager
 from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
 from app.runs.shared.remote_stream import watched_elsewhere
@@ -53,17 +53,35 @@ class SharedRuns(RunManager):
         super().__init__(store, journal, switch, approvals, ledger, peers=replicas)
         self._line = SharedQueue(store, replicas)
         self._replicas = replicas
-        replicas.answerers |= {
-            "cancel": self._cancel_here,
-            "steer": self._steer_here,
-            "decide": self._decide_here,
-            "session": self._follow_session_here,
-        }
+        replicas.answerers.update(
+            cancel=self._cancel_here,
+            steer=self._steer_here,
+            decide=self._decide_here,
+            session=self._follow_session_here,
+        )
+
+    def has(self, run: str) -> bool:
+        return run in self._live
+
+    async def recover(self, resume: Resume) -> None:
+        """Go on with runs that no server has, as long as this one runs: those of another server are not touched."""
+
+        async def take_over(run: str) -> None:
+            if row := await self._store.run(run):
+                await resume(row)
+
+        self._replicas.take_over = take_over
 
     def _made(self, row: RunRow, agent: Agent, *rest: Any, unlisted: bool = False) -> RunTask:
         live = super()._made(row, agent, *rest, unlisted=unlisted)
         live.log.on_rows = self._replicas.publish
         return live
+
+    async def _time_in(self, session: str | None) -> float:
+        """Later than the session's last run too, whatever the clocks of other servers say."""
+        now = await super()._time_in(session)
+        last = await self._store.last_runs(session, None, 1) if session else []
+        return max(now, last[0].created + 1e-6) if last else now
 
     def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         return self._here(run, after) or watched_elsewhere(

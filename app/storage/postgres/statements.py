@@ -11,6 +11,7 @@ from app.storage.files.store import FileRow, SessionFile
 from app.storage.memories import MemoryRow
 from app.storage.postgres.words import indexed
 from app.storage.postgres.write_function import TSVECTOR, Statement, WriteFunction, statement
+from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow
 from app.storage.sql.columns import names
 from app.storage.sql.writes import WRITES
@@ -19,6 +20,9 @@ INSERT_MESSAGE = """
     INSERT INTO messages (session, position, run, message, role, at, untrusted, searched, words)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+# `_me` is the replica that writes, which begins the run too; without one any may go on with it.
+_RUN = statement(RunRow, WRITES[RunRow])
+INSERT_RUN = f"INSERT INTO runs ({names(RunRow)}, owner) VALUES ({', '.join('?' * len(_RUN.types))}, _me)"
 _MEMORY = statement(MemoryRow, WRITES[MemoryRow])
 _OTHERS = ", ".join(f"{name} = excluded.{name}" for name in MemoryRow.__struct_fields__ if name != "id")
 UPSERT_MEMORY = f"""
@@ -78,6 +82,7 @@ STATEMENTS: dict[type[Change], Statement] = {
         ["text", "bigint", "text", "text", "text", "double precision", "boolean", "text", TSVECTOR],
         message_values,
     ),
+    RunRow: Statement(INSERT_RUN, _RUN.types, _RUN.values),
     MemoryRow: Statement(UPSERT_MEMORY, [*_MEMORY.types, TSVECTOR], memory_values),
     **{
         kind: Statement(one.sql, one.types, one.values, before=SHARE_FILES)
