@@ -22,6 +22,11 @@ serve: $(VENV)/.serve
 chat: $(VENV)/.serve
 	@$(BIN)/dragoman chat $(ARGS)
 
+# PostgreSQL, three replicas and nginx on this machine, on loopback, until Ctrl-C. Data stay in .cache/replicas.
+.PHONY: replicas
+replicas: $(VENV)/.dev replica-programs
+	@$(BIN)/python -m tests.run_replicas
+
 # All that a change must pass. The types are checked beside the tests: that takes one core, and half a minute.
 test: style real-servers browser replica-programs daily-client-environments
 	@$(MAKE) --no-print-directory -j2 types suite

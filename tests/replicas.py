@@ -145,29 +145,34 @@ def client_of(url: str, token: str) -> httpx2.AsyncClient:
 async def three_replicas(
     folder: Path,
     database_url: str,
-    model_url: str,
+    model_url: str | None,
     *flags: str,
     balancer: Balancer = "tcp",
     environ: Mapping[str, str] | None = None,
     count: int = REPLICAS,
+    token: str | None = None,
+    port: int = 0,
 ) -> AsyncGenerator[Replicas, None]:
-    """Servers on an empty or used database; `flags` and `environ` are for each of them."""
+    """Servers on an empty or used database; `flags` and `environ` are for each of them.
+
+    Without `model_url` the model is the settings'. `token` is an admin's of that database; without it one is made.
+    """
     (folder / "work").mkdir(parents=True, exist_ok=True)
-    words = ("--model-url", model_url, "--model", "m", "--tool-calls", "fenced", *flags)
+    model = ("--model-url", model_url, "--model", "m", "--tool-calls", "fenced") if model_url else ()
+    words = (*model, *flags)
     environs = [replica_environ(folder, f"node-{n}", database_url) | dict(environ or {}) for n in range(1, count + 1)]
-    token = await asyncio.to_thread(made_token, environs[0])
+    signed_in = token or await asyncio.to_thread(made_token, environs[0])
     async with AsyncExitStack() as stack:
         members = []
         for one in environs:
-            replica = Replica(Path(one["DRAGOMAN_DATA_DIR"]).name, folder, one, words, token)
+            replica = Replica(Path(one["DRAGOMAN_DATA_DIR"]).name, folder, one, words, signed_in)
             stack.push_async_callback(replica.close)
             await replica.start()
             members.append(replica)
         ports = [one.port for one in members]
-        balancing = nginx(folder / "nginx", ports) if balancer == "nginx" else round_robin(ports)
-        port = await stack.enter_async_context(balancing)
-        url = f"http://localhost:{port}"
-        yield Replicas(members, url, await stack.enter_async_context(client_of(url, token)), database_url)
+        balancing = nginx(folder / "nginx", ports, port) if balancer == "nginx" else round_robin(ports)
+        url = f"http://localhost:{await stack.enter_async_context(balancing)}"
+        yield Replicas(members, url, await stack.enter_async_context(client_of(url, signed_in)), database_url)
 
 
 def replica_environ(folder: Path, node: str, database_url: str) -> dict[str, str]:
