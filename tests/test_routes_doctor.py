@@ -193,6 +193,22 @@ async def test_proxies(tmp_path: Path, environ: Mapping[str, str], state: State,
     assert (finding.state, shown in finding.found, "pass-4711" in finding.found) == (state, True, False)
 
 
+async def test_a_collector(tmp_path: Path) -> None:
+    async def look(url: str, **flags: object) -> tuple[State, str]:
+        environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": url}
+        checked = await examined(tmp_path, "telemetry", environ=environ, offline=False, flags=flags)
+        [finding] = found(checked, "telemetry")
+        return finding.state, finding.found
+
+    assert await look("") == (State.SKIPPED, "off")
+    async with upstream() as collector:
+        there = f"http://127.0.0.1:{collector.port}"
+        assert await look(there) == (State.OK, f"127.0.0.1:{collector.port} takes connections")
+    assert (await look(there))[0] is State.WARNING
+    assert (await look("collector:4317"))[0] is State.WARNING
+    assert (await look("http://h:99999", otel="true"))[0] is State.PROBLEM
+
+
 async def model_finding(folder: Path, **flags: object) -> Finding:
     [finding] = found(await examined(folder, "models", offline=False, flags=flags), "models")
     return finding

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
@@ -26,6 +27,7 @@ ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT" for signal in ("", "TRA
 PROTOCOLS = tuple(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL" for signal in ("", "TRACES_", "METRICS_"))
 HEADERS = tuple(f"OTEL_EXPORTER_OTLP_{signal}HEADERS" for signal in ("", "TRACES_", "METRICS_"))
 PROTOCOL = "http/protobuf"
+DEFAULT_ENDPOINT = "http://localhost:4318"
 PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 EXPORTING = "app.telemetry.exporting"  # importing it imports the SDK, which takes 0.2 s
 MISSING = "OpenTelemetry needs packages that are not installed: run pip install 'dragoman[otel]'"
@@ -49,7 +51,7 @@ def problems(environ: Mapping[str, str]) -> Iterator[str]:
             given = environ[name][:40]
             yield f"{name} is {given!a}, and only {PROTOCOL} is supported: set that, and an endpoint for it."
     for name in ENDPOINTS:
-        if not environ.get(name, "http://").startswith(("http://", "https://")):
+        if not _is_url(environ.get(name) or DEFAULT_ENDPOINT):
             yield f"{name} is no http or https URL. Set one such as http://127.0.0.1:4318."
 
 
@@ -118,6 +120,14 @@ def _captures(settings: Settings, environ: Mapping[str, str]) -> bool:
         _log.warning("%s is ignored: labels are configured, and content may be labelled.", CAPTURE)
         return False
     return True
+
+
+def _is_url(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _is_installed(package: str) -> bool:

@@ -27,7 +27,7 @@ from routes.cli.doctor.machine import (
 )
 from routes.cli.doctor.mcp import mcp_servers
 from routes.cli.doctor.models import models
-from routes.cli.doctor.network import address, clock_skew, port
+from routes.cli.doctor.network import address, clock_skew, port, telemetry
 from routes.cli.doctor.sandbox import command_limits, sandbox
 from routes.terminal.approval_text import one_line
 
@@ -77,6 +77,7 @@ CHECKS = (
     Check("models", models, STORED, network=True, limit_s=19.0),
     Check("mcp servers", mcp_servers, STORED, network=True, limit_s=12.0),
     Check("clock skew", clock_skew, SETTINGS, network=True),
+    Check("telemetry", telemetry, SETTINGS, limit_s=8.0, network=True),
 )
 
 Running = Mapping[str, "asyncio.Task[list[Finding]]"]

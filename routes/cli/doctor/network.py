@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from app.telemetry.opening import DEFAULT_ENDPOINT, ENDPOINTS, is_on, problems
 from routes.access.authentication import is_loopback
 from routes.cli.doctor.finding import Findings, Subject, ok, problem, skipped, warning
 
@@ -89,3 +90,26 @@ def clock_skew(subject: Subject) -> Findings:
     if abs(skew) > SKEW_S:
         return warning(found, "Set the clock, and keep it right with NTP (timedatectl set-ntp true).")
     return ok(found)
+
+
+def telemetry(subject: Subject) -> Findings:
+    """OpenTelemetry, if it is on: its packages, its variables, a collector that takes connections; nothing is sent."""
+    settings, environ = subject.settings, subject.environ
+    if not is_on(settings, environ):
+        return skipped("off")
+    advice = "Correct it, or switch it off with DRAGOMAN_OTEL=false."
+    if wrong := list(problems(environ)):
+        report = problem if settings.otel else warning
+        return [report(one, advice) for one in wrong]
+    found = []
+    for url in sorted({environ[name] for name in ENDPOINTS if environ.get(name)} or {DEFAULT_ENDPOINT}):
+        parts = urlsplit(url)
+        where = f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+        try:
+            with socket.create_connection((parts.hostname or "", int(where.rpartition(":")[2])), REQUEST_S):
+                found.append(ok(f"{where} takes connections"))
+        except OSError as error:
+            found.append(
+                warning(f"{where} cannot be reached: {error.strerror or error}", f"Start the collector. {advice}")
+            )
+    return found
