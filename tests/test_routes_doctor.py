@@ -23,6 +23,7 @@ from routes.cli.doctor.finding import Check, Finding, State, Subject, ok, proble
 from routes.cli.doctor.folders import file_system
 from tests.endpoints import model_server
 from tests.mcp_servers import FAULTY
+from tests.postgres import Cluster
 from tests.serving import serving
 from tests.test_routes_access import dragoman
 from tests.upstream import answer, upstream
@@ -289,6 +290,23 @@ async def test_a_check_that_hangs_or_breaks_is_a_problem_and_those_that_need_it_
     ]
     assert "ZeroDivisionError: by<U+001B>[2Jnothing" in checked[1].finding.found
     assert exit_code(checked) == 2
+
+
+async def test_a_database_of_postgresql_is_only_read(tmp_path: Path, postgres: Cluster) -> None:
+    url = postgres.database()
+    flags = {"database_url": url, "host": "0.0.0.0"}
+    [right] = found(await examined(tmp_path, "database", offline=False, flags=flags), "database")
+    assert (right.state, "0 servers use it" in right.found) == (State.OK, True)
+    name = url.rpartition("/")[2]
+    postgres.sql("UPDATE dragoman_schema SET version = 0", name)
+    [older] = found(await examined(tmp_path, "database", offline=False, flags=flags), "database")
+    assert (older.state, "migrates it" in older.found) == (State.WARNING, True)
+    assert "0" in postgres.sql("SELECT version FROM dragoman_schema", name)
+    absent = {"database_url": f"postgresql://dragoman:{KEY}@127.0.0.1:{postgres.port}/nothing"}
+    [wrong] = found(await examined(tmp_path, "database", offline=False, flags=absent), "database")
+    assert (wrong.state, "createdb" in wrong.found, KEY in wrong.found) == (State.PROBLEM, True, False)
+    [unasked] = found(await examined(tmp_path, "address", flags=flags), "address")
+    assert unasked.state is State.SKIPPED
 
 
 def test_lines_have_colours_only_where_they_are_wanted() -> None:

@@ -88,6 +88,7 @@ async def run_checks(
 ) -> list[Checked]:
     """The findings in the order of the table, without secrets. A check that breaks is a problem of its own."""
     running: dict[str, asyncio.Task[list[Finding]]] = {}
+    subject.offline = offline
     for check in checks:
         running[check.name] = asyncio.create_task(_findings(check, subject, running, offline=offline))
     await asyncio.wait(running.values(), timeout=all_s)

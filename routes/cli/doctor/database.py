@@ -5,15 +5,24 @@ from __future__ import annotations
 from app.storage.changes import StoreFailed
 from app.storage.database import DATABASE
 from app.storage.inspection.database_file import NEWEST, inspect_database, read_configuration
-from routes.cli.doctor.finding import Finding, Findings, Subject, megabytes, ok, problem, warning
+from routes.cli.doctor.finding import Finding, Findings, Subject, in_thread, megabytes, ok, problem, skipped, warning
+from routes.cli.doctor.postgres import postgres
 
 CHECK_S = 4.0
 LONG_LOG = 256 << 20  # bytes that wait in the write-ahead log: a reader holds it open, or nothing copies it
 RESTORE = "Stop the server, keep a copy of the file, and restore a backup."
 
 
-def database(subject: Subject) -> Findings:
-    """The file: can it be opened, how old is its schema, is it whole, how large is it."""
+async def database(subject: Subject) -> Findings:
+    """SQLite's file or PostgreSQL: can it be opened, how old is its schema, is it whole, how large is it."""
+    if (url := subject.settings.postgres_url) is None:
+        return await in_thread(database_file, subject)
+    if subject.offline:
+        return skipped("not checked, because of --offline")
+    return await postgres(subject, url)
+
+
+def database_file(subject: Subject) -> Findings:
     path, served = subject.settings.data_dir / DATABASE, subject.server is not None
     if not path.exists():
         return ok(f"{path} is not there yet; the server makes it")

@@ -72,6 +72,7 @@ class Subject(Struct):
     redactor: Redactor  # knows the secrets of the settings, and those that checks have read
     objections: Sequence[str] = ()
     ask_model: bool = False
+    offline: bool = False
     server: Server | None = None
     stored: StoredConfiguration = field(default_factory=StoredConfiguration)
 

@@ -1,0 +1,111 @@
+"""A look at a database of PostgreSQL in a session that may only read: nothing is migrated, no lock is taken."""
+
+from __future__ import annotations
+
+import time
+
+import asyncpg
+from msgspec import Struct
+
+from app.storage.changes import StoreFailed
+from app.storage.endpoints import EndpointRow
+from app.storage.inspection.database_file import StoredConfiguration
+from app.storage.mcp import McpServerRow
+from app.storage.postgres.connections import MOST, Connection
+from app.storage.postgres.database import place_of
+from app.storage.postgres.failures import FAILURES, failure
+from app.storage.postgres.schema import EXISTS, NEEDED, SCHEMA
+from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
+from app.storage.sql.principals import TOKEN_COUNTS
+from app.storage.tokens import TokenCounts
+
+NEWEST = len(SCHEMA)
+CONNECT_S = 4.0
+READ_ONLY = {"application_name": "dragoman doctor", "default_transaction_read_only": "on"}
+ABOUT = """
+    SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
+        pg_is_in_recovery(), pg_encoding_to_char(encoding), pg_database_size(oid),
+        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+        current_setting('max_connections')::integer, extract(epoch FROM clock_timestamp())::float8
+    FROM pg_database WHERE datname = current_database()
+"""
+REPLICAS = "SELECT count(*) FROM replicas WHERE lease_until > clock_timestamp()"
+
+
+class PostgresReport(Struct, frozen=True):
+    """`schema` is 0 for an empty database. `ahead_s` is how far this clock is ahead of the database's."""
+
+    place: str
+    version: str
+    fits: bool  # of the versions that are needed
+    reads_only: bool
+    encoding: str
+    size: int
+    connections: int
+    most_connections: int
+    ahead_s: float
+    answer_s: float
+    schema: int
+    oldest: int
+    replicas: int
+    stored: StoredConfiguration
+
+    @property
+    def free_connections(self) -> int:
+        return self.most_connections - self.connections
+
+    @property
+    def needed_connections(self) -> int:
+        """Of one server."""
+        return MOST
+
+
+async def inspect_postgres(url: str) -> PostgresReport:
+    """Raises StoreFailed."""
+    place = place_of(url)
+    try:
+        connection = await asyncpg.connect(url, timeout=CONNECT_S, command_timeout=CONNECT_S, server_settings=READ_ONLY)
+        try:
+            return await _report(connection, place)
+        finally:
+            await connection.close(timeout=1)
+    except FAILURES as error:
+        raise failure(error, place) from error
+
+
+async def _report(connection: Connection, place: str) -> PostgresReport:
+    begun, now = time.perf_counter(), time.time()
+    row = await connection.fetchrow(ABOUT)
+    took = time.perf_counter() - begun
+    if row is None:
+        raise StoreFailed(f"The database {place} says nothing of itself.")
+    version, number, reads_only, encoding, size, open_now, most, its_time = row
+    schema = oldest = replicas = 0
+    stored = StoredConfiguration()
+    if await connection.fetchval(EXISTS):
+        schema, oldest = await connection.fetchrow("SELECT version, oldest FROM dragoman_schema") or (0, 0)
+    if schema >= NEWEST:
+        replicas, stored = await connection.fetchval(REPLICAS), await _stored(connection)
+    return PostgresReport(
+        place,
+        version,
+        number >= NEEDED,
+        reads_only,
+        encoding,
+        size,
+        open_now,
+        most,
+        now - its_time,
+        took,
+        schema,
+        oldest,
+        replicas,
+        stored,
+    )
+
+
+async def _stored(connection: Connection) -> StoredConfiguration:
+    endpoints = [EndpointRow(*row) for row in await connection.fetch(ENDPOINTS.sql)]
+    servers = [McpServerRow(*row) for row in await connection.fetch(MCP_SERVERS.sql)]
+    counts = await connection.fetchrow(TOKEN_COUNTS.sql.replace("?", "$1"), time.time())
+    return StoredConfiguration(tuple(endpoints), tuple(servers), TokenCounts(*(counts or (0, 0, 0))))
