@@ -138,7 +138,10 @@ class Replicas:
 
 def client_of(url: str, token: str) -> httpx2.AsyncClient:
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    return httpx2.AsyncClient(base_url=url, timeout=LIMIT_S, trust_env=False, verify=NO_TLS, headers=headers)
+    once = httpx2.Limits(max_keepalive_connections=0)  # behind a balancer, a kept connection ends with its replica
+    return httpx2.AsyncClient(
+        base_url=url, timeout=LIMIT_S, trust_env=False, verify=NO_TLS, headers=headers, limits=once
+    )
 
 
 @asynccontextmanager
@@ -161,18 +164,17 @@ async def three_replicas(
     model = ("--model-url", model_url, "--model", "m", "--tool-calls", "fenced") if model_url else ()
     words = (*model, *flags)
     environs = [replica_environ(folder, f"node-{n}", database_url) | dict(environ or {}) for n in range(1, count + 1)]
-    signed_in = token or await asyncio.to_thread(made_token, environs[0])
+    if token is None:
+        token = await asyncio.to_thread(made_token, environs[0])
     async with AsyncExitStack() as stack:
-        members = []
-        for one in environs:
-            replica = Replica(Path(one["DRAGOMAN_DATA_DIR"]).name, folder, one, words, signed_in)
+        members = [Replica(Path(one["DRAGOMAN_DATA_DIR"]).name, folder, one, words, token) for one in environs]
+        for replica in members:
             stack.push_async_callback(replica.close)
-            await replica.start()
-            members.append(replica)
+        await asyncio.gather(*(replica.start() for replica in members))
         ports = [one.port for one in members]
         balancing = nginx(folder / "nginx", ports, port) if balancer == "nginx" else round_robin(ports)
         url = f"http://localhost:{await stack.enter_async_context(balancing)}"
-        yield Replicas(members, url, await stack.enter_async_context(client_of(url, signed_in)), database_url)
+        yield Replicas(members, url, await stack.enter_async_context(client_of(url, token)), database_url)
 
 
 def replica_environ(folder: Path, node: str, database_url: str) -> dict[str, str]:

@@ -1,0 +1,44 @@
+"""Three servers on one PostgreSQL, behind a real nginx and behind a balancer that knows no HTTP (tests/replicas.py)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.chatting import DONE, chunk, says
+from tests.nginx import needs_nginx
+from tests.nightly import at_night
+from tests.postgres import cluster
+from tests.replicas import Balancer, three_replicas
+from tests.upstream import stream, upstream
+
+pytestmark = pytest.mark.anyio
+
+
+@needs_nginx
+@pytest.mark.parametrize("balancer", at_night(("tcp", "nginx"), ("nginx",)))
+async def test_what_one_replica_has_done_every_other_shows(tmp_path: Path, balancer: Balancer) -> None:
+    said = stream(says("Hello."), chunk(finish="stop"), DONE)
+    with cluster() as postgres:
+        async with asyncio.timeout(90), upstream(said, repeat=True, chats=True) as model:
+            url = postgres.database()
+            async with three_replicas(tmp_path, url, model.base_url, balancer=balancer) as replicas:
+                response = await replicas.client.post("/chat", json={"message": "Hi"})
+                assert response.text.count("event: run.finished") == 1
+                run, session = response.headers["x-run-id"], response.headers["x-session-id"]
+                for one in replicas:
+                    assert (await one.client.get(f"/runs/{run}/events")).text == response.text
+                    assert (await one.client.get(f"/runs/{run}")).json()["state"] == "answered"
+                assert await replicas.owner_of(run) is None
+                first, *others = replicas.members
+                first.kill()
+                await first.process.wait()
+                assert (await replicas.client.get("/livez")).status_code == 200
+                again = await replicas.client.post("/chat", json={"message": "And?", "session": session})
+                assert again.text.count("event: run.finished") == 1
+                await first.restart()
+                messages = (await first.client.get(f"/sessions/{session}")).json()["messages"]
+                assert [one["role"] for one in messages] == ["user", "assistant"] * 2
+                assert len(others) == 2
