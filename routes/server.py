@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
 from app.mcp.servers import CALLBACK
-from app.redaction.json_logs import log_as_json
+from app.redaction.json_logs import log_as_json, log_as_text
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
@@ -251,8 +251,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
 def serve(loaded: Loaded) -> int:
     """Run until a signal stops it. Exit code 1 when it cannot start, with the reason on stderr."""
     announcements = Announcements(loaded.settings.log_format == "json")
-    if announcements.as_records:
-        log_as_json(loaded.settings.log_level)
+    (log_as_json if announcements.as_records else log_as_text)(loaded.settings.log_level)
     try:
         with listen(loaded.settings) as listener:
             config_loop = uvicorn.Config("", loop="auto", log_config=None).get_loop_factory()

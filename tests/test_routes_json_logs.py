@@ -103,10 +103,10 @@ def test_every_record_is_one_line_of_json() -> None:
 
 
 @asynccontextmanager
-async def lines_of_server(folder: Path) -> AsyncGenerator[asyncio.StreamReader, None]:
+async def lines_of_server(folder: Path, level: str = "info") -> AsyncGenerator[asyncio.StreamReader, None]:
     """The stderr of a whole server that logs as JSON."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
-    environ |= {"DRAGOMAN_LOG_FORMAT": "json", "DRAGOMAN_LOG_LEVEL": "info", "DRAGOMAN_MODEL_URL": "scripted:"}
+    environ |= {"DRAGOMAN_LOG_FORMAT": "json", "DRAGOMAN_LOG_LEVEL": level, "DRAGOMAN_MODEL_URL": "scripted:"}
     read_end, write_end = os.pipe()
     lines = asyncio.StreamReader()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -143,3 +143,18 @@ async def test_a_server_logs_nothing_but_json(tmp_path: Path) -> None:
     assert taken.returncode == 1 and taken.stdout == ""
     (problem,) = records(taken.stderr)
     assert problem["level"] == "critical" and problem["message"].startswith("Cannot listen on")
+
+
+@pytest.mark.anyio
+async def test_a_library_logs_no_content_at_any_level(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        async with lines_of_server(tmp_path, "trace") as lines:
+            found = [await lines.readline(), await lines.readline()]
+            url = re.search(r"http://localhost:\d+", json.loads(found[1])["message"])
+            assert url
+            async with httpx2.AsyncClient(base_url=url[0], timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as client:
+                await client.post("/chat", json={"message": "Words of Ann"})
+        rest = (await lines.read()).decode()
+    written = records(rest)
+    assert {one["logger"].partition(".")[0] for one in written} <= {"dragoman", "uvicorn", "app", "routes", "tools"}
+    assert "Words of Ann" not in rest and "trace" in {one["level"] for one in written}

@@ -19,6 +19,7 @@ from app.core.log_context import log_context
 ACCESS = "uvicorn.access"
 ACCESS_FIELDS = ("client", "method", "path", "http_version", "status")
 OWN = "dragoman"  # the logger of messages that are printed at every level
+LEVELLED = (OWN, "routes", "app", "tools", "uvicorn")  # loggers that follow the setting below `warning`
 TRACE = 5  # uvicorn's
 
 
@@ -57,16 +58,27 @@ def message_of(record: logging.LogRecord) -> str:
 
 def log_as_json(level: str) -> None:
     """Write all that is logged in this process to stderr as JSON: warnings of Python and unforeseen errors, too."""
-    logging.addLevelName(TRACE, "TRACE")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(level.upper())
+    _log_to_stderr(level, JsonFormatter())
     logging.getLogger(OWN).setLevel(logging.INFO)
     logging.captureWarnings(True)
     sys.excepthook = _log_unforeseen
     threading.excepthook = _log_in_thread
+
+
+def log_as_text(level: str) -> None:
+    """Write messages to stderr, as Python does without any configuration, but from this level on."""
+    _log_to_stderr(level, None)
+
+
+def _log_to_stderr(level: str, formatter: logging.Formatter | None) -> None:
+    logging.addLevelName(TRACE, "TRACE")
+    handler, root = logging.StreamHandler(sys.stderr), logging.getLogger()
+    handler.setFormatter(formatter)
+    root.handlers = [handler]
+    lowest = logging.getLevelName(level.upper())
+    root.setLevel(max(lowest, logging.WARNING))  # libraries log what messages and requests hold
+    for name in LEVELLED:
+        logging.getLogger(name).setLevel(lowest)
 
 
 def _log_unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
