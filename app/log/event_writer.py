@@ -36,7 +36,7 @@ from app.log.open_drafts import OpenDrafts
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
-from app.storage.changes import Change, ChangeWriter, LeaseLost, StoreFailed
+from app.storage.changes import Change, ChangeWriter, LeaseLost, StartsPaused, StoreFailed
 from app.storage.runs import EventRow, RunRow
 from app.transcript.run_request import trace_of
 
@@ -191,6 +191,13 @@ class RunLog:
                 waiting.set_result(None)
         self._waiting.clear()
 
+    def refuse(self, failure: StoreFailed) -> None:
+        """Take nothing more: the store refused, or another server goes on with the run."""
+        if isinstance(failure, LeaseLost):
+            self.leave()
+        else:
+            self.fail(str(failure))
+
     def fail(self, reason: str) -> None:
         """The store refused: the watchers still get a terminal event, and whoever drives the run may store it later."""
         if self.failure:
@@ -224,6 +231,21 @@ class _Batch(Struct):
     changes: list[Change] = field(default_factory=list)
     logs: dict[RunLog, None] = field(default_factory=dict)
     done: asyncio.Future[None] | None = None  # for the callers of `flush`
+    failure: StoreFailed | None = None
+
+    def refuse(self, failure: StoreFailed) -> None:
+        self.failure = failure
+        if self.done:
+            self.done.set_exception(failure)
+            self.done.exception()  # the callers of `flush` see it, if they have not left
+
+    def finish(self) -> None:
+        if self.done and not self.done.done():
+            self.done.set_result(None)
+
+
+Taken = tuple[RunLog, slice, list[EventRow]]
+"""A log, the place of its changes in the batch, and its events."""
 
 
 class EventWriter:
@@ -308,29 +330,44 @@ class EventWriter:
             written = time.monotonic()
 
     async def _write(self, batch: _Batch) -> None:
-        taken, rows = list[tuple[RunLog, list[EventRow]]](), list[Change]()
+        taken, rows, first = list[Taken](), list[Change](), len(batch.changes)
         for log in batch.logs:
+            begin = len(batch.changes)
             batch.changes += log.take_changes()
             rows += (events := log.take_events())
             if log.outbox:
                 batch.changes += log.outbox(events)
-            taken.append((log, events))
+            taken.append((log, slice(begin, len(batch.changes)), events))
         began = time.monotonic()
         try:
             await self._store.write(batch.changes + rows)
+        except StartsPaused:
+            await self._write_apart(batch, first, taken)
+            return
         except StoreFailed as failure:
             self.observe_failure()
-            for log, _ in taken:
-                if isinstance(failure, LeaseLost):
-                    log.leave()  # another server goes on with it
-                else:
-                    log.fail(str(failure))
-            if batch.done:
-                batch.done.set_exception(failure)
-                batch.done.exception()  # the callers of `flush` see it, if they have not left
+            for log, _, _ in taken:
+                log.refuse(failure)
+            batch.refuse(failure)
             return
         self.observe_commit(time.monotonic() - began)
-        for log, events in taken:
+        for log, _, events in taken:
             log.publish(events)
-        if batch.done:
-            batch.done.set_result(None)
+        batch.finish()
+
+    async def _write_apart(self, batch: _Batch, first: int, taken: list[Taken]) -> None:
+        """Write what belongs to each log in a transaction of its own: only those that start something are refused."""
+        try:
+            await self._store.write(batch.changes[:first])
+        except StoreFailed as failure:
+            batch.refuse(failure)
+        for log, own, events in taken:
+            try:
+                if batch.failure and not log.last_seq:
+                    raise batch.failure  # of a run that was to begin
+                await self._store.write([*batch.changes[own], *events])
+            except StoreFailed as failure:
+                log.refuse(failure)
+            else:
+                log.publish(events)
+        batch.finish()

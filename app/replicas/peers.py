@@ -67,6 +67,9 @@ class Replicas(Peers, Protocol):
         """The answer of another server. Raises Refusal, ReplicaGone, StoreFailed."""
         ...
 
+    def drain(self) -> None:
+        """Claim nothing more: this server stops."""
+
     async def release(self, runs: Sequence[str]) -> None:
         """Leave runs to other servers. Raises StoreFailed."""
 

@@ -60,7 +60,7 @@ class Lease:
     """Use `hold_forever` as a task. `on_beat` is called with the connection after each beat.
 
     When the lease is lost `on_lost` ends all that the replica does, and the server goes on as another replica, which
-    `on_begun` is given. `taken_over` counts the runs that lost their owner through this replica.
+    `on_begun` is given. `on_alive` is called when the replica may act for another ACTS of its lease.
     """
 
     def __init__(self, open_connection: Open, me: Replica, lease_s: float) -> None:
@@ -70,6 +70,7 @@ class Lease:
         self.on_beat: Callable[[Any], Awaitable[None]] = _nothing
         self.on_lost: Callable[[], Awaitable[None]] = _nothing
         self.on_begun: Callable[[Replica], Awaitable[None]] = _nothing
+        self.on_alive: Callable[[], None] = _alive
         self._open = open_connection
         self._confirmed = 0.0  # monotonic time at which the last confirmed beat was sent
         self._buries_from = 0.0
@@ -87,6 +88,7 @@ class Lease:
         await self._connect()
         await self._connection.execute(REGISTER, self.me.id, self.me.node, self.me.version, self.lease_s)
         self._confirmed = sent
+        self.on_alive()
         await self.on_begun(self.me)
 
     async def hold_forever(self) -> None:
@@ -126,6 +128,7 @@ class Lease:
         alive = await self._connection.fetchval(BEAT, self.me.id, self.lease_s, self.state)
         if alive:
             self._confirmed = sent
+            self.on_alive()
         return bool(alive)
 
     async def _look_around(self) -> None:
@@ -158,6 +161,7 @@ class Lease:
                 return
             except FAILURES as error:
                 logger.warning("replica %s waits for the database: %s", self.me.id, error)
+                self.on_alive()  # it does nothing any more that would have to end
                 self.disconnect()
                 await asyncio.sleep(RETRY_S)
 
@@ -182,4 +186,8 @@ class Lease:
 
 
 async def _nothing(*_: object) -> None:
-    """Nothing is to be done."""
+    """Do nothing."""
+
+
+def _alive() -> None:
+    """Do nothing."""

@@ -22,9 +22,10 @@ from app.replicas.postgres.asks import Asks
 from app.replicas.postgres.claims import OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES
-from app.replicas.postgres.lease import Lease, Replica
+from app.replicas.postgres.lease import ACTS, Lease, Replica
 from app.replicas.postgres.locks import Locks
 from app.replicas.postgres.messages import ORPHANS, Messages
+from app.replicas.postgres.undertaker import undertaker
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import StoreFailed
 from app.storage.runs import EventRow
@@ -139,7 +140,7 @@ class PostgresPeers:
         """A run of the session has ended: the next one may begin, wherever it is."""
         self.messages.send_all(MOVED, session=session)
 
-    async def drain(self) -> None:
+    def drain(self) -> None:
         """Claim nothing more, and say so."""
         self.lease.state = "draining"
         self.lease.beat_soon()
@@ -192,6 +193,7 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
                 asyncpg.create_pool(url, min_size=0, max_size=POOL, command_timeout=COMMAND_S)
             )
             peers = PostgresPeers(url, me, lease_s, pool)
+            peers.lease.on_alive = await stack.enter_async_context(undertaker(ACTS * lease_s))
             await peers.lease.begin()
         except FAILURES as error:
             raise StoreFailed(f"The database cannot be reached: {error}. Check DRAGOMAN_DATABASE_URL.") from error

@@ -17,7 +17,7 @@ from app.policy.approvals import Approvals
 from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent
-from app.runs.recovery.left_off import ABANDONED
+from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.run_manager import Resume, RunManager
 from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
@@ -76,6 +76,16 @@ class SharedRuns(RunManager):
         live = super()._made(row, agent, *rest, unlisted=unlisted)
         live.log.on_rows = self._replicas.publish
         return live
+
+    async def _drive(self, live: RunTask) -> None:
+        await super()._drive(live)
+        if live.stopping == SUSPENDED:
+            with suppress(StoreFailed):  # then they wait until the lease is over
+                await self._replicas.release([live.row.id])
+
+    async def close(self, grace_s: float = 0) -> None:
+        self._replicas.drain()
+        await super().close(grace_s)
 
     async def _time_in(self, session: str | None) -> float:
         """Later than the session's last run too, whatever the clocks of other servers say."""
