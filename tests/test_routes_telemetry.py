@@ -23,7 +23,7 @@ from app.models.scripted import Scripted
 from app.redaction.redactor import Redactor
 from app.telemetry import conventions as names
 from app.telemetry.conventions import OWN, TABLE
-from app.telemetry.exporting import Exports
+from app.telemetry.exporting import Exports, SdkLog
 from app.telemetry.opening import opened_telemetry, problems
 from routes.lanes.models import AGENT
 from tests.chatting import WHOLE
@@ -138,21 +138,28 @@ async def test_the_traceparent_goes_to_models_if_that_is_configured(
 
 
 async def test_a_call_of_an_mcp_server_passes_its_trace_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    provider = Scripted(["```mcp__t__meta\n{}\n```", "```mcp__t__fail\n{}\n```", "Done."])
+    names_called = ("meta", "fail", "broken")
+    provider = Scripted([*(f"```mcp__t__{name}\n{{}}\n```" for name in names_called), "Done."])
     server = {"command": sys.executable, "args": [str(MCP)]}
     async with asyncio.timeout(LIMIT_S), collector(monkeypatch) as got:
         async with serving_mcp(tmp_path, provider, {"t": server}, tools=READS) as served:
             events = await served.chat()
+            read = await served.client.get("/mcp/servers/t/resources/read", params={"uri": "note://one"})
+            assert read.status_code == 200, read.text
         meta, failing = got.span("execute_tool mcp__t__meta"), got.span("execute_tool mcp__t__fail")
-        [sent, _] = [event["text"] for event in events if event["type"] == "tool.finished"]
+        [sent, *_] = [event["text"] for event in events if event["type"] == "tool.finished"]
         assert json.loads(sent)["traceparent"].rpartition("-")[0] == f"00-{meta.trace}-{meta.id}"
         about = {names.METHOD.name: "tools/call", names.TRANSPORT.name: "pipe", names.SERVER.name: "t"}
         assert {name: meta.attributes[name] for name in about} == about
         assert failing.failed and failing.attributes["error.type"] == "tool_error"
-        assert len(got.spans()) == 1 + 3 + 2, "no span beside that of the call"
+        broken = got.span("execute_tool mcp__t__broken").attributes
+        assert (broken["error.type"], broken[names.STATUS_CODE.name]) == ("-32601", "-32601")
+        assert got.span("resources/read").parent == "", "a person's request belongs to no run"
+        assert len(got.spans()) == 1 + 4 + 3 + 1, "no span beside that of the call"
         series = got.metrics()[names.MCP_DURATION.name]
-        seen = {(of[names.TOOL_NAME.name], of.get("error.type"), count) for _, count, of in series}
-        assert seen == {("meta", None, 1), ("fail", "tool_error", 1)}
+        seen = {(of.get(names.TOOL_NAME.name), of.get("error.type"), count) for _, count, of in series}
+        calls = {("meta", None, 1), ("fail", "tool_error", 1), ("broken", "-32601", 1)}
+        assert seen == calls | {(None, None, 1)}
         check_table(got)
 
 
@@ -238,6 +245,17 @@ async def test_a_collector_that_is_gone_is_reported_once_and_stops_nothing(
         await exports.close(0.1)
         assert len(got.receiver.requests) >= 2
     assert logging.getLogger("opentelemetry").propagate
+
+
+def test_an_outage_is_reported_at_its_begin_and_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    log = SdkLog()
+    for ok in (True, False, False, True, True, False):
+        log.exported("Traces", ok=ok)
+    for _ in range(2):
+        log.emit(logging.LogRecord("opentelemetry.sdk", logging.WARNING, "", 1, "Queue full.", (), None))
+    words = [record.getMessage().partition(":")[0] for record in caplog.records]
+    not_now = "Traces are not exported"
+    assert words == [not_now, "Traces are exported again.", not_now, "OpenTelemetry"]
 
 
 BLOCKED = """

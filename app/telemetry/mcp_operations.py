@@ -7,6 +7,7 @@ import time
 from contextvars import Token
 from types import TracebackType
 
+from msgspec import Struct
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
@@ -14,6 +15,16 @@ from app.telemetry import conventions as names
 from app.telemetry.instruments import Attributes, Instruments
 from app.telemetry.providers import server_attributes
 from tools.mcp.operations import Operation, OperationEnd
+
+OF_CALL = frozenset({names.TOOL_NAME.name, names.ERROR.name})  # its span has them itself
+
+
+class OpenCall(Struct):
+    """The span of a tool call under way. `error` is the last one that an MCP server has answered with."""
+
+    span: Span
+    started_ns: int
+    error: str = ""
 
 
 class ObservedOperation:
@@ -23,7 +34,7 @@ class ObservedOperation:
     The conventions want no span of its own where a call is traced already.
     """
 
-    def __init__(self, operation: Operation, spans: Tracer, metrics: Instruments, call: Span | None) -> None:
+    def __init__(self, operation: Operation, spans: Tracer, metrics: Instruments, call: OpenCall | None) -> None:
         self._operation = operation
         self._spans = spans
         self._metrics = metrics
@@ -31,7 +42,7 @@ class ObservedOperation:
         self._end = OperationEnd()
 
     def __enter__(self) -> OperationEnd:
-        self._span = self._call or self._own_span()
+        self._span = self._call.span if self._call else self._own_span()
         self._token: Token[Context] = attach(set_span_in_context(self._span, Context()))
         self._began = time.monotonic()
         return self._end
@@ -48,7 +59,9 @@ class ObservedOperation:
             attributes[names.STATUS_CODE.name] = str(end.status_code)
         self._metrics.operation(seconds, attributes)
         if self._call:
-            self._call.set_attributes({name: one for name, one in attributes.items() if name != names.TOOL_NAME.name})
+            self._call.error = end.error or ""
+            others = {name: one for name, one in attributes.items() if name not in OF_CALL}
+            self._span.set_attributes(others)
             return
         self._span.set_attributes(attributes)
         if end.error:

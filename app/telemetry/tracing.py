@@ -36,7 +36,7 @@ from app.core.provider import Provider
 from app.telemetry import conventions as names
 from app.telemetry.content import ContentWriter
 from app.telemetry.instruments import Attributes, Instruments
-from app.telemetry.mcp_operations import ObservedOperation
+from app.telemetry.mcp_operations import ObservedOperation, OpenCall
 from app.telemetry.providers import provider_attributes, response_model
 from tools.mcp.operations import Operation, OperationEnd
 
@@ -44,13 +44,6 @@ SPOKEN = frozenset({"retry", "fallback", "waiting", "queued", "key_disabled"})  
 NS = 1_000_000_000
 SUSPENDED = "suspended"  # the outcome of runs that go on later or elsewhere
 RESUMED = "resumed"  # the code of the notice with which they go on
-
-
-class OpenCall(Struct):
-    """The span of a call under way."""
-
-    span: Span
-    started_ns: int
 
 
 class OpenRun(Struct):
@@ -161,7 +154,7 @@ class Telemetry:
         """Observe a request to an MCP server, which gets the traceparent of its call."""
         open_run = self._runs.get(operation.context.run)
         open_call = open_run.calls.get(operation.context.call) if open_run else None
-        return ObservedOperation(operation, self._spans, self._metrics, open_call.span if open_call else None)
+        return ObservedOperation(operation, self._spans, self._metrics, open_call)
 
     def leave(self, run: str) -> None:
         """End the span of a run that has not ended itself: it goes on later or elsewhere."""
@@ -216,7 +209,7 @@ class Telemetry:
         open_call = open_run.calls.pop(event.call, None)
         if open_call is None:
             return
-        failed = None if event.ok else "tool_error"
+        failed = None if event.ok else open_call.error or "tool_error"
         if self._content:
             open_call.span.set_attribute(names.RESULT.name, self._content.value(event.text))
         self._metrics.call(event.duration_s, _tool(event.name) | _error(failed))
