@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from app.budget.budgets import COST, BudgetSpent, Ledger
+from app.budget.budgets import Ledger
+from app.budget.kinds import COST, BudgetSpent
 from app.budget.metered_request import ALLOWANCE, NOTHING, MeteredRequest
 from app.budget.run_budget import RunBudget
 from app.core.endpoint_spec import Price
@@ -73,7 +74,8 @@ class Desk:
                 if isinstance(piece, BaseException):
                     raise piece
                 list(answer.add(piece))
-                metered_request.count_output()
+                if metered_request.is_outgrown:
+                    await metered_request.afford()
         return metered_request.usage
 
     async def stored(self) -> None:
@@ -176,7 +178,8 @@ async def test_money_that_is_left_bounds_the_answer(tmp_path: Path) -> None:
         with pytest.raises(BudgetSpent), metered_request.receiving(answer := reply(), at.totals):
             for _ in range(2000):
                 list(answer.add(TextChunk("four")))
-                metered_request.count_output()
+                if metered_request.is_outgrown:
+                    await metered_request.afford()
         used = await at.used()
         assert used["used"] + used["reserved"] <= 0.002 and answer.characters > 500 * 4
 
@@ -194,7 +197,7 @@ async def test_a_dearer_model_that_takes_over_is_paid_or_cut_off(tmp_path: Path)
             at.provider.price = DEAR
             try:
                 with metered_request.receiving(answer, at.totals):
-                    metered_request.request().afford()
+                    await metered_request.request().afford()
                     held = (await at.used())["reserved"]
                     assert held >= 0.1
             except BudgetSpent:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent, Ledger, Reservation, Tally
+from app.budget.budgets import Ledger, Reservation
+from app.budget.kinds import TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
+from app.budget.tallies import MemoryTallies
 from app.storage.changes import Change
 from app.storage.principals import Budget, Principal
 from app.storage.sqlite.store import SQLiteStore
@@ -53,18 +55,26 @@ def test_periods_are_those_of_utc(kind: BudgetKind, moment: float, period: str, 
 STEP = st.tuples(st.integers(0, 5), st.floats(0, 500), st.floats(0, 1))
 
 
+class Empty:
+    """A store without usage."""
+
+    async def usage(self, principal: str, kind: str, period: str) -> float:
+        return 0.0
+
+
 @given(st.integers(0, 1000), st.lists(STEP, max_size=60))
-def test_whatever_is_taken_and_settled_adds_up(limit: int, steps: list[tuple[int, float, float]]) -> None:
+async def test_whatever_is_taken_and_settled_adds_up(limit: int, steps: list[tuple[int, float, float]]) -> None:
     rows: list[Change] = []
-    tally = Tally("ann", TOOL_SECONDS, "2026-11-22", 0.0, used=0.0)
+    tallies = MemoryTallies(Empty())  # type: ignore[arg-type]
+    tally = await tallies.known("ann", TOOL_SECONDS)
     held: dict[int, Reservation] = {}
     settled = 0.0
     for name, amount, part in steps:
         one = held.pop(name, None)
         if one is None:
-            one = Reservation(tally, limit, rows.append)
+            one = Reservation(tallies, tally, limit, rows.append)
             try:
-                one.take(min(1, amount), amount)
+                await one.take(min(1, amount), amount)
             except BudgetSpent:
                 assert tally.left(limit) < 1
                 continue
@@ -83,7 +93,6 @@ def test_whatever_is_taken_and_settled_adds_up(limit: int, steps: list[tuple[int
     assert sum(row.amount for row in rows if isinstance(row, UsageAdded)) == settled
 
 
-@pytest.mark.usefixtures("database")
 async def test_a_month_that_turns_over_begins_at_nothing(tmp_path: Path) -> None:
     now = at(2026, 11, 30, 23, 59)
     async with opened(tmp_path) as store:
@@ -158,25 +167,3 @@ async def test_a_token_s_budget_goes_before_the_settings(tmp_path: Path) -> None
         ledger = Ledger(store, Budget(runs=3, tokens_per_month=1000))
         assert ledger.limits(ann(tokens_per_month=5)) == Budget(runs=3, tokens_per_month=5)
         assert ledger.limits(ann()) == Budget(runs=3, tokens_per_month=1000)
-
-
-async def test_runs_are_counted_by_session_and_forgotten(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        ledger, principal = Ledger(store), ann(runs=2)
-        ledger.enter(principal, "a")
-        ledger.enter(principal, "a")  # waits behind the first
-        ledger.enter(principal, "b")
-        with pytest.raises(BudgetSpent) as spent:
-            ledger.enter(principal, "c")
-        ledger.enter(principal, "c", asked=False)
-        ledger.leave("ann", "c")
-        ledger.leave("ann", "a")
-        with pytest.raises(BudgetSpent):
-            ledger.enter(principal, "c")
-        ledger.leave("ann", "a")
-        ledger.enter(principal, "c")
-        assert (await ledger.usage(principal))["runs"] == {"used": 2, "limit": 2}
-        ledger.leave("ann", "b")
-        ledger.leave("ann", "c")
-        assert (await ledger.usage(principal))["runs"]["used"] == 0 and not ledger._busy
-    assert spent.value.budget == "runs"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.budget.budgets import BudgetSpent, Ledger
+from app.budget.budgets import Ledger
+from app.budget.kinds import BudgetSpent
 from app.budget.run_budget import RunBudget
 from app.core.messages import AskedCall, Message
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TokenUsage

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.budget.budgets import TOOL_SECONDS
+from app.budget.kinds import TOOL_SECONDS
 from app.core.messages import unanswered
 from app.models.scripted import Pause, Scripted
 from app.runs.merge_streams import merge_streams

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.budget.budgets import TOKENS, TOOL_SECONDS, BudgetSpent, Ledger
+from app.budget.budgets import Ledger
+from app.budget.kinds import TOKENS, TOOL_SECONDS, BudgetSpent
 from app.budget.metered_request import ALLOWANCE
 from app.budget.run_budget import EARLY_S, SLICE_S, RunBudget, ToolTime
 from app.budget.usage_report import sums
@@ -153,11 +154,11 @@ async def test_tools_of_parallel_runs_share_the_day_in_slices(tmp_path: Path) ->
         with first:
             with pytest.raises(BudgetSpent) as spent, second:
                 for now in map(float, range(100)):  # noqa: B007 (the clock of both)
-                    first.go_on()
-                    second.go_on()
+                    await first.go_on()
+                    await second.go_on()
             assert now == 100 - 2 * SLICE_S
             now = 2 * SLICE_S - EARLY_S / 2
-            first.go_on()  # it was faster with the second slice
+            await first.go_on()  # it was faster with the second slice
         usage = (await ledger.usage(principal))["tool_seconds_per_day"]
     assert spent.value.budget == "tool_seconds_per_day"
     assert (usage["used"], usage["reserved"]) == (97.5, 0)
@@ -170,7 +171,7 @@ async def test_a_tool_s_time_limit_is_taken_and_no_more(tmp_path: Path) -> None:
         with ToolTime(await ledger.reserve(principal, TOOL_SECONDS, nothing, SLICE_S), 45, lambda: now) as running:
             for seconds in range(50):
                 now = float(seconds)
-                running.go_on()
+                await running.go_on()
             assert (await ledger.usage(principal))["tool_seconds_per_day"]["reserved"] == 45
         assert (await ledger.usage(principal))["tool_seconds_per_day"]["used"] == 49
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.core.provider import Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.principals import LOCAL_USER as LOCAL

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from app.budget.budgets import TOKENS
+from app.budget.kinds import TOKENS
 from app.core.provider import Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.usage import ModelUsage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from app.budget.budgets import COST, TOKENS
+from app.budget.kinds import COST, TOKENS
 from app.budget.metered_request import money_of, tokens
 from app.budget.run_budget import RunBudget
 from app.core.events import Usage

@@ -12,7 +12,8 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import COST, BudgetSpent, Reservation
+from app.budget.budgets import Reservation
+from app.budget.kinds import COST, BudgetSpent
 from app.core.events import Usage
 from app.core.observers import ObservedRequest, Observers, RequestSpan
 from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage
@@ -59,11 +60,11 @@ class Meter(Struct, frozen=True):
         each = self.weigh(TokenUsage(0, MILLION)) / MILLION
         return left / each if each else math.inf if left >= 0 else -1
 
-    def grow(self, prompt: int) -> None:
-        """Reserve more. Raises BudgetSpent."""
+    async def grow(self, prompt: int) -> None:
+        """Reserve more. Raises BudgetSpent, StoreFailed."""
         missing = at_most(self.weigh, prompt, 0) - self.held.amount  # after a fallback to a more expensive model
         least, most = (max(1, self.weigh(TokenUsage(0, answer))) for answer in (1, ALLOWANCE))
-        self.held.take(max(missing, least), max(missing, 0) + most)
+        await self.held.take(max(missing, least), max(missing, 0) + most)
 
 
 class MeteredRequest:
@@ -105,7 +106,7 @@ class MeteredRequest:
     def request(self, *, left_s: float | None = None, take_text: TakeText | None = None) -> ModelRequest:
         """Return the request within the limits that the budget allows."""
         trace = self._span.traceparent if self._span else ""
-        limits = {"max_tokens": self._most, "afford": self._afford, "left_s": left_s}
+        limits = {"max_tokens": self._most, "afford": self.afford, "left_s": left_s}
         return replace(self._request, **limits, take_text=take_text, traceparent=trace)
 
     def receiving(self, reply: Reply, totals: RunTotals, since: float | None = None) -> Self:
@@ -147,18 +148,18 @@ class MeteredRequest:
         """Return True if so many more characters of the answer need no more budget."""
         return self._reply.characters + characters <= self._room
 
-    def count_output(self) -> None:
-        """Reserve more if the answer needs it. Raises BudgetSpent."""
-        if self._reply.characters > self._room:
-            self._afford()
+    @property
+    def is_outgrown(self) -> bool:
+        """True if the answer needs more budget than is reserved: then call `afford`."""
+        return self._reply.characters > self._room
 
-    def _afford(self) -> None:
-        """Reserve the missing amount, at the price of the model that answers now. Raises BudgetSpent."""
+    async def afford(self) -> None:
+        """Reserve the missing amount, at the price of the model that answers now. Raises BudgetSpent, StoreFailed."""
         self._room = self._characters()
         while self._reply.characters > self._room:
             for meter in self._limited:
                 if meter.answer(self._prompt) * self._each < self._reply.characters:
-                    meter.grow(self._prompt)
+                    await meter.grow(self._prompt)
             self._room = self._characters()
 
     @property

@@ -11,9 +11,11 @@ from typing import Self
 
 from msgspec import Struct
 
-from app.budget.budgets import COST, GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent, Ledger, Reservation
+from app.budget.budgets import Ledger, Reservation
+from app.budget.kinds import COST, GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent
 from app.budget.metered_request import ALLOWANCE, LEAST_ANSWER, Meter, MeteredRequest, at_most, money_of, tokens
 from app.core.provider import ModelRequest, Provider
+from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
@@ -46,7 +48,7 @@ class RunBudget(Struct):
                     least, most = at_most(weigh, prompt, LEAST_ANSWER), at_most(weigh, prompt, ALLOWANCE)
                 held = await self.ledger.reserve(self.principal, kind, conversation.record, most, least)
                 meters.append(Meter(held, weigh))
-            if any(meter.held.stored for meter in meters):
+            if any(meter.held.is_recorded for meter in meters):
                 await conversation.stored()  # before the use, so that a crash does not lose the reservation
         except BaseException:
             for meter in meters:
@@ -101,12 +103,12 @@ class ToolTime:
         finally:
             self._waited_s += self._clock() - since
 
-    def go_on(self) -> None:
-        """Reserve the next slice if it is due. Raises BudgetSpent when no time is left."""
+    async def go_on(self) -> None:
+        """Reserve the next slice if it is due. Raises BudgetSpent when no time is left, StoreFailed."""
         if self._held.amount >= min(self.limit_s, self.elapsed_s + EARLY_S):
             return
         try:
-            self._held.take(1 / GRAIN, min(self.limit_s - self._held.amount, SLICE_S))
-        except BudgetSpent:
+            await self._held.take(1 / GRAIN, min(self.limit_s - self._held.amount, SLICE_S))
+        except (BudgetSpent, StoreFailed):
             if self.elapsed_s >= self._held.amount:
                 raise

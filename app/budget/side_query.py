@@ -110,7 +110,8 @@ class SideQuery(Struct):
                 async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
                     async for piece in pieces:
                         notices += (event for event in reply.add(piece) if isinstance(event, Notice))
-                        metered_request.count_output()
+                        if metered_request.is_outgrown:
+                            await metered_request.afford()
                         if enough is not None and not reply.may_be_thought and len(reply.shown) > enough:
                             break
             except TimeoutError:

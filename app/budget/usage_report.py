@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from app.budget.budgets import COST
+from app.budget.kinds import COST
 from app.models.endpoints.prices import total
 from app.storage.usage import ModelUsage
 

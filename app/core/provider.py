@@ -120,6 +120,10 @@ TakeText = Callable[[TextPiece], bool]
 """Take a piece at once, or return False and change nothing."""
 
 
+async def _nothing() -> None:
+    """Nothing is limited."""
+
+
 class ModelRequest(Struct, frozen=True):
     """The request of one round. `tools` are offered natively, if the provider can; else `opening` teaches them.
 
@@ -140,7 +144,7 @@ class ModelRequest(Struct, frozen=True):
     key: str | None = None  # to use instead of the provider's own
     read: ReadFile | None = None  # reads an attachment by its SHA-256
     describe_files: bool = False  # replace attachments by descriptions for a model that cannot see them
-    afford: Callable[[], None] = lambda: None  # called once the answering model is known
+    afford: Callable[[], Awaitable[None]] = _nothing  # called once the answering model is known
     # Takes text in the callback that reads it; what it refuses, and all other pieces, the stream yields.
     take_text: TakeText | None = None
     verbatim: bool = False

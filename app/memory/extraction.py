@@ -17,7 +17,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent, Ledger, RequestDenied
+from app.budget.budgets import Ledger, RequestDenied
+from app.budget.kinds import BudgetSpent
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import DATA_RULE, SideQuery, ends_of
 from app.config.settings import Settings

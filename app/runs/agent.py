@@ -13,8 +13,8 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.cut_request import cut_request
+from app.budget.kinds import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
 from app.context.view import Fitted, RequestBuilder
@@ -336,7 +336,8 @@ class Agent(Struct):
                     async for piece in pieces:
                         for event in self._corrected(reply.add(piece)):
                             await emit(event)
-                        metered_request.count_output()
+                        if metered_request.is_outgrown:
+                            await metered_request.afford()
             except (ProviderFailed, BudgetSpent):
                 await self._end_reply(context, reply)  # what it had said
                 raise

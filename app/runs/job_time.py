@@ -7,8 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from app.budget.budgets import TOOL_SECONDS, BudgetSpent, Ledger, Record
+from app.budget.budgets import Ledger
+from app.budget.kinds import TOOL_SECONDS, BudgetSpent
 from app.budget.run_budget import SLICE_S, ToolTime
+from app.budget.tallies import Record
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.transcript.run_request import NotFound
@@ -36,7 +38,7 @@ class JobTime:
             held = await self._ledger.reserve(principal, TOOL_SECONDS, self._record, min(job.time_limit_s, SLICE_S))
             with ToolTime(held, job.time_limit_s) as running:
                 while not ended.is_set():
-                    running.go_on()
+                    await running.go_on()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(ended.wait(), LOOK_S)
         except NotFound:

@@ -110,25 +110,21 @@ class RunManager:
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
             files, now = await _placed(agent, turn.files), await self._time_in(turn.session)
-            self.ledger.enter(principal, session, asked=limited)
-            run, state = f"run_{token_hex(10)}", "queued" if others else "running"
-            policy = agent.policy_with(turn.stored_policy)
-            row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=policy)
-            if not turn.unlisted:
-                self._put_rows(row, turn, begins_session=turn.session is None)
-            live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), unlisted=turn.unlisted)
-            live.begins_session = turn.session is None
-            live.turn = turn
-            live.keep(turn.imported)
-            if turn.has_message:
-                live.post(turn.message, files, untrusted=turn.untrusted)
-            try:
+            async with self.ledger.entering(principal, session, asked=limited):
+                run, state = f"run_{token_hex(10)}", "queued" if others else "running"
+                policy = agent.policy_with(turn.stored_policy)
+                row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=policy)
+                if not turn.unlisted:
+                    self._put_rows(row, turn, begins_session=turn.session is None)
+                live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), unlisted=turn.unlisted)
+                live.begins_session = turn.session is None
+                live.turn = turn
+                live.keep(turn.imported)
+                if turn.has_message:
+                    live.post(turn.message, files, untrusted=turn.untrusted)
                 if not turn.unlisted:
                     await self._journal.flush()
-            except BaseException:
-                self.ledger.leave(principal.name, session)
-                raise
-            self._begin(live)
+                self._begin(live)
         return row
 
     def _put_rows(self, row: RunRow, turn: RunRequest, *, begins_session: bool) -> None:
@@ -173,7 +169,7 @@ class RunManager:
         live = self._made(row, agent, left.left_s, left)
         live.take_up(left, self._switch.unpaused)
         await self._journal.flush()  # that it goes on: if it brings the server down each time, it ends
-        self.ledger.enter(agent.calls.gate.principal, row.session, asked=False)
+        self.ledger.enter(row.principal, row.session)
         self._begin(live)
 
     async def recover(self, resume: Resume) -> None:

@@ -12,7 +12,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent, RequestDenied
+from app.budget.budgets import RequestDenied
+from app.budget.kinds import BudgetSpent
 from app.checkpoints.report import UNDONE_NOTICE, undone_message
 from app.context.overflow import ContextOverflow
 from app.core.attachments import File, dumped

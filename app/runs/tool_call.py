@@ -11,7 +11,7 @@ from functools import partial
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
 from app.checkpoints.call_changes import CallChanges, CallEvents
 from app.checkpoints.looks import RunOwner
@@ -202,7 +202,7 @@ class ToolCall(Struct, frozen=True):
                             case Progress():
                                 written.output, written.type_in = step.output, step.type_in
                                 await emit(progress_event(call.id, step, written.tail(step.tail)))
-                                running.go_on()
+                                await running.go_on()
                             case Result():
                                 self.gate.wrote(tool)
                                 result = step

@@ -23,7 +23,7 @@ from secrets import token_hex
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.config.folders import FolderUnusable
 from app.core.events import Notice
 from app.core.settings_fields import DAY_S

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.config.folders import FolderUnusable
 from app.core.data_delimiters import RULE, as_data
 from app.notifications.key_files import KeyFiles

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.storage.changes import Change, ChangeWriter
 
 
@@ -14,6 +16,21 @@ class UsageAdded(Change, frozen=True):
     kind: str
     period: str
     amount: float
+
+
+class Settled(UsageAdded, frozen=True):
+    """The same, and the end of a reservation in a shared database: `released` was reserved by `replica`."""
+
+    replica: str
+    released: float
+
+
+class Shared(Struct, frozen=True):
+    """What all servers together have used and reserved; `granted` is what has just been reserved, None if refused."""
+
+    used: float
+    reserved: float
+    granted: float | None = None
 
 
 class ModelUsage(Change, frozen=True):
@@ -46,4 +63,21 @@ class UsageStore(ChangeWriter, Protocol):
 
     async def spent_by_runs(self, session: str) -> list[ModelUsage]:
         """Usage of a session per run and model."""
+        ...
+
+
+class SharedUsage(Protocol):
+    """Usage in a database that several servers share. Every method raises StoreFailed."""
+
+    @property
+    def replica(self) -> str:
+        """The server that reserves."""
+        ...
+
+    async def shared_usage(self, principal: str, kind: str, period: str) -> Shared: ...
+
+    async def reserve(
+        self, principal: str, kind: str, period: str, *, least: float, most: float, limit: float
+    ) -> Shared:
+        """Reserve up to `most` within the limit, durably, or nothing if less than `least` is left."""
         ...

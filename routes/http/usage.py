@@ -7,7 +7,7 @@ import time
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.budget.budgets import TOKENS
+from app.budget.kinds import TOKENS
 from app.budget.usage_report import by, models, sums
 from app.storage.principals import LOCAL_USER, Principal, principal_of
 from app.storage.tokens import TokenStore

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from app.budget.budgets import SOON_S, BudgetSpent
+from app.budget.kinds import SOON_S, BudgetSpent
 from app.config.folders import FolderUnsafe
 from app.config.runtime_changes import NotChangeable
 from app.mcp.declared_trust import NotDeclared, ServerUnseen

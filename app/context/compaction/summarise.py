@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery
 from app.context.compaction.summary import HEADINGS, goal_text, summary_text, transcript
 from app.context.compaction.trim import trim

@@ -94,7 +94,7 @@ class ModelRoute(Struct):
             while True:
                 self._current = self._last = attempt.handle
                 server = attempt.handle.server
-                request.afford()  # a fallback may be more expensive
+                await request.afford()  # a fallback may be more expensive
                 await self._check_room(attempt.handle, request)
                 attempt.handle.learn_slots()
                 queued = server.queue.join(self.principal)

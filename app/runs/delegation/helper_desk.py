@@ -16,7 +16,8 @@ from contextlib import AbstractContextManager, aclosing, contextmanager, suppres
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent, RequestDenied
+from app.budget.budgets import RequestDenied
+from app.budget.kinds import BudgetSpent
 from app.budget.side_query import SideQuery
 from app.config.folders import FolderUnusable
 from app.core.data_delimiters import as_data

@@ -12,7 +12,8 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from app.budget.budgets import BudgetSpent, RequestDenied
+from app.budget.budgets import RequestDenied
+from app.budget.kinds import BudgetSpent
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.core.events import RunFinished

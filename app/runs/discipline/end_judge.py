@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.budget.side_query import DATA_RULE, SideQuery, ends_of
 from app.core.events import AgentEvent
 from app.core.messages import in_words

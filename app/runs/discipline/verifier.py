@@ -10,7 +10,7 @@ import re
 
 from msgspec import Struct
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery, ends_of
 from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage

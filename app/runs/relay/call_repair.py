@@ -55,7 +55,8 @@ async def ask_again(
             async with asyncio.timeout(TIME_LIMIT_S), aclosing(provider.stream(metered_request.request())) as pieces:
                 async for piece in pieces:
                     tuple(reply.add(piece))
-                    metered_request.count_output()
+                    if metered_request.is_outgrown:
+                        await metered_request.afford()
         except (TimeoutError, ProviderFailed) as failure:
             reply.stopped = None  # it broke off: no call of it counts
             if isinstance(failure, ProviderFailed):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.budget.budgets import BudgetSpent
+from app.budget.kinds import BudgetSpent
 from app.context.relay_prompt import relay_opening
 from app.context.view import Fitted
 from app.core.events import AgentEvent, Notice, RoundStarted, TextDelta, TextReclassified, ToolHanded, ToolRejected

@@ -22,11 +22,13 @@ async def opened_runs(
     settings: Settings, store: Store, journal: EventWriter, switch: KillSwitch, approvals: Approvals
 ) -> AsyncGenerator[RunManager, None]:
     """Hold a lease while the server runs, if it shares its database. Raises StoreFailed."""
-    ledger = Ledger(store, default_budget(settings))
+    default = default_budget(settings)
     if settings.postgres_url is None:
-        yield RunManager(store, journal, switch, approvals, ledger)
+        yield RunManager(store, journal, switch, approvals, Ledger(store, default))
         return
     # An extra that may not be installed, and 40 ms of a start.
+    from app.budget.places import SharedPlaces
+    from app.budget.tallies import StoredTallies
     from app.replicas.postgres.lease import Replica, new_id
     from app.replicas.postgres.peers import opened
     from app.runs.shared.shared_runs import SharedRuns
@@ -35,6 +37,8 @@ async def opened_runs(
     assert isinstance(store, PostgresStore)
     me = Replica(new_id(), settings.node or socket.gethostname(), version("dragoman"))
     async with opened(settings.postgres_url, me, settings.lease_s) as replicas:
+        tallies, places = StoredTallies(store, journal.flush), SharedPlaces(store, replicas)
+        ledger = Ledger(store, default, tallies=tallies, places=places)
         runs = SharedRuns(store, journal, switch, approvals, ledger, replicas)
         replicas.begin(runs, partial(setattr, store, "fenced_by"))
         yield runs

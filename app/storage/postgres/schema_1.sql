@@ -532,12 +532,20 @@ CREATE TABLE sealed (
     PRIMARY KEY (kind, name)
 );
 
--- Requests of a window of time, and live output: neither outlives a crash of the database.
+-- Requests of a minute, parts of budgets that are reserved, and live output: none outlives a crash of the database.
 CREATE UNLOGGED TABLE windows (
-    name   TEXT COLLATE "C" NOT NULL,
-    begins BIGINT NOT NULL,
-    amount DOUBLE PRECISION NOT NULL,
-    PRIMARY KEY (name, begins)
+    name   TEXT COLLATE "C" PRIMARY KEY,
+    begins DOUBLE PRECISION NOT NULL,
+    amount BIGINT NOT NULL
+);
+-- What `used` has beside what was used: only for people, who want to know when it may be free again.
+CREATE UNLOGGED TABLE held (
+    principal TEXT COLLATE "C" NOT NULL,
+    kind      TEXT COLLATE "C" NOT NULL,
+    period    TEXT COLLATE "C" NOT NULL,
+    replica   TEXT COLLATE "C" NOT NULL,
+    amount    DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (principal, kind, period, replica)
 );
 CREATE UNLOGGED TABLE answers (
     ask     TEXT COLLATE "C" NOT NULL,
@@ -558,6 +566,39 @@ CREATE FUNCTION fence(me TEXT, starts BOOLEAN) RETURNS void LANGUAGE plpgsql AS 
         RAISE 'paused' USING ERRCODE = 'DG002';
     END IF;
 END $$;
+
+-- Reserve up to `_most` of a budget; `granted` is null if less than `_least` is left. The row is locked before it is
+-- looked at, so that servers reserve one after the other.
+CREATE FUNCTION reserve(
+    _me TEXT, _principal TEXT, _kind TEXT, _period TEXT,
+    _least DOUBLE PRECISION, _most DOUBLE PRECISION, _limit DOUBLE PRECISION,
+    OUT granted DOUBLE PRECISION, OUT total DOUBLE PRECISION, OUT reserved DOUBLE PRECISION
+) LANGUAGE plpgsql AS $$ BEGIN
+    SELECT amount INTO total FROM used
+        WHERE principal = _principal AND kind = _kind AND period = _period FOR UPDATE;
+    IF NOT FOUND THEN
+        INSERT INTO used VALUES (_principal, _kind, _period, 0) ON CONFLICT DO NOTHING;
+        SELECT amount INTO total FROM used
+            WHERE principal = _principal AND kind = _kind AND period = _period FOR UPDATE;
+        DELETE FROM held WHERE replica NOT IN (SELECT id FROM replicas) AND replica <> _me;
+    END IF;
+    IF _limit - total >= _least THEN
+        granted := floor(LEAST(_most, _limit - total) * 1024) / 1024;
+        total := total + granted;
+        UPDATE used SET amount = total WHERE principal = _principal AND kind = _kind AND period = _period;
+        INSERT INTO held VALUES (_principal, _kind, _period, _me, granted)
+            ON CONFLICT (principal, kind, period, replica) DO UPDATE SET amount = held.amount + granted;
+    END IF;
+    reserved := held_of(_me, _principal, _kind, _period);
+END $$;
+
+-- What servers that are not gone have reserved.
+CREATE FUNCTION held_of(_me TEXT, _principal TEXT, _kind TEXT, _period TEXT) RETURNS DOUBLE PRECISION
+LANGUAGE sql STABLE AS $$
+    SELECT COALESCE(SUM(GREATEST(amount, 0)), 0) FROM held
+    WHERE principal = _principal AND kind = _kind AND period = _period
+    AND (replica = _me OR EXISTS (SELECT 1 FROM replicas WHERE id = replica AND state <> 'gone'))
+$$;
 
 -- The values of a JSON list of strings.
 CREATE FUNCTION json_values(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMMUTABLE AS $$

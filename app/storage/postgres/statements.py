@@ -15,6 +15,7 @@ from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow
 from app.storage.sql.columns import names
 from app.storage.sql.writes import WRITES
+from app.storage.usage import Settled, UsageAdded
 
 INSERT_MESSAGE = """
     INSERT INTO messages (session, position, run, message, role, at, untrusted, searched, words)
@@ -33,6 +34,19 @@ UPSERT_MEMORY = f"""
 FILES = "hashtextextended('dragoman files', 0)"
 SHARE_FILES = f"PERFORM pg_advisory_xact_lock_shared({FILES})"
 LOCK_FILES = f"SELECT pg_advisory_xact_lock({FILES})"
+
+# What was reserved is part of what was used; the rest of it is given back.
+SETTLE = f"""
+    WITH released AS (
+        UPDATE held SET amount = amount - ? WHERE principal = ? AND kind = ? AND period = ? AND replica = ?
+    ) {WRITES[UsageAdded].sql}
+"""
+_NUMBER = "double precision"
+
+
+def settled_values(change: Settled) -> tuple[object, ...]:
+    budget = change.principal, change.kind, change.period
+    return (change.released, *budget, change.replica, *budget, change.amount)
 
 
 def message_values(row: MessageRow) -> tuple[object, ...]:
@@ -83,6 +97,7 @@ STATEMENTS: dict[type[Change], Statement] = {
         message_values,
     ),
     RunRow: Statement(INSERT_RUN, _RUN.types, _RUN.values),
+    Settled: Statement(SETTLE, [_NUMBER, *["text"] * 7, _NUMBER], settled_values),
     MemoryRow: Statement(UPSERT_MEMORY, [*_MEMORY.types, TSVECTOR], memory_values),
     **{
         kind: Statement(one.sql, one.types, one.values, before=SHARE_FILES)

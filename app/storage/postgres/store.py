@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.storage.postgres.retention import PostgresRetention
 from app.storage.postgres.sessions import PostgresHelpers, PostgresMemories, PostgresSessions
+from app.storage.postgres.usage import PostgresUsage
 from app.storage.sql.approvals import SqlApprovals
 from app.storage.sql.configuration import SqlConfiguration
 from app.storage.sql.documents import SqlDocuments
@@ -21,6 +22,7 @@ class PostgresStore(
     PostgresSessions,
     PostgresMemories,
     PostgresHelpers,
+    PostgresUsage,
     SqlApprovals,
     SqlPrincipals,
     SqlConfiguration,
