@@ -1,4 +1,4 @@
-"""Where usage is counted: in memory, if the database has one server, or in the database, if several share it.
+"""The figures of budgets: in memory, if the database has one server, or in the database, if several share it.
 
 In memory nothing awaits, so that check and reservation are atomic, and the journal writes a reservation with the other
 changes of its run. A shared database reserves in one statement, durably; what is given back is written by the journal.

@@ -26,7 +26,7 @@ class Settled(UsageAdded, frozen=True):
 
 
 class Shared(Struct, frozen=True):
-    """What all servers together have used and reserved; `granted` is what has just been reserved, None if refused."""
+    """The use and the reservations of all servers; `granted` was reserved just now, None if that was refused."""
 
     used: float
     reserved: float

@@ -9,6 +9,8 @@ from functools import partial
 from importlib.metadata import version
 
 from app.budget.budgets import Ledger, default_budget
+from app.budget.places import SharedPlaces
+from app.budget.tallies import StoredTallies
 from app.config.settings import Settings
 from app.log.event_writer import EventWriter
 from app.policy.approvals import Approvals
@@ -27,8 +29,6 @@ async def opened_runs(
         yield RunManager(store, journal, switch, approvals, Ledger(store, default))
         return
     # An extra that may not be installed, and 40 ms of a start.
-    from app.budget.places import SharedPlaces
-    from app.budget.tallies import StoredTallies
     from app.replicas.postgres.lease import Replica, new_id
     from app.replicas.postgres.peers import opened
     from app.runs.shared.shared_runs import SharedRuns
