@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from app.metrics.replica_metrics import ReplicaMetrics
 from app.metrics.table import METRICS, MOST_SERIES, NOTICES, PROCESS_METRICS
 from app.models.scripted import Raise, Scripted
 from tests.people import bearer
-from tests.serving import Served, serving
+from tests.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
 Figures = dict[tuple[str, frozenset[str]], float]
@@ -80,6 +81,29 @@ async def test_paths_and_models_of_clients_are_no_labels(tmp_path: Path) -> None
     assert figure(found, "dragoman_http_errors_total", "unknown_model") == 3
     values = {value for _, labels in found for value in labels}
     assert not any(part in value for value in values for part in ("such", "PURGE", "mine", "run_"))
+
+
+async def test_gauges_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([CALL, "Done."])) as served:
+        async with aclosing(served.turn(message="x", approval="ask")) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            question = await until(turn, "approval.required")
+            found = await figures(served)
+            assert figure(found, "dragoman_runs", "waiting") == figure(found, "dragoman_approvals_waiting") == 1
+            assert figure(found, "dragoman_watchers", "other") == 1
+            await served.client.post(f"/runs/{run}/approvals/{question['call']}", json={"decision": "deny"})
+            await until(turn, "run.finished")
+        found = await figures(served)
+    assert figure(found, "dragoman_approvals_total", "denied") == 1
+    assert figure(found, "dragoman_runs", "waiting") == figure(found, "dragoman_approvals_waiting") == 0
+
+
+async def test_refusals_by_budgets_are_counted(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), tokens_per_month=10) as served:
+        assert (await served.client.post("/chat", json={"message": "x"})).status_code == 429
+        found = await figures(served)
+    assert figure(found, "dragoman_budget_refusals_total", "request") == 1
+    assert figure(found, "dragoman_http_errors_total", "budget") == 1
 
 
 def test_a_metric_has_a_limited_number_of_series() -> None:
