@@ -83,6 +83,8 @@ def test_the_document_is_valid_and_its_names_are_unique() -> None:
     validate(whole())
     names = [one["operationId"] for path in whole()["paths"].values() for one in path.values()]
     assert len(names) == len(set(names)) == len(OPERATIONS)
+    titles = [schema["title"] for schema in whole()["components"]["schemas"].values() if "title" in schema]
+    assert len(titles) == len(set(titles))
     assert json.loads(json.dumps(whole())) == whole()
 
 

@@ -209,7 +209,7 @@ def _schemas(used: Sequence[Operation]) -> dict[str, Any]:
     for row in used:
         if row.partial and isinstance(row.body, type):
             whole = {name: value for name, value in schemas[row.body.__name__].items() if name != "required"}
-            schemas[_body_name(row)] = whole
+            schemas[_body_name(row)] = whole | {"title": _body_name(row)}  # generators name classes by it
     return {name: schemas[name] for name in sorted(schemas)}
 
 
