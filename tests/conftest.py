@@ -85,9 +85,19 @@ def database(request: pytest.FixtureRequest) -> Generator[str, None, None]:
     """The database that a test is for: it runs once on each."""
     from tests.postgres import DATABASES
 
+    usual = DATABASES.cluster
     DATABASES.cluster = request.getfixturevalue("postgres") if request.param == "postgres" else None
     yield request.param
-    DATABASES.cluster = None
+    DATABASES.cluster = usual
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_database(request: pytest.FixtureRequest) -> None:
+    """Run the tests that do not choose on SQLite, or all of them on PostgreSQL: DRAGOMAN_TESTS_ON=postgres."""
+    if os.environ.get("DRAGOMAN_TESTS_ON") == "postgres":
+        from tests.postgres import DATABASES
+
+        DATABASES.cluster = request.getfixturevalue("postgres")
 
 
 @pytest.fixture(scope="session")

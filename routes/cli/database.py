@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ def _back_up(loaded: Loaded, file: Path) -> int:
 
 
 def _restore(loaded: Loaded, file: Path) -> int:
+    if loaded.settings.postgres_url:
+        raise StoreFailed("The database is PostgreSQL, which has programs for that: docs/postgresql.md")
     folder = loaded.settings.data_dir
     with lock_data_dir(folder):
         kept = restore(file, folder / DATABASE)
@@ -99,7 +102,8 @@ def vacuum(loaded: Loaded) -> int:
     """Give the room of deleted rows back to the disk. Exit code 1 while a server uses it."""
 
     async def shrink(store: Store) -> int:
-        with lock_data_dir(loaded.settings.data_dir):  # its writes would wait for us until they fail
+        # Writes to a file would wait for us until they fail.
+        with nullcontext() if loaded.settings.postgres_url else lock_data_dir(loaded.settings.data_dir):
             before = (await store.sizes())["bytes"]
             await store.vacuum()
         print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")
@@ -136,11 +140,16 @@ def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[
 
 def _with_database(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
     """Run an action on an existing database."""
+    if loaded.settings.postgres_url:
+        return with_store(loaded, work)
     return with_store(loaded, work) if _existing_database(loaded) else 1
 
 
 def _existing_database(loaded: Loaded) -> Path | None:
     """The database's file; a mistyped folder is an error and creates nothing."""
+    if loaded.settings.postgres_url:
+        print("dragoman: the database is PostgreSQL, which has programs for that: docs/postgresql.md", file=sys.stderr)
+        return None
     path = loaded.settings.data_dir / DATABASE
     if path.exists():
         return path
