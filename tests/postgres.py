@@ -83,7 +83,7 @@ class Cluster:
             thread.submit(asyncio.run, _filled(self.url(TEMPLATE))).result()
 
     def start(self) -> None:
-        """Return once it takes connections."""
+        """Return once it takes connections. It ends with the thread that calls this: that is to be the main one."""
         place = ("-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1")
         options = [f"-c{one}" for one in self._settings]
         with (self.folder / "log").open("ab") as log:

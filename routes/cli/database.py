@@ -24,6 +24,7 @@ from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
 from routes.services import secrets_of
 
+OTHER_PROGRAMS = "The database is PostgreSQL, which has programs of its own for that: see docs/postgresql.md."
 BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "skills")  # in the data directory
 
 
@@ -69,7 +70,7 @@ def _back_up(loaded: Loaded, file: Path) -> int:
 
 def _restore(loaded: Loaded, file: Path) -> int:
     if loaded.settings.postgres_url:
-        raise StoreFailed("The database is PostgreSQL, which has programs for that: docs/postgresql.md")
+        raise StoreFailed(OTHER_PROGRAMS)
     folder = loaded.settings.data_dir
     with lock_data_dir(folder):
         kept = restore(file, folder / DATABASE)
@@ -148,7 +149,7 @@ def _with_database(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> i
 def _existing_database(loaded: Loaded) -> Path | None:
     """The database's file; a mistyped folder is an error and creates nothing."""
     if loaded.settings.postgres_url:
-        print("dragoman: the database is PostgreSQL, which has programs for that: docs/postgresql.md", file=sys.stderr)
+        print(f"dragoman: {OTHER_PROGRAMS}", file=sys.stderr)
         return None
     path = loaded.settings.data_dir / DATABASE
     if path.exists():

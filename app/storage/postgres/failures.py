@@ -6,7 +6,8 @@ import asyncpg
 
 from app.storage.changes import LeaseLost, StartsPaused, StoreFailed
 
-FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError, OverflowError)  # TimeoutError, too
+CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+FAILURES = (asyncpg.PostgresError, *CLIENT, OSError, ValueError, OverflowError)  # TimeoutError, too
 LEASE_LOST, PAUSED = "DG001", "DG002"  # raised by `fence`
 AWAY = "Check that it runs, and that DRAGOMAN_DATABASE_URL has its host and port."
 NO_TLS = "Turn ssl on in PostgreSQL, or change sslmode in DRAGOMAN_DATABASE_URL."
@@ -41,6 +42,8 @@ def is_lost(error: BaseException) -> bool:
     """Return True if the connection is gone or could not be made: whether the statement was executed is unknown."""
     if isinstance(error, asyncpg.PostgresError):
         return state_of(error).startswith(LOST)
+    if isinstance(error, asyncpg.InternalClientError):  # of a connection that was about to be closed
+        return True
     if isinstance(error, asyncpg.InterfaceError):
         return "connection" in str(error)  # it is closed; the others are mistakes in how it is used
     return isinstance(error, OSError) and not isinstance(error, TimeoutError)
