@@ -17,6 +17,7 @@ from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
 from app.runs.agent import Agent
 from app.runs.recovery.history import conversation_of
 from app.runs.recovery.left_off import WAITED
+from app.runs.recovery.restored import UNKNOWN, is_of_backup
 from app.runs.recovery.state import crashes, left_off
 from app.runs.run_manager import RunManager
 from app.runs.run_task import state_of
@@ -75,6 +76,8 @@ class Takeover(Struct, frozen=True):
         if left.words != WAITED:
             if is_tied(row):
                 return interrupted()
+            if await is_of_backup(self.store, row):
+                return interrupted(UNKNOWN)
             if (times := crashes(await self.store.events(row.id, 0, ALL))) >= MOST_CRASHES:
                 return interrupted(TOO_OFTEN.format(times=times + 1))
         agent.calls.totals = left.totals
