@@ -49,7 +49,7 @@ from app.runs.digests.jobs import opened_digests
 from app.runs.follow_up import FollowUps, kept_for_next_run
 from app.runs.housekeeping import Housekeeping
 from app.runs.job_time import JobTime
-from app.runs.recovery.startup import recover
+from app.runs.recovery.startup import recovered
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
 from app.runs.shared.opening import opened_runs
@@ -171,7 +171,7 @@ async def open_services(
         metrics = stack.enter_context(opened_metrics(journal, factory, opened.registry))
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
-        await recover(store, journal, runs, unattended.restored_agent)
+        await enter(recovered(store, journal, runs, unattended.restored_agent))
         await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
         await enter(opened_digests(factory, journal))

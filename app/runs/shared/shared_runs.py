@@ -41,6 +41,8 @@ ENDED = object()
 class SharedRuns(RunManager):
     """As RunManager, whichever server has a run. Use `abandon` when this server has lost its lease."""
 
+    takes_up_helpers = False
+
     def __init__(
         self,
         store: Store,
