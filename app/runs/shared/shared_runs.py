@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -55,6 +55,7 @@ class SharedRuns(RunManager):
         super().__init__(store, journal, switch, approvals, ledger, peers=replicas)
         self._line = SharedQueue(store, replicas)
         self.replicas = replicas
+        self.observe_takeover: Callable[[], None] = _ignore
         replicas.answerers.update(
             cancel=self._cancel_here,
             steer=self._steer_here,
@@ -70,6 +71,7 @@ class SharedRuns(RunManager):
 
         async def take_over(run: str) -> None:
             if row := await self._store.run(run):
+                self.observe_takeover()
                 await resume(row)
 
         self.replicas.take_over = take_over
@@ -221,3 +223,7 @@ class SharedRuns(RunManager):
                 await self.replicas.ask(replica, question, body)
             except Refusal as refusal:
                 raise error_of(refusal) from refusal
+
+
+def _ignore() -> None:
+    """Do nothing until takeovers are observed."""
