@@ -151,12 +151,14 @@ class Databases:
 
     def __init__(self) -> None:
         self.cluster: Cluster | None = None
+        self.wanted = False
         self._urls: dict[Path, str] = {}
 
     def url_of(self, folder: Path) -> str | None:
         """The URL of the database of this folder; None if the test is for SQLite."""
-        if self.cluster is None:
+        if not self.wanted:
             return None
+        assert self.cluster
         if folder not in self._urls:
             self._urls[folder] = self.cluster.database()
         return self._urls[folder]
