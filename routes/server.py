@@ -233,6 +233,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     access = Middleware(
         Access,
         store=services.store,
+        rates=services.rates,
         host=settings.host,
         local=services.local,
         metrics=metrics_access(settings),

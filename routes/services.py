@@ -63,8 +63,8 @@ from app.storage.principals import Principal
 from app.storage.store import Store
 from app.telemetry.opening import opened_telemetry
 from app.workspace.scanner import ScanLimits
-from routes.access.delivery_limits import DeliveryLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
+from routes.access.request_rates import Rates, rates_of
 from tools.base.patterns import lazy_pattern
 from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
 from tools.jobs.manager import Jobs
@@ -100,8 +100,8 @@ class Services(Struct):
     notifications: Notifications
     automation: Automation
     metrics: Metrics
+    rates: Rates
     local: LocalAdmin = field(default_factory=LocalAdmin)
-    delivery_limits: DeliveryLimits = field(default_factory=DeliveryLimits)
     draining: bool = False  # from the first signal to stop
 
     @property
@@ -147,13 +147,13 @@ async def open_services(
         mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check, traced.operations))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = await enter(opened_runs(settings, store, journal, switch, approvals))
-        runs.ledger.observers = traced.observers
         notifications = await enter(opened_notifications(settings, store, journal, runs))
         hooks = await enter(opened_hooks(settings.hooks, redactor, os.environ))
         runs.ledger.model_checks = ModelHooks(hooks) if hooks else None
-        switch.on_change = [runs.notifier.notify_all, mcp.go_on]
+        runs.ledger.observers, switch.on_change = traced.observers, [runs.notifier.notify_all, mcp.go_on]
         stack.push_async_callback(ended, asyncio.create_task(keep_house(settings, store), name="housekeeping"))
         opened = await enter(open_models(settings, store, redactor, os.environ, choose, switch=switch))
+        runs.peers.on_count(opened.registry.share)
         looks = await enter(opened_looks(settings, store, redactor))
         memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch))
         stack.push_async_callback(runs.close)
@@ -178,7 +178,7 @@ async def open_services(
         automation = await enter(opened_automation(unattended))
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
-            *(automation, metrics, opened_local_admin(settings.data_dir)),
+            *(automation, metrics, rates_of(store), opened_local_admin(settings.data_dir)),
         )
 
 

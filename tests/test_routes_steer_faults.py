@@ -167,7 +167,7 @@ async def test_a_request_with_a_key_waits_for_no_other_key(tmp_path: Path) -> No
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi.", "Ho.", "Hu."])) as served:
         runs = served.services.runs
         session = (await served.chat())[0]["session"]
-        peers = runs._peers
+        peers = runs.peers
         assert isinstance(peers, Alone)
         async with peers.lock("session", session):  # as a deletion holds it, until the session's tools are gone
             held = asyncio.create_task(start(served, RunRequest("x", session, key=IdempotencyKey("a", "1"))))

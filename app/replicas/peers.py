@@ -29,6 +29,9 @@ class Peers(Protocol):
     async def on_duty(self, name: str, work: Work) -> None:
         """Run `work`, which never ends, while this server is the one of all that does it."""
 
+    def on_count(self, tell: Callable[[int], None]) -> None:
+        """Call `tell` with the number of servers that there are, now and then."""
+
 
 class Feed(Protocol):
     """The events of a run elsewhere, as they come; `news` is set when there are some, or may be."""
@@ -104,6 +107,9 @@ class Alone:
 
     async def on_duty(self, name: str, work: Work) -> None:
         await work()
+
+    def on_count(self, tell: Callable[[int], None]) -> None:
+        tell(1)
 
 
 class ReplicaGone(Exception):

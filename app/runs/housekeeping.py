@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from app.core.settings_fields import DAY_S
 from app.log.log_compaction import joined_rows
-from app.runs.run_manager import KEY_LIFE_S
 from app.storage.changes import StoreFailed
-from app.storage.runs import ALL
+from app.storage.runs import ALL, KEY_LIFE_S
 from app.storage.store import Store
 
 EVERY_S = 60.0

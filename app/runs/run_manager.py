@@ -34,17 +34,16 @@ from app.storage.approvals import ApprovalRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
-from app.storage.runs import EventRow, KeyRow, RunRow
+from app.storage.runs import KEY_LIFE_S, EventRow, KeyRow, RunRow
 from app.storage.sessions import SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
-from app.transcript.run_request import MAX_LINE, KeyReused, NotFound, RunOver, RunRequest, SessionBusy, Stopping
+from app.transcript.run_request import MAX_LINE, NotFound, RunOver, RunRequest, SessionBusy, Stopping
 from app.workspace.placing import placed
 from tools.base.gather_all import gather_all
 
 logger = logging.getLogger(__name__)
 
-KEY_LIFE_S = 24 * 3600
 ONE_ROUND = "Run {run} relays one answer of a model, so it takes no message. Send the message with the next request."
 Resume = Callable[[RunRow], Awaitable[object]]
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
@@ -76,7 +75,7 @@ class RunManager:
         self._live: dict[str, RunTask] = {}
         self._unlisted: dict[str, UnlistedLog] = {}
         self._line: SessionQueue = SessionQueue()
-        self._peers = peers or Alone()
+        self.peers = peers or Alone()
         self._lost = TerminalRetry(store, approvals)
         self.outboxes: list[MakeOutbox] = []
         self._newest = 0.0  # when a run was created last
@@ -90,12 +89,11 @@ class RunManager:
         if turn.key is None:
             return await self._start(agent, principal, turn)
         owned = principal.name, turn.key.value
-        async with self._peers.lock("key", "\n".join(owned)):  # two requests must not both find it new
+        async with self.peers.lock("key", "\n".join(owned)):  # two requests must not both find it new
             known = await self._store.key(*owned)
             if known is None or known.created < time.time() - KEY_LIFE_S:
                 return await self._start(agent, principal, turn)
-        if known.body != turn.key.body:
-            raise KeyReused("This Idempotency-Key came before with another request. Use a new key for a new request.")
+        turn.key.check(known.body)
         return await self.run(known.run, principal)
 
     async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
@@ -105,7 +103,7 @@ class RunManager:
         if limited:
             await self.ledger.check(principal, agent.budgets())
         session = turn.session or f"ses_{token_hex(10)}"
-        async with self._peers.lock("session", session):  # it is not deleted meanwhile
+        async with self.peers.lock("session", session):  # it is not deleted meanwhile
             if turn.session is not None and await self._store.owner_of(session) != principal.name:
                 raise no_session(session)
             others = await self._line.in_order(session) if turn.session else ()
@@ -320,7 +318,7 @@ class RunManager:
         return {live.row.principal for live in self._live.values()}
 
     async def delete_session(self, session: str, principal: Principal) -> None:
-        async with self._peers.lock("session", session):
+        async with self.peers.lock("session", session):
             await self.session(session, principal)
             for run in reversed(await self._line.in_order(session)):  # those that wait first, so that none begins
                 await self.cancel(run)

@@ -32,6 +32,9 @@ class RunBegan(Change, frozen=True):
     id: str
 
 
+KEY_LIFE_S = 24 * 3600  # of an Idempotency-Key
+
+
 class RunEnded(Change, frozen=True):
     id: str
     state: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -49,4 +49,25 @@ class TokenStore(ChangeWriter, Protocol):
 
     async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
         """Return False, and write nothing, if its name is in use, or was used with other upper and lower case."""
+        ...
+
+
+class Counted(Struct, frozen=True):
+    """The number of requests in a minute, this one included, and the seconds until it ends."""
+
+    requests: int
+    left_s: float
+
+
+@runtime_checkable
+class SharedRateStore(Protocol):
+    """The requests a minute of servers that share a database. Every method raises StoreFailed."""
+
+    async def count_request(self, name: str) -> Counted: ...
+
+    async def counted_token(self, sha256: str, prefix: str, *, always: bool) -> tuple[TokenRow | None, Counted | None]:
+        """Find a token, and count a request under `prefix` and its name if it is in use, in one round trip.
+
+        Unless `always`, only the requests of tokens with a limit of their own are counted.
+        """
         ...

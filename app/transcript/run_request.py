@@ -60,6 +60,11 @@ class IdempotencyKey(Struct, frozen=True):
     value: str
     body: str
 
+    def check(self, known: str) -> None:
+        """Raise KeyReused if the key came first with another request, of this SHA-256."""
+        if known != self.body:
+            raise KeyReused("This Idempotency-Key came before with another request. Use a new key for a new request.")
+
 
 class CallResult(Struct, frozen=True):
     """The client's result of a call that was handed over to it."""

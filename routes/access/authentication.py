@@ -28,6 +28,7 @@ from app.storage.tokens import TokenRow, TokenStore
 from routes.access.local_admin import LocalAdmin, uid_of
 from routes.access.metrics_access import MetricsAccess
 from routes.access.rate_limits import HOLD, RateLimiter, client_network
+from routes.access.request_rates import REQUESTS, WRONG, Rates, Window
 from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
 from routes.page import wants_page
@@ -66,12 +67,11 @@ class Access(Struct, frozen=True):
 
     app: ASGIApp
     store: TokenStore
+    rates: Rates
     host: str  # the address that the server is bound to
     local: LocalAdmin = field(default_factory=LocalAdmin)
     metrics: MetricsAccess = MetricsAccess()
     per_minute: int | None = None  # requests of a principal whose token does not say
-    requests: RateLimiter = field(default_factory=RateLimiter)  # by principal
-    wrong: RateLimiter = field(default_factory=RateLimiter)  # tokens, by client
     noted: RateLimiter = field(default_factory=RateLimiter)  # refusals in the audit, by client and altogether
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,18 +89,19 @@ class Access(Struct, frozen=True):
         headers, now = Headers(scope=scope), time.time()
         account = uid_of(scope) if is_loopback(self.host) else None  # before any wait: it may close meanwhile
         given = token_of(headers)
-        row = await self._found(given)
+        is_open = _open_to_all(scope, headers)
+        row, window = await self._found(given, now, counts=not is_open)
         ever = row is not None or (await self.store.token_counts(now)).all > 0
         if not ever:
             self._check_host(headers.get("host", ""))
         self._check_origin(headers.getlist("origin"), headers.get("host", ""))
         check_fetch_site(scope, headers)
-        if _open_to_all(scope, headers) or self.metrics.lets_in(scope["method"], scope["path"], given):
+        if is_open or self.metrics.lets_in(scope["method"], scope["path"], given):
             return None
         if not ever and is_loopback(self.host):  # never again once there was a token, whatever became of it
             if objection := self.local.objection(account, headers, given):
                 raise await self._refused(scope, "", objection, now, given=given is not None)
-            self._check_rate(LOCAL_USER, now)
+            await self._check_rate(LOCAL_USER, now)
             return LOCAL_USER
         if row is None or not in_use(row, now):
             counts = await self.store.token_counts(now)
@@ -108,22 +109,29 @@ class Access(Struct, frozen=True):
             why = f"{_objection(row, given=sent)} {ADVICE if counts.in_use else NONE_LEFT}"
             raise await self._refused(scope, row.name if row else "", why, now, given=sent)
         principal = principal_of(row)
-        self._check_rate(principal, now)
+        await self._check_rate(principal, now, window)
         return principal
 
-    async def _found(self, given: str | None) -> TokenRow | None:
-        """By its hash: how long that takes tells nothing about a token."""
+    async def _found(self, given: str | None, now: float, *, counts: bool) -> tuple[TokenRow | None, Window | None]:
+        """By its hash: how long that takes tells nothing about a token. The request is counted if that costs nothing.
+
+        Then it counts, too, if it is refused for another reason than the token.
+        """
         if given is None:
-            return None
-        print_of_given = fingerprint(given)
-        row = await self.store.token(print_of_given)
-        return row if row is not None and hmac.compare_digest(row.sha256, print_of_given) else None
+            return None, None
+        print_of_given, window = fingerprint(given), None
+        if counts:
+            row, window = await self.rates.token(print_of_given, now, always=self.per_minute is not None)
+        else:
+            row = await self.store.token(print_of_given)
+        found = row is not None and hmac.compare_digest(row.sha256, print_of_given)
+        return (row, window) if found else (None, None)
 
     async def _refused(self, scope: Scope, name: str, why: str, now: float, *, given: bool) -> Refused:
         client = client_network(scope["client"][0] if scope.get("client") else None)
         await self._note(name, f"{why.partition('. ')[0].rstrip('.')}. From {client}.", client, now)
         if given:
-            tries, reset = self.wrong.count(client, now)
+            tries, reset = await self.rates.count(WRONG, client, now)
             if tries > WRONG_PER_MINUTE:
                 message = f"{tries - 1} wrong tokens came from {client} within a minute. Wait, then send the right one."
                 return TooSoon("too_many_wrong_tokens", message, reset)
@@ -138,11 +146,11 @@ class Access(Struct, frozen=True):
         except StoreFailed as failure:
             _log.error("a refusal could not be noted (%s): %s", why, failure)
 
-    def _check_rate(self, principal: Principal, now: float) -> None:
+    async def _check_rate(self, principal: Principal, now: float, window: Window | None = None) -> None:
         most = principal.budget.requests_per_minute or self.per_minute
         if most is None:
             return
-        requests_made, reset = self.requests.count(principal.name, now)
+        requests_made, reset = window or await self.rates.count(REQUESTS, principal.name, now)
         if requests_made > most:
             raise TooSoon("too_many_requests", f"{principal.name} may ask {most} times a minute. Wait.", reset)
 

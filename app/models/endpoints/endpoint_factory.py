@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from app.core.endpoint_spec import EndpointSpec, Price, ToolCalls
+from app.core.endpoint_spec import SERVED, EndpointSpec, Price, ToolCalls
 from app.core.provider import Provider, ProviderFailed
 from app.models.endpoints.endpoint import Endpoint, Origin
 from app.models.endpoints.key_sources import KeyFolder, Keys, read_keys
@@ -67,6 +67,7 @@ class EndpointFactory:
         self._prices = prices
         self._environ = environ
         self.redactor = redactor
+        self.servers = 1  # of dragoman that share the endpoints
 
     def keys_of(self, spec: EndpointSpec) -> Keys:
         """Read the keys of a spec and register them with the redactor."""
@@ -79,6 +80,8 @@ class EndpointFactory:
         keys = self.keys_of(spec) if keys is None else keys
         full = self._common.apply(spec)
         server = ServerState(name, keys.values, spec.max_requests)
+        if not spec.url.startswith(SERVED):
+            server.queue.share(self.servers)
         connection, problem = self._connect(name, full, keys)
         if problem:
             server.failed(ProviderFailed("model_auth" if keys.problems else "model_down", problem, retryable=False))

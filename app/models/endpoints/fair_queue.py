@@ -57,10 +57,15 @@ class QueuedRequest:
 
 
 class FairQueue:
-    """Serve `limit` requests at a time; 0 is no limit, None takes what `set_slots` reports later, a number is final."""
+    """Serve `limit` requests at a time; 0 is no limit, None takes what `set_slots` reports later, a number is final.
+
+    Of a limit that servers share, each has its part, and at least 1.
+    """
 
     def __init__(self, limit: int | None = None) -> None:
-        self.limit = limit or 0
+        self.limit = limit or 0  # this server's part
+        self._whole = self.limit
+        self._sharers = 1
         self.under_way = 0
         self.departed = 0  # requests that have left the queue, served or not
         self._fixed = limit is not None
@@ -76,8 +81,14 @@ class FairQueue:
     def set_slots(self, slots: int) -> None:
         """Set the limit to the concurrency that the server reports, unless one was configured."""
         if not self._fixed and slots >= 0:
-            self.limit = slots
-            self._start_next()
+            self._whole = slots
+            self.share(self._sharers)
+
+    def share(self, servers: int) -> None:
+        """Divide the limit among so many servers."""
+        self._sharers = servers
+        self.limit = max(1, self._whole // servers) if self._whole else 0
+        self._start_next()
 
     def join(self, principal: str) -> QueuedRequest:
         """Queue a request of this principal, or serve it at once if the limit allows."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from app.core.endpoint_spec import EndpointSpec, checked_endpoint_name
+from app.core.endpoint_spec import SERVED, EndpointSpec, checked_endpoint_name
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.endpoint_factory import EndpointFactory
 from app.models.endpoints.key_sources import InvalidKey, check_key
@@ -68,6 +68,13 @@ class EndpointRegistry(Mapping[str, Endpoint]):
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def share(self, servers: int) -> None:
+        """Leave other servers of dragoman their part of each endpoint's limit, but for models that this one runs."""
+        self.factory.servers = servers
+        for endpoint in self._all.values():
+            if endpoint.origin != "built in" and not endpoint.spec.url.startswith(SERVED):
+                endpoint.server.queue.share(servers)
 
     def put(self, endpoint: Endpoint) -> None:
         """Add an endpoint that is not in the store."""

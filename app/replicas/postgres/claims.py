@@ -16,6 +16,7 @@ CLAIM = """
 """
 RELEASE = "UPDATE runs SET owner = NULL WHERE id = $1 AND owner = $2 AND ended IS NULL"
 OTHERS = "SELECT id FROM replicas WHERE state <> 'gone' AND id <> $1"
+COUNT = "SELECT COUNT(*) FROM replicas WHERE state <> 'gone'"
 OWNER = "SELECT owner, ended IS NOT NULL AS ended FROM runs WHERE id = $1"
 
 

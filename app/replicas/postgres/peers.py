@@ -19,7 +19,7 @@ import asyncpg
 
 from app.replicas.peers import Answerer, Body, Feed, Work
 from app.replicas.postgres.asks import Asks
-from app.replicas.postgres.claims import OTHERS, OWNER, RELEASE, claim
+from app.replicas.postgres.claims import COUNT, OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.lease import ACTS, Lease, Replica
@@ -65,6 +65,7 @@ class PostgresPeers:
         self._fence: Fence = _unfenced
         self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
         self._pool = pool
+        self._counters: list[Callable[[int], None]] = []
         self._locks = Locks(pool)
         self._duties = Duties()
         self._taking: set[asyncio.Task[None]] = set()
@@ -93,6 +94,9 @@ class PostgresPeers:
 
     async def on_duty(self, name: str, work: Work) -> None:
         await self._duties.run(name, work)
+
+    def on_count(self, tell: Callable[[int], None]) -> None:
+        self._counters.append(tell)
 
     @property
     def answerers(self) -> dict[str, Answerer]:
@@ -162,6 +166,9 @@ class PostgresPeers:
 
     async def _on_beat(self, connection: Any) -> None:
         await self._duties.look(connection)
+        count = await connection.fetchval(COUNT)
+        for tell in self._counters:
+            tell(count)
         if self.take_over is None or self.lease.state != "up":
             return
         for run in await claim(connection, self.me, self.lease.me.node):

@@ -29,6 +29,7 @@ from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
+from app.transcript.run_request import RunRequest
 from tools.base.gather_all import gather_all
 
 ASKED_S = 60.0  # that a request waits for a server to have its run: longer than it takes to notice a dead one
@@ -75,6 +76,18 @@ class SharedRuns(RunManager):
                 await resume(row)
 
         self.replicas.take_over = take_over
+
+    async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
+        """Begin a run. If a lock was lost, so that another server has begun one for the same key, that one counts."""
+        row = await super().start(agent, principal, turn)
+        if turn.key is None:
+            return row
+        first = await self._store.key(principal.name, turn.key.value)
+        if first is None or first.run == row.id:
+            return row
+        await self.cancel(row.id)
+        turn.key.check(first.body)
+        return await self.run(first.run, principal)
 
     def _made(self, row: RunRow, agent: Agent, *rest: Any, unlisted: bool = False) -> RunTask:
         live = super()._made(row, agent, *rest, unlisted=unlisted)

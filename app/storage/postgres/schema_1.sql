@@ -592,6 +592,25 @@ CREATE FUNCTION reserve(
     reserved := held_of(_me, _principal, _kind, _period);
 END $$;
 
+-- Count one more in the minute that begins with the first one of `_name`; nothing unless `_counts`.
+CREATE FUNCTION count_one(_name TEXT, _counts BOOLEAN, OUT counted BIGINT, OUT left_s DOUBLE PRECISION)
+LANGUAGE plpgsql AS $$ DECLARE
+    _now DOUBLE PRECISION := EXTRACT(EPOCH FROM clock_timestamp());
+BEGIN
+    IF NOT _counts THEN
+        RETURN;
+    END IF;
+    INSERT INTO windows AS w VALUES (_name, _now, 1) ON CONFLICT (name) DO UPDATE SET
+        amount = CASE WHEN _now >= w.begins AND _now < w.begins + 60 THEN w.amount + 1 ELSE 1 END,
+        begins = CASE WHEN _now >= w.begins AND _now < w.begins + 60 THEN w.begins ELSE _now END
+        RETURNING amount, begins + 60 - _now INTO counted, left_s;
+    IF counted = 1 AND random() < 0.01 THEN
+        DELETE FROM windows WHERE name IN (
+            SELECT name FROM windows WHERE begins + 60 < _now FOR UPDATE SKIP LOCKED
+        );
+    END IF;
+END $$;
+
 -- What servers that are not gone have reserved.
 CREATE FUNCTION held_of(_me TEXT, _principal TEXT, _kind TEXT, _period TEXT) RETURNS DOUBLE PRECISION
 LANGUAGE sql STABLE AS $$

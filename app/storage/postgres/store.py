@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.storage.postgres.rates import PostgresRates
 from app.storage.postgres.retention import PostgresRetention
 from app.storage.postgres.sessions import PostgresHelpers, PostgresMemories, PostgresSessions
 from app.storage.postgres.usage import PostgresUsage
@@ -23,6 +24,7 @@ class PostgresStore(
     PostgresMemories,
     PostgresHelpers,
     PostgresUsage,
+    PostgresRates,
     SqlApprovals,
     SqlPrincipals,
     SqlConfiguration,

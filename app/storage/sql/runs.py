@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from app.storage.changes import Change
-from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
-from app.storage.sql.columns import Write, delete, insert, select, update, upsert, write
+from app.storage.runs import KEY_LIFE_S, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
+from app.storage.sql.columns import Write, delete, insert, select, update, write
 from app.storage.sql.rows import Rows
 
+# A key of a request is its first run's for a day, even if two servers should both find it new; other names of a run
+# have no `body`, and are the last one's.
+KEEP_FIRST_KEY = f"""
+    ON CONFLICT (principal, key) DO UPDATE SET body = excluded.body, run = excluded.run, created = excluded.created
+    WHERE idempotency.body = '' OR idempotency.created < excluded.created - {KEY_LIFE_S}
+""".strip()
 WRITES: dict[type[Change], Write] = {
     RunRow: insert("runs", RunRow),
     RunBegan: write("UPDATE runs SET state = 'running' WHERE id = ?", "id"),
     RunEnded: update("runs", RunEnded, "id"),
     InboxRow: insert("inbox", InboxRow),
     InboxTaken: delete("inbox", InboxTaken),
-    KeyRow: upsert("idempotency", KeyRow, "principal", "key"),
+    KeyRow: insert("idempotency", KeyRow, KEEP_FIRST_KEY),
 }
 
 # Runs of the same time are in the order in which they were inserted.

@@ -18,6 +18,7 @@ from app.schedules.triggers import DeliveryRefused, TriggerOff
 from app.storage.principals import Principal
 from app.storage.schedules import TriggerRow
 from routes.access.rate_limits import client_network
+from routes.access.request_rates import DELIVERIES, WRONG_DELIVERIES
 from routes.http.automation.schedules import MOST_BYTES, check_room, check_run
 from routes.protocol.errors import ASCIIResponse, Refused, TooSoon
 from routes.protocol.json_body import read_object
@@ -116,14 +117,14 @@ async def deliver(request: Request) -> Response:
         raw = await read_body(request, limits)
         delivery = await services.automation.triggers.verified(trigger, dict(request.headers), raw)
     except WrongSignature:
-        tries, reset = services.delivery_limits.wrong.count(client, now)
+        tries, reset = await services.rates.count(WRONG_DELIVERIES, client, now)
         if tries > WRONG_PER_MINUTE:
             message = f"{tries - 1} deliveries that proved nothing came from {client} within a minute. Wait."
             raise TooSoon("too_many_wrong_tokens", message, reset) from None
         raise Refused(401, "unauthorized", UNPROVEN) from None
     except TriggerOff as off:
         raise Refused(409, "trigger_off", f"{off} Its owner can switch it on.") from None
-    times, reset = services.delivery_limits.each.count(trigger, now)
+    times, reset = await services.rates.count(DELIVERIES, trigger, now)
     if times > PER_MINUTE:
         raise TooSoon("too_many_requests", f"A trigger takes {PER_MINUTE} deliveries a minute. Wait.", reset)
     body = services.redactor.redact_value(read_object(raw, "event"))

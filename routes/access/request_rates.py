@@ -1,0 +1,69 @@
+"""Requests a minute of principals, clients and triggers: counted in memory, or over all servers of a database."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from app.storage.tokens import Counted, SharedRateStore, TokenRow, TokenStore
+from routes.access.rate_limits import RateLimiter
+
+REQUESTS = "request"  # by principal
+WRONG = "wrong token"  # by client
+WRONG_DELIVERIES = "unproven delivery"  # by client
+DELIVERIES = "delivery"  # by trigger
+KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES)
+
+
+class Window(NamedTuple):
+    """The number of requests in the current window, and the Unix time at which it ends."""
+
+    requests: int
+    reset: float
+
+
+class Rates(Protocol):
+    """Both methods raise StoreFailed."""
+
+    async def token(self, sha256: str, now: float, *, always: bool) -> tuple[TokenRow | None, Window | None]:
+        """Find a token. Where that takes no longer, a request of its principal is counted, and the window returned.
+
+        `always`: principals have a limit whose tokens do not say so.
+        """
+        ...
+
+    async def count(self, kind: str, key: str, now: float) -> Window:
+        """Count one more."""
+        ...
+
+
+class MemoryRates:
+    def __init__(self, store: TokenStore) -> None:
+        self._store = store
+        self._limiters = {kind: RateLimiter() for kind in KINDS}
+
+    async def token(self, sha256: str, now: float, *, always: bool) -> tuple[TokenRow | None, Window | None]:
+        return await self._store.token(sha256), None
+
+    async def count(self, kind: str, key: str, now: float) -> Window:
+        return Window(*self._limiters[kind].count(key, now))
+
+
+class SharedRates:
+    def __init__(self, store: SharedRateStore) -> None:
+        self._store = store
+
+    async def token(self, sha256: str, now: float, *, always: bool) -> tuple[TokenRow | None, Window | None]:
+        row, counted = await self._store.counted_token(sha256, f"{REQUESTS}\n", always=always)
+        return row, window(counted, now) if counted else None
+
+    async def count(self, kind: str, key: str, now: float) -> Window:
+        return window(await self._store.count_request(f"{kind}\n{key}"), now)
+
+
+def window(counted: Counted, now: float) -> Window:
+    return Window(counted.requests, now + counted.left_s)
+
+
+def rates_of(store: TokenStore) -> Rates:
+    """Return the rates of a server; shared, if its database has several."""
+    return SharedRates(store) if isinstance(store, SharedRateStore) else MemoryRates(store)
