@@ -42,6 +42,8 @@ from app.policy.rules.compiling import compiled_rules
 from app.profiles.library import Profiles, open_profiles
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
+from app.replicas.peers import Peers
+from app.replicas.sharing import Sharing
 from app.runs.composition.server_metrics import opened_metrics
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
@@ -65,6 +67,7 @@ from app.telemetry.opening import opened_telemetry
 from app.workspace.scanner import ScanLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from routes.access.request_rates import Rates, rates_of
+from routes.sharing import opened_sharing_of
 from tools.base.patterns import lazy_pattern
 from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
 from tools.jobs.manager import Jobs
@@ -101,6 +104,7 @@ class Services(Struct):
     automation: Automation
     metrics: Metrics
     rates: Rates
+    sharing: Sharing | None  # with other servers of the database
     local: LocalAdmin = field(default_factory=LocalAdmin)
     draining: bool = False  # from the first signal to stop
 
@@ -150,12 +154,12 @@ async def open_services(
         notifications = await enter(opened_notifications(settings, store, journal, runs))
         hooks = await enter(opened_hooks(settings.hooks, redactor, os.environ))
         runs.ledger.model_checks = ModelHooks(hooks) if hooks else None
-        runs.ledger.observers, switch.on_change = traced.observers, [runs.notifier.notify_all, mcp.go_on]
-        stack.push_async_callback(ended, asyncio.create_task(keep_house(settings, store), name="housekeeping"))
+        runs.ledger.observers, switch.on_change = traced.observers, [runs.notifier.wake_all, mcp.go_on]
+        await enter(keeping_house(settings, store, runs.peers))
         opened = await enter(open_models(settings, store, redactor, os.environ, choose, switch=switch))
         runs.peers.on_count(opened.registry.share)
-        looks = await enter(opened_looks(settings, store, redactor))
-        memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch))
+        looks, built_in = await enter(opened_looks(settings, store, redactor)), built_in_tools(settings, mcp)
+        memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch, runs.peers))
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = jobs_of(settings, switch)
@@ -163,7 +167,6 @@ async def open_services(
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
         collaborators = (settings, store, runs, switch, opened.models, sandbox, jobs, redactor, mcp, Files(store))
-        built_in = (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings), *_delegating(settings))
         project, labels = await loaded_project_files(store), await opened_labels(settings, store, jobs)
         profiles = await open_profiles(settings.profiles, store)
         factory = RunFactory(*collaborators, profiles, built_in, project=project, looks=looks, hooks=hooks)
@@ -174,16 +177,23 @@ async def open_services(
         await enter(recovered(store, journal, runs, unattended.restored_agent))
         await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
-        await enter(opened_digests(factory, journal))
         automation = await enter(opened_automation(unattended))
+        held = (opened.registry, notifications, automation, runtime_settings, presence)
+        sharing = await enter(opened_sharing_of(factory, *held, await enter(opened_digests(factory, journal))))
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
-            *(automation, metrics, rates_of(store), opened_local_admin(settings.data_dir)),
+            *(automation, metrics, rates_of(store), sharing, opened_local_admin(settings.data_dir)),
         )
 
 
-async def keep_house(settings: Settings, store: Store) -> None:
-    await Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days).run_forever()
+@asynccontextmanager
+async def keeping_house(settings: Settings, store: Store, peers: Peers) -> AsyncGenerator[None, None]:
+    housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
+    work = asyncio.create_task(peers.on_duty("housekeeping", housekeeping.run_forever), name="housekeeping")
+    try:
+        yield
+    finally:
+        await ended(work)
 
 
 async def loaded_switch(store: Store) -> KillSwitch:
@@ -251,9 +261,10 @@ async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None],
     )
 
 
-def _delegating(settings: Settings) -> Sequence[Tool]:
-    """The tools that begin runs or reach other sessions, where these are switched on."""
-    return (*(HELPER_TOOLS if settings.helpers else ()), *(SESSION_TOOLS if settings.session_tools else ()))
+def built_in_tools(settings: Settings, mcp: McpServers) -> Sequence[Tool]:
+    """The tools that are switched on: those of each server, and those that begin runs or reach other sessions."""
+    delegating = (*(HELPER_TOOLS if settings.helpers else ()), *(SESSION_TOOLS if settings.session_tools else ()))
+    return (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings), *delegating)
 
 
 def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:

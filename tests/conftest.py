@@ -44,8 +44,6 @@ WITH_A_MODEL = frozenset(
         "test_routes_served_models",
     }
 )
-# Of the tests that do not take the fixture `database`.
-USUAL_DATABASE = os.environ.get("DRAGOMAN_TESTS_ON", "sqlite")
 MODEL_GROUP = "with a model"
 HOUSE_GROUP = "test_house"  # they read all sources, once
 # The longest begin first, so that all workers end together. Others follow in alphabetical order.
@@ -76,37 +74,20 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Cluster, None, None]:
     """A cluster of PostgreSQL, made when the first test needs it; skipped where there is none."""
-    from tests.postgres import DATABASES, cluster
+    from tests.postgres import cluster
 
     with cluster() as made:
-        DATABASES.cluster = made
         yield made
-        DATABASES.cluster = None
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> str:
+def database(request: pytest.FixtureRequest) -> Generator[str, None, None]:
     """The database that a test is for: it runs once on each."""
-    if request.param == "postgres":
-        request.getfixturevalue("postgres")
-    return str(request.param)
+    from tests.postgres import DATABASES
 
-
-@pytest.fixture(scope="session", autouse=True)
-def usual_database(request: pytest.FixtureRequest) -> None:
-    """Make the cluster at once where all tests are to use it."""
-    if USUAL_DATABASE == "postgres":
-        request.getfixturevalue("postgres")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Choose the database before any fixture opens one."""
-    chosen = item.callspec.params.get("database", USUAL_DATABASE) if hasattr(item, "callspec") else USUAL_DATABASE
-    if "tests.postgres" in sys.modules or chosen == "postgres":
-        from tests.postgres import DATABASES
-
-        DATABASES.wanted = chosen == "postgres"
+    DATABASES.cluster = request.getfixturevalue("postgres") if request.param == "postgres" else None
+    yield request.param
+    DATABASES.cluster = None
 
 
 @pytest.fixture(scope="session")

@@ -99,11 +99,11 @@ async def house(
         sender = Sender(settings.private_hosts, (settings.port,), time_limit_s=limit_s)
         made = Notifications(settings, store, journal, sender, Timing(clock.now, clock.sleep, lambda: 1.0))
         await made.targets.load()
-        made.courier.start()
+        await made.courier.begin()
         try:
             yield House(made, store, journal, clock)
         finally:
-            await made.courier.close()
+            await made.courier.rest()
     await store.close()
 
 

@@ -101,7 +101,7 @@ async def timed(folder: Path, provider: Scripted | None = None, **flags: object)
             try:
                 yield Timed(services, store, scheduler, clock)
             finally:
-                await scheduler.close()
+                await scheduler.rest()
 
 
 async def test_a_time_begins_one_run_with_reading_tools_and_no_approvals(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ async def test_a_time_is_handled_in_the_transaction_that_creates_its_run(tmp_pat
         assert {RunRow, OccurrenceRow, ScheduleMoved} <= {type(change) for change in together}
         assert [change.id for change in together if isinstance(change, RunRow)] == [done.run]
         again = Scheduler(Starts(one.services.unattended), one.clock)  # as after a kill
-        await again.load()
+        await again.begin()
         await again.look()
-        await again.close()
+        await again.rest()
         assert len(await one.store.occurrences(DAILY.id)) == 1
 
 

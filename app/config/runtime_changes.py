@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from pydantic import ValidationError
@@ -45,14 +46,18 @@ class RuntimeSettings:
         self.changes: Mapping[str, Any] = {}
         self._store = store
         self._on_change = on_change
-        self._changing = asyncio.Lock()
+        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
 
     async def load(self) -> Sequence[str]:
         """Take over the stored changes. Return a sentence for each that cannot be read or does not fit any more."""
         try:
-            stored = json.loads(await self._store.state(STATE) or "{}")
+            return await self.reload()
         except StoreFailed as failure:
             return [f"Changes of settings cannot be read, so the server goes by its flags and files: {failure}"]
+
+    async def reload(self) -> Sequence[str]:
+        """As `load`. Raises StoreFailed."""
+        stored = json.loads(await self._store.state(STATE) or "{}")
         problems, fit = [], dict[str, Any]()
         for name, value in stored.items():
             try:
@@ -60,12 +65,13 @@ class RuntimeSettings:
                 fit[name] = value
             except NotChangeable as wrong:
                 problems.append(f"The stored change of {name} is left out: {wrong}")
-        self._apply(fit)
+        if fit != self.changes:
+            self._apply(fit)
         return problems
 
     async def change(self, values: Mapping[str, Any], by: str) -> None:
         """Store changes, where None withdraws one. All or none. Raises NotChangeable, StoreFailed."""
-        async with self._changing:  # a change is made of the one before
+        async with self.changing:  # a change is made of the one before
             kept = {name: value for name, value in {**self.changes, **values}.items() if value is not None}
             changed(self.started, {**self.changes, **values})
             at = time.time()

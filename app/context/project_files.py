@@ -14,6 +14,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from msgspec import Struct
@@ -96,15 +97,19 @@ class ProjectFiles:
         self._store = store
         self._decisions: dict[str, FileDecision] = {}  # by absolute path
         self._cache = FileCache()
-        self._writing = asyncio.Lock()
+        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
 
     async def load(self) -> None:
         """Read what was decided; what cannot be read was not."""
         try:
-            value = await self._store.state(STATE) if self._store else None
-            self._decisions = Decoder(dict[str, FileDecision]).decode(value) if value else {}
+            await self.reload()
         except (StoreFailed, ValueError) as error:
             logger.error("decisions on files of workspaces cannot be read, so all are open again: %s", error)
+
+    async def reload(self) -> None:
+        """Raises StoreFailed, ValueError."""
+        value = await self._store.state(STATE) if self._store else None
+        self._decisions = Decoder(dict[str, FileDecision]).decode(value) if value else {}
 
     def context(self, workspace: Path, data_dir: Path | None = None) -> ProjectContext:
         """Return what the workspace and the skills of the data directory add to a prompt now. Blocks."""
@@ -131,7 +136,7 @@ class ProjectFiles:
             return None
         if file.problem or file.digest != digest:
             raise DigestChanged(file.problem or f"{path} has changed since: read it again, then decide.")
-        async with self._writing:
+        async with self.changing:
             key = _key(workspace, path)
             decisions = {name: one for name, one in self._decisions.items() if name != key}
             decisions[key] = FileDecision(digest, file.text, accept, by, time.time())

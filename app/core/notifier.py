@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -11,9 +11,11 @@ class Notifier:
     """Subscriptions to a principal, by name, or to a session, by id.
 
     Notifications are coalesced: a subscriber learns that something has changed since it looked last, not how often.
+    `elsewhere` is called with each name too, where other servers have subscribers.
     """
 
     def __init__(self) -> None:
+        self.elsewhere: Callable[[str], None] | None = None
         self._subscribers: dict[str, set[asyncio.Event]] = {}
         self.closed = False
 
@@ -31,17 +33,23 @@ class Notifier:
                 del self._subscribers[name]
 
     def notify(self, name: str) -> None:
+        self.wake(name)
+        if self.elsewhere:
+            self.elsewhere(name)
+
+    def wake(self, name: str) -> None:
+        """Notify the subscribers of this server."""
         for changed in self._subscribers.get(name, ()):
             changed.set()
 
-    def notify_all(self) -> None:
+    def wake_all(self) -> None:
         for name in self._subscribers:
-            self.notify(name)
+            self.wake(name)
 
     def close(self) -> None:
         """Wake all subscribers for the last time: the server stops."""
         self.closed = True
-        self.notify_all()
+        self.wake_all()
 
     async def notify_around(self, name: str, work: Awaitable[None]) -> None:
         """Notify when the work begins, and when it has ended."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Protocol
-from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.documents.limits import last_forgotten, text_of, title_of
+from app.replicas.peers import Alone, Peers
 from app.storage.changes import Change
 from app.storage.documents import (
     ACCEPTED,
@@ -68,26 +68,39 @@ class Decided(Struct, frozen=True):
 
 
 class Library:
-    """`changed(session)` is called when a person has changed a document; `changes` counts that."""
+    """`changed(session)` is called when a person has changed a document; `changes` counts that.
 
-    def __init__(self, store: LibraryStore, journal: Journal, changed: Callable[[str], None]) -> None:
+    `announce` too, if it was changed at this server.
+    """
+
+    def __init__(
+        self, store: LibraryStore, journal: Journal, changed: Callable[[str], None], peers: Peers | None = None
+    ) -> None:
         self.store = store
         self.unseen: set[str] = set()  # sessions with changes that their model does not know
         self.changes: Counter[str] = Counter()
         self.journal = journal
         self._changed = changed
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.announce: Callable[[str], None] | None = None
+        self._peers = peers or Alone()
+        self._is_shared = not isinstance(self._peers, Alone)  # so that other servers know of changes, too
 
     async def load(self) -> None:
         self.unseen = await self.store.sessions_with_news()
 
+    def may_have_news(self, session: str) -> bool:
+        """Return True if the model of a session may not know all changes of a person."""
+        return self._is_shared or session in self.unseen
+
+    def changed_elsewhere(self, sessions: Iterable[str]) -> None:
+        for session in sessions:
+            self.changes[session] += 1
+            self._changed(session)
+
     @asynccontextmanager
     async def writing(self, session: str) -> AsyncGenerator[None, None]:
         """Hold the lock of the session, once all that was written before is stored."""
-        lock = self._locks.get(session)
-        if lock is None:
-            lock = self._locks[session] = asyncio.Lock()
-        async with lock:
+        async with self._peers.lock("documents", session):
             await self.journal.flush()
             yield
 
@@ -170,6 +183,8 @@ class Library:
             self.unseen.add(session)
             self.changes[session] += 1
             self._changed(session)
+            if self.announce:
+                self.announce(session)
 
 
 def _saved(row: DocumentRow) -> DocumentSaved:

@@ -41,7 +41,7 @@ class News(Struct, frozen=True):
 
 async def news_of(library: Library | None, session: str) -> News | None:
     """Return what the model of the session does not know yet. Without reading anything where there is nothing."""
-    if library is None or session not in library.unseen:
+    if library is None or not library.may_have_news(session):
         return None
     known = library.changes[session]
     await library.journal.flush()  # what was entered before is stored

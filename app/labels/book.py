@@ -32,12 +32,18 @@ class LabelBook:
         self.root = root
         self._paths = LabelledPaths(root, policy.sources)
         self._files: dict[str, Labels] = {}
+        self._elsewhere: dict[str, Labels] = {}  # by calls of other servers, or of one that was killed
         self._writing: dict[str, tuple[str, Labels]] = {}  # call -> its workspace, its labels
 
     async def load(self, store: LabelStore) -> None:
         """Read what was written before this start. Raises StoreFailed."""
-        for row in await store.file_labels(str(self.root)):
-            self._files[row.path] = joined(self._files.get(row.path, ()), (row.label,))
+        rows = await store.file_labels(str(self.root))
+        self._files = _by_path(row for row in rows if not row.call)
+        self._elsewhere = _by_path(row for row in rows if row.call)
+
+    async def reload(self, store: LabelStore) -> None:
+        """Read what other servers have written, too. Raises StoreFailed."""
+        self._elsewhere = _by_path(await store.file_labels(str(self.root)))
 
     def folder(self, workspace: Path) -> str:
         """Return the path of a principal's workspace, empty for the root."""
@@ -105,14 +111,18 @@ class LabelBook:
         """Return the labels of all files that there are in a workspace, or in a folder of one."""
         folder = self.folder(workspace)
         prefix = normalised(f"{folder}/") if folder else ""
-        rows = (labels for path, labels in list(self._files.items()) if path.startswith(prefix))
+        every = [*self._files.items(), *self._elsewhere.items()]
+        rows = (labels for path, labels in every if path.startswith(prefix))
         return joined(self._paths.present(folder), self._of_rows(folder), *rows)
 
     def _of_rows(self, place: str) -> Labels:
         """Return the labels that a path, or a folder that it lies in, has by what was written."""
         above = set(ancestors(normalised(place)))
         writing = (labels for folder, labels in list(self._writing.values()) if folder in above)
-        return joined(*(self._files.get(one, NO_LABELS) for one in above), *writing)
+        return joined(*map(self._of_row, above), *writing)
+
+    def _of_row(self, path: str) -> Labels:
+        return self._files.get(path, NO_LABELS) | self._elsewhere.get(path, NO_LABELS)
 
     def label_files(self, workspace: Path, paths: Iterable[str], labels: Labels) -> list[Change]:
         """Give files of a workspace these labels; return the changes to store. An empty path is the whole workspace."""
@@ -139,6 +149,13 @@ class LabelBook:
     def end_write(self, call: str) -> list[Change]:
         """End that: what the call has written has its labels by now."""
         return [CallLabelsEnded(call)] if self._writing.pop(call, None) else []
+
+
+def _by_path(rows: Iterable[FileLabel]) -> dict[str, Labels]:
+    found: dict[str, Labels] = {}
+    for row in rows:
+        found[row.path] = joined(found.get(row.path, ()), (row.label,))
+    return found
 
 
 def written(before: Entries, after: Entries) -> list[str]:

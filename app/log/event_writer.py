@@ -223,10 +223,6 @@ def _ignore() -> None:
     """Do nothing until a listener is set."""
 
 
-def _ignore_failure(_: StoreFailed) -> None:
-    """Do nothing until failures are observed."""
-
-
 def _ignore_time(seconds: float) -> None:
     """Do nothing until a listener is set."""
 
@@ -268,7 +264,7 @@ class EventWriter:
         self._task: asyncio.Task[None] | None = None
         self._announced = 0
         self.observe_commit: Callable[[float], None] = _ignore_time
-        self.observe_failure: Callable[[StoreFailed], None] = _ignore_failure
+        self.observe_failure: Callable[[], None] = _ignore
 
     async def __aenter__(self) -> EventWriter:
         self._task = asyncio.create_task(self._write_forever(), name="journal")
@@ -349,7 +345,7 @@ class EventWriter:
             await self._write_apart(batch, first, taken)
             return
         except StoreFailed as failure:
-            self.observe_failure(failure)
+            self.observe_failure()
             for log, _, _ in taken:
                 log.refuse(failure)
             batch.refuse(failure)

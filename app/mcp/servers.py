@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +101,7 @@ class McpServers:
         self._of_file: dict[str, ServerConfig] = {}
         self._configs: dict[str, ServerConfig] = {}
         self._seen: object = None  # the state of the file when it was read
-        self._changing = asyncio.Lock()
+        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
         self.trust = DeclaredTrust(store, settings.tools, settings.search_tool or "")
         folder, hosts = settings.data_dir / "mcp", settings.private_hosts
         self._sign_ins = SignIns(folder, _callback_url(settings), on_secret=redactor.add, private_hosts=hosts)
@@ -212,7 +212,7 @@ class McpServers:
 
     async def reload(self) -> None:
         """Make it so as the file and the store say. A file that cannot be read changes nothing. Raises StoreFailed."""
-        async with self._changing:
+        async with self.changing:
             await self._reload()
 
     async def _reload(self) -> None:
@@ -234,6 +234,7 @@ class McpServers:
             if old is None or replace(old, trust=config.trust, tool_trust=config.tool_trust) != config:
                 self._redactor.add(*secrets_of(config))
                 await self._manager.add(config)
+        await self._manager.follow_pins()
 
     def _read_file(self) -> None:
         seen = _state_of(self._file)
@@ -259,7 +260,7 @@ class McpServers:
             raise UnfitServer(config.problem)
         if config.transport == "stdio":
             self._check_command(config)
-        async with self._changing:
+        async with self.changing:
             if name in self._of_file:
                 raise ServerOfFile(f"{name} is in {self._file}: change it there, or use another name.")
             await self._store.write(
@@ -280,7 +281,7 @@ class McpServers:
 
     async def remove(self, name: str, by: str) -> None:
         """Raises NoSuchServer, ServerOfFile, StoreFailed."""
-        async with self._changing:
+        async with self.changing:
             self.named(name)
             if name in self._of_file:
                 raise ServerOfFile(f"{name} is in {self._file}: use `dragoman mcp remove`, or disable it.")
@@ -291,7 +292,7 @@ class McpServers:
         """For good, whatever the file says. Raises NoSuchServer, Paused, StoreFailed."""
         if enabled:
             self._check_paused()
-        async with self._changing:
+        async with self.changing:
             self.named(name)
             row = next((row for row in await self._store.mcp_servers() if row.name == name), None)
             changed = McpServerRow(name, row.entry if row else None, enabled, by, row.at if row else time.time())
@@ -321,7 +322,7 @@ class McpServers:
         Raises NoSuchServer, ServerUnseen, NotDeclared for a tool that is not listed, Paused, StoreFailed.
         """
         self._check_paused()
-        async with self._changing:
+        async with self.changing:
             self.named(name)
             row = self.trust.declared(self._configs[name], self.tools(), tool, trust, by)
             why = ": ".join(filter(None, (row.tool, trust.words)))
@@ -330,7 +331,7 @@ class McpServers:
 
     async def withdraw_trust(self, name: str, tool: str, by: str) -> None:
         """Withdraw what a person has declared; what the file declares stays. Raises NoSuchServer, NotDeclared, ..."""
-        async with self._changing:
+        async with self.changing:
             self.named(name)
             await self._store.write([self.trust.withdrawn(name, tool), self._audit(name, "trust withdrawn", by, tool)])
             await self.trust.take(self._configs)

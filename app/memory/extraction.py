@@ -30,6 +30,7 @@ from app.memory.desk import OwnMemory
 from app.memory.memories import Memories, Source
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.policy.current_rights import principal_named
+from app.replicas.peers import Peers
 from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import KillSwitch
 from app.storage.memories import EXTRACTION, MemoryJob, MemoryJobDone
@@ -188,8 +189,9 @@ async def opened_extraction(
     ledger: Ledger,
     journal: EventWriter,
     switch: KillSwitch,
+    peers: Peers,
 ) -> AsyncGenerator[None, None]:
-    """Extract while this is open, if it is switched on."""
+    """Extract while this is open, if it is switched on; one server does it for all."""
     if not (settings.memory and settings.memory_extraction):
         yield
         return
@@ -200,7 +202,8 @@ async def opened_extraction(
 
     extraction = Extraction(store, memories, query, journal, switch.unpaused)
     memories.on_job = extraction.wake
-    task = asyncio.create_task(extraction.run_forever(), name="extraction of memories")
+    work = peers.on_duty("memories", extraction.run_forever)
+    task = asyncio.create_task(work, name="extraction of memories")
     try:
         yield
     finally:

@@ -9,9 +9,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from secrets import token_hex
-from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from app.memory.search import CANDIDATES, FLOOR, Found, fused
 from app.memory.vectors import Near, VectorCache, VectorIndex
 from app.memory.words import as_indexed, digest_of, search_words
 from app.redaction.redactor import Redactor
+from app.replicas.peers import Alone, Peers
 from app.storage.changes import Change, StoreFailed
 from app.storage.memories import (
     PERSON,
@@ -68,6 +68,7 @@ class Memories:
         embedder: Embedder | None = None,
         clock: Callable[[], float] = time.time,
         policy: LabelPolicy = NO_POLICY,
+        peers: Peers | None = None,
     ) -> None:
         self.store = store
         self.embedder = embedder
@@ -78,7 +79,7 @@ class Memories:
         self._clock = clock
         self._vectors = VectorCache()
         self._changes = 0  # of vectors
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._peers = peers or Alone()
         self._embedding: dict[str, asyncio.Task[None]] = {}
         self.on_job: Callable[[], None] = lambda: None  # a run has left a job of extraction
         self._resumes = 0.0  # when the embedder is used again after a failure
@@ -238,15 +239,18 @@ class Memories:
         self._changes += 1
         self._vectors.drop(owner)
 
+    def forget_all_vectors(self) -> None:
+        self._changes += 1
+        self._vectors = VectorCache()
+
     def _failed(self, failure: EmbeddingFailed) -> None:
         self._resumes = self._clock() + PAUSE_S
-        self._changes += 1
-        self._vectors = VectorCache()  # read anew after the pause, when what has no vectors yet is found
+        self.forget_all_vectors()  # read anew after the pause, when what has no vectors yet is found
         name = self.embedder.name if self.embedder else ""
         _log.warning("memory is searched by words alone for %g s: the embedder %s %s", PAUSE_S, name, failure)
 
-    def _turn(self, owner: str) -> asyncio.Lock:
-        return self._turns.setdefault(owner, asyncio.Lock())
+    def _turn(self, owner: str) -> AbstractAsyncContextManager[None]:
+        return self._peers.lock("memories", owner)
 
     async def close(self) -> None:
         for task in list(self._embedding.values()):

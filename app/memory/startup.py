@@ -16,6 +16,7 @@ from app.memory.embedders.local import LocalE5, is_installed
 from app.memory.extraction import opened_extraction
 from app.memory.memories import Memories
 from app.models.endpoints.model_registry import Models
+from app.replicas.peers import Peers
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
 from tools.catalogue import MEMORY
@@ -24,13 +25,20 @@ from tools.tool import Tool
 
 @asynccontextmanager
 async def opened_memory(
-    settings: Settings, store: Store, models: Models, ledger: Ledger, journal: EventWriter, switch: KillSwitch
+    settings: Settings,
+    store: Store,
+    models: Models,
+    ledger: Ledger,
+    journal: EventWriter,
+    switch: KillSwitch,
+    peers: Peers,
 ) -> AsyncGenerator[Memories, None]:
     """The memories; while the memory is off its rows can be read and deleted, and nothing is embedded or extracted."""
     embedder = embedder_of(settings) if settings.memory else None
-    memories = Memories(store, journal.redactor, settings.memory_rows, embedder, policy=settings.label_policy)
+    policy, redactor = settings.label_policy, journal.redactor
+    memories = Memories(store, redactor, settings.memory_rows, embedder, policy=policy, peers=peers)
     try:
-        async with opened_extraction(settings, store, memories, models, ledger, journal, switch):
+        async with opened_extraction(settings, store, memories, models, ledger, journal, switch, peers):
             yield memories
     finally:
         await memories.close()

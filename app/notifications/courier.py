@@ -82,16 +82,20 @@ class Courier:
         self._wakes: dict[str, asyncio.Event] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._ended: dict[str, int] = {}  # deliveries since a target's were tidied
-        self._closed = False
+        self._rests = True
 
-    def start(self) -> None:
+    async def begin(self) -> None:
         """Go on with what the server before has left."""
+        self._rests = False
+        self.wake_all()
+
+    def wake_all(self) -> None:
         for target in list(self._targets.pending):
             self.wake(target)
 
     def wake(self, target: str) -> None:
         """Look for deliveries of a target, which may just be being written."""
-        if self._closed:
+        if self._rests:
             return
         if target in self._tasks:
             self._wakes[target].set()
@@ -100,9 +104,9 @@ class Courier:
         task = self._tasks[target] = asyncio.create_task(self._drain(target), name=f"notifications to {target}")
         task.add_done_callback(_report)
 
-    async def close(self) -> None:
+    async def rest(self) -> None:
         """Stop; what is pending stays so."""
-        self._closed = True
+        self._rests = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

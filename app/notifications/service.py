@@ -24,6 +24,7 @@ from app.notifications.sender import Attempt, Sender
 from app.notifications.signing import signed_headers
 from app.notifications.targets import Targets
 from app.policy.current_rights import principal_named
+from app.replicas.duty import attended
 from app.runs.run_manager import RunManager
 from app.storage.audit import AuditRow
 from app.storage.notices.notifications import (
@@ -273,8 +274,5 @@ async def opened_notifications(
     await notifications.targets.load()
     runs.outboxes.append(notifications.outbox.of_run)
     runs.ledger.watch = notifications.outbox.budget_used
-    notifications.courier.start()
-    try:
+    async with attended(runs.peers, "notifications", notifications.courier):
         yield notifications
-    finally:
-        await notifications.courier.close()

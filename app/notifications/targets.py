@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from app.notifications.kinds import KINDS
 from app.storage.changes import Change
@@ -30,7 +31,8 @@ class Targets:
         self._store = store
         self._rows: dict[str, TargetRow] = {}
         self._wanted: dict[str, list[TargetRow]] = {}  # by kind of event, active ones
-        self.changing = asyncio.Lock()  # hold it from reading a row until the changed one is stored
+        # To be held from reading a row until the changed one is stored.
+        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
         self.pending: dict[str, int] = {}
         self.dropped: dict[str, int] = {}  # since the start
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from msgspec import Struct
@@ -74,7 +75,8 @@ class Profiles:
         self._of_settings = of_settings
         self._store = store
         self._sessions_choose = True  # until `load` has looked
-        self.session_change = asyncio.Lock()  # held from reading a session's options until others are stored
+        # Held from reading a session's options until others are stored.
+        self.session_change: AbstractAsyncContextManager[object] = asyncio.Lock()
 
     async def load(self) -> None:
         """Look if any session sets options: while none does, no run reads those of its session. Raises StoreFailed."""

@@ -53,8 +53,6 @@ UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beg
 class RunManager:
     """Use `app.runs.recovery` before the first start and `close()` at the end."""
 
-    takes_up_helpers = True  # of a run that goes on here: no other server can have them
-
     def __init__(
         self,
         store: Store,
@@ -67,7 +65,8 @@ class RunManager:
     ) -> None:
         self.approvals = approvals
         self.notifier = notifier or Notifier()
-        self.documents = Library(store, journal, self.notifier.notify)
+        self.peers = peers or Alone()
+        self.documents = Library(store, journal, self.notifier.notify, self.peers)
         self.ledger = ledger
         self._store = store
         self._journal = journal
@@ -75,7 +74,6 @@ class RunManager:
         self._live: dict[str, RunTask] = {}
         self._unlisted: dict[str, UnlistedLog] = {}
         self._line: SessionQueue = SessionQueue()
-        self.peers = peers or Alone()
         self._lost = TerminalRetry(store, approvals)
         self.outboxes: list[MakeOutbox] = []
         self._newest = 0.0  # when a run was created last

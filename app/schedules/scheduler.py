@@ -17,6 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from secrets import token_hex
 
@@ -81,7 +82,7 @@ class Due(Struct, frozen=True):
 
 
 class Scheduler:
-    """The schedules of one server. Use `load()` first and `close()` at the end; `wake()` whenever it may go on."""
+    """The schedules of one server. Call `wake()` whenever it may go on."""
 
     def __init__(self, starts: Starts, clock: Callable[[], float] = time.time) -> None:
         self._starts = starts
@@ -91,19 +92,29 @@ class Scheduler:
         self._refusals: dict[str, str] = {}  # the reason that the audit has, for each schedule
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
-        self.changing = asyncio.Lock()  # to be held from when a schedule is read until its change is written
-        self._closed = False
+        self.lock: AbstractAsyncContextManager[object] = asyncio.Lock()  # held while a time or a change is handled
+        # To be held from when a schedule is read until its change is written.
+        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self._rests = True
+
+    async def begin(self) -> None:
+        """Read the schedules; what was due while the server was off begins now. Raises StoreFailed."""
+        self._rests = False
+        await self.load()
 
     async def load(self) -> None:
-        """Read the schedules; what was due while the server was off begins now. Raises StoreFailed."""
-        self._rows = {row.id: row for row in await self._starts.unattended.factory.store.schedules()}
+        """Read the schedules. Raises StoreFailed."""
+        await self.read()
         self.wake()
 
-    async def close(self) -> None:
-        self._closed = True
+    async def read(self) -> None:
+        self._rows = {row.id: row for row in await self._starts.unattended.factory.store.schedules()}
+
+    async def rest(self) -> None:
+        self._rests = True
         if self._timer:
             self._timer.cancel()
+            self._timer = None
         if self._task:
             await asyncio.wait([self._task])
 
@@ -126,7 +137,7 @@ class Scheduler:
 
     async def put(self, row: ScheduleRow, decision: str, by: str) -> ScheduleRow:
         """Store a schedule that was made or changed; it waits for its next time from now on."""
-        async with self._lock:
+        async with self.lock:
             known = self._rows.get(row.id)
             if known:  # a run may have begun meanwhile
                 row = replace(row, session=known.session, run=known.run)
@@ -137,7 +148,7 @@ class Scheduler:
         return row
 
     async def remove(self, row: ScheduleRow, by: str) -> None:
-        async with self._lock:
+        async with self.lock:
             gone = [ScheduleRemoved(row.id), OccurrencesTrimmed(row.id, 0)]
             await self._write([*gone, self._audit(row, "removed", row.name, by)])
             self._rows.pop(row.id, None)
@@ -150,7 +161,7 @@ class Scheduler:
 
         Raises SessionBusy if its last run is under way, NotFound, BudgetSpent, Paused, Stopping, StoreFailed.
         """
-        async with self._lock:
+        async with self.lock:
             row = self.get(schedule, principal)
             if row.run and await self._starts.unattended.factory.runs.is_active(row.run):
                 raise SessionBusy(row.run)
@@ -158,12 +169,12 @@ class Scheduler:
 
     def wake(self) -> None:
         """Look at the times now: the first of them may have changed, or the server is not paused any more."""
-        if not self._closed and self._rows and self._task is None:
+        if not self._rests and self._rows and self._task is None:
             self._task = asyncio.create_task(self._look_once(), name="schedules")
 
     async def look(self) -> None:
         """Handle all times that have come. Raises Paused, Stopping, StoreFailed: then they stay due."""
-        async with self._lock:
+        async with self.lock:
             self._starts.unattended.factory.switch.check()
             for row in list(self._rows.values()):
                 try:
@@ -204,7 +215,7 @@ class Scheduler:
             self._timer.cancel()
             self._timer = None
         delay = self.delay_s()
-        if delay is not None and not self._closed:
+        if delay is not None and not self._rests:
             self._timer = asyncio.get_running_loop().call_later(max(delay, least_s), self.wake)
 
     def _reckoned(self, row: ScheduleRow) -> ScheduleRow:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
+from app.replicas.duty import attended
 from app.runs.composition.unattended import UnattendedRuns
 from app.schedules.scheduler import Scheduler
 from app.schedules.starts import Starts
@@ -27,8 +28,5 @@ async def opened_automation(unattended: UnattendedRuns) -> AsyncGenerator[Automa
     factory, starts = unattended.factory, Starts(unattended)
     scheduler = Scheduler(starts)
     factory.switch.on_change = [*factory.switch.on_change, scheduler.wake]
-    await scheduler.load()
-    try:
+    async with attended(factory.runs.peers, "schedules", scheduler):
         yield Automation(starts, scheduler, Triggers(starts, factory.settings.data_dir))
-    finally:
-        await scheduler.close()

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import Any
@@ -67,7 +68,8 @@ class Triggers:
         self._data_dir = data_dir
         self._clock = clock
         self._key = b""
-        self.changing = asyncio.Lock()  # to be held from when a trigger is read until its change is written
+        # To be held from when a trigger is read until its change is written.
+        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
 
     async def of(self, principal: str) -> list[TriggerRow]:
         return await self._store.triggers(principal)

@@ -25,6 +25,8 @@ class KillSwitch:
         self._store = store
         self.paused = True
         self._requested = True  # the last request: of a concurrent pause and resume, the later one counts
+        self._unstored = False  # it is paused, whatever the store says
+        self._changes = 0
         self._running = asyncio.Event()
         self.on_change: Sequence[Callable[[], None]] = ()
 
@@ -36,12 +38,21 @@ class KillSwitch:
             return
         self._set(paused=value not in (None, RUNNING))
 
+    async def reload(self) -> None:
+        """Take over what another server has set. Raises StoreFailed."""
+        changes = self._changes
+        paused = await self._store.state(NAME) not in (None, RUNNING)
+        if changes == self._changes and paused != self.paused and not self._unstored:
+            self._set(paused=paused)
+
     async def set(self, *, paused: bool) -> None:
         """Pause at once, even if that cannot be stored; resume only once it is stored. Raises StoreFailed."""
         self._requested = paused
         if paused:
+            self._unstored = True
             self._set(paused=True)
         await self._store.write([StateRow(NAME, PAUSED if paused else RUNNING)])
+        self._unstored = False
         if not self._requested:
             self._set(paused=False)
 
@@ -58,6 +69,7 @@ class KillSwitch:
 
     def _set(self, *, paused: bool) -> None:
         self.paused = paused
+        self._changes += 1
         if paused:
             self._running.clear()
         else:

@@ -152,6 +152,13 @@ class Manager:
             self._discoveries.add(task)
             task.add_done_callback(self._discoveries.discard)
 
+    async def follow_pins(self) -> None:
+        """Trust what another process has trusted of these servers meanwhile."""
+        pins = await self._services.pins.pins()
+        for server in self._servers.values():
+            if server.catalogue.follow([pin for pin in pins if pin.server == server.config.name]):
+                self._on_change(server, None)
+
     async def remove(self, name: str) -> None:
         """End a server and forget its pins. Raises KeyError, as do all that take a name."""
         server = self._servers.pop(name)

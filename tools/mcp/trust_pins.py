@@ -61,6 +61,24 @@ class Catalogue:
             if pin.tool != INSTRUCTIONS and pin.listed and self._is_wanted(pin.tool):
                 self._list(pin.definition)
 
+    def follow(self, pins: Iterable[Pin]) -> bool:
+        """Trust what another process has trusted of this same server meanwhile; return True if that changes anything.
+
+        What this process has seen of the server stays: a tool that differs from its pin is held as before.
+        """
+        unsaved = {pin.tool for pin in self.unsaved}
+        theirs = [pin for pin in pins if pin.identity == self.identity and pin.tool not in unsaved]
+        new = [pin for pin in theirs if self._pins.get(pin.tool) != pin]
+        if not self._offered:
+            self.take_pins(new)
+            return bool(new)
+        self._pins |= {pin.tool: pin for pin in new}
+        accepted = [pin.tool for pin in new if pin.tool in self.held and self._offered[pin.tool].digest == pin.digest]
+        for name in accepted:
+            del self.held[name]
+            self._trust(self._offered[name], again=False)
+        return bool(accepted)
+
     def take(
         self, offered: Iterable[Mapping[str, Any]], instructions: str, features: Sequence[str] = ()
     ) -> ToolsChanged | None:

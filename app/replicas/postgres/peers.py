@@ -30,7 +30,7 @@ from app.replicas.postgres.watching import Watching
 from app.storage.changes import StoreFailed
 from app.storage.runs import EventRow
 
-POOL = 16  # connections for locks and questions, opened when they are needed
+POOL = 28  # connections for locks and questions, opened when they are needed
 COMMAND_S = 30.0
 MOVED = "moved"  # the kind of a message: a run of a session has ended
 
@@ -78,10 +78,6 @@ class PostgresPeers:
     @property
     def me(self) -> str:
         return self.lease.me.id
-
-    @property
-    def left_s(self) -> float:
-        return self.lease.left_s
 
     def begin(self, holder: Holder, fence: Fence) -> None:
         """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on."""

@@ -21,6 +21,7 @@ from app.core.labels import NO_LABELS
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
 from app.policy.current_rights import principal_named
+from app.replicas.duty import attended
 from app.runs.digests.texts import MOST_TOKENS, RULE, read, title_and_summary
 from app.runs.recovery.history import conversation_of
 from app.runs.run_factory import RunFactory
@@ -56,10 +57,11 @@ class Digests:
         self._journal = journal
         self._task: asyncio.Task[None] | None = None
         self._more = False
-        self._closed = False
+        self._rests = True
 
-    async def start(self) -> None:
+    async def begin(self) -> None:
         """Go on with what the server before has left. Raises StoreFailed."""
+        self._rests = False
         asked = await self._store.asked_digests()
         if asked:
             await self._store.write([DigestState(row.session, FAILED) for row in asked])
@@ -75,11 +77,11 @@ class Digests:
 
     def wake(self) -> None:
         self._more = True
-        if self._task is None and not self._closed:
+        if self._task is None and not self._rests:
             self._task = asyncio.create_task(self._run_all(), name="digests")
 
-    async def close(self) -> None:
-        self._closed = True
+    async def rest(self) -> None:
+        self._rests = True
         if self._task:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -163,17 +165,16 @@ def _is_answer(event: EventRow) -> bool:
 
 
 @asynccontextmanager
-async def opened_digests(factory: RunFactory, journal: EventWriter) -> AsyncGenerator[None, None]:
+async def opened_digests(factory: RunFactory, journal: EventWriter) -> AsyncGenerator[Digests | None, None]:
     """The digests of a server, if they are on."""
     if not factory.settings.generated_titles:
-        yield
+        yield None
         return
     digests = Digests(factory, journal)
     factory.runs.outboxes.append(digests.of_run)
-    await digests.start()
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            factory.runs.outboxes.remove(digests.of_run)
-        await digests.close()
+    async with attended(factory.runs.peers, "digests", digests):
+        try:
+            yield digests
+        finally:
+            with suppress(ValueError):
+                factory.runs.outboxes.remove(digests.of_run)

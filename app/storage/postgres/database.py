@@ -21,13 +21,13 @@ from app.storage.postgres.translation import translated
 from app.storage.postgres.write_function import clean, does_start
 from app.storage.sql.rows import Query, Rows
 
-WRITING = "write to PostgreSQL"  # name of the tasks
 PATIENCE_S = 10.0  # for a server that is restarted
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 MOST_CLASHES = 5
 MARKS = ("written_pkey", "events_pkey")  # broken by a transaction that was committed before its answer was lost
 ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
 Answer = TypeVar("Answer")
+OnWritten = Callable[[Sequence[Change]], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
 
@@ -35,10 +35,12 @@ class PostgresDatabase(Rows):
     """The base of each aggregate's half. Every method raises StoreFailed.
 
     `fenced_by`: the replica that this server is; once it has lost its lease, every write raises LeaseLost.
+    `on_written` is awaited with changes that are durable, before `write` returns.
     """
 
     def __init__(self, url: str) -> None:
         self.fenced_by: str | None = None
+        self.on_written: OnWritten | None = None
         self.place = place_of(url)
         self.connections = Connections(url)
         self.patience_s = PATIENCE_S
@@ -63,7 +65,7 @@ class PostgresDatabase(Rows):
     async def write(self, changes: Sequence[Change]) -> None:
         """Write all of the changes in one transaction, or none, even if the caller is cancelled meanwhile."""
         if changes:
-            await asyncio.shield(asyncio.create_task(self._write(changes), name=WRITING))
+            await asyncio.shield(asyncio.create_task(self._write(changes)))
 
     async def _write(self, changes: Sequence[Change]) -> None:
         mark = secrets.randbits(63)
@@ -79,6 +81,8 @@ class PostgresDatabase(Rows):
                     raise
 
         await self._patiently(once)
+        if self.on_written:
+            await self.on_written(changes)
 
     async def _each(self, *queries: Query) -> list[list[Any]]:
         async def read(connection: Connection) -> list[list[Any]]:
@@ -96,7 +100,9 @@ class PostgresDatabase(Rows):
             done = await connection.execute(translated(sql), *map(_clean, values))
             if changed := not done.endswith(" 0"):
                 await self.write_in(connection, also)
-            return changed
+        if changed and self.on_written:
+            await self.on_written(also)
+        return changed
 
     async def write_in(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write changes in a transaction of the caller's."""

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import PauseRequest, admins_only, read_fields
 from routes.services import Services, current_principal, services_of
+from routes.sharing import END_ALL
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ async def _end_all(services: Services) -> None:
         "jobs": services.jobs.cancel_all(),
         "MCP servers": services.mcp.stop_all(),
     }
+    if services.sharing:
+        kinds["other servers"] = services.sharing.ask_others(END_ALL, {})
     results = await asyncio.gather(*kinds.values(), return_exceptions=True)
     wrong = {kind: one for kind, one in zip(kinds, results, strict=True) if isinstance(one, BaseException)}
     for kind, error in wrong.items():

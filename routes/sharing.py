@@ -1,0 +1,187 @@
+"""The joints of a server with others: what it holds in memory follows their changes. Nothing of it for one alone.
+
+    change                                  held by                  read anew
+    state paused                            KillSwitch               before the write ends, at every server
+    settings, decisions on project files    RuntimeSettings, Project soon, and under the lock that changes them
+    endpoints, sealed keys                  EndpointRegistry         soon
+    MCP servers, trust, pins                McpServers               soon
+    notification targets, deliveries        Targets                  soon; the server on duty then delivers
+    schedules                               Scheduler                soon, and under the lock that begins their runs
+    labels of files                         LabelBook                before the write ends, at every server
+    options of sessions                     Profiles                 before the write ends, at every server
+    tokens                                  Presence                 before the write ends, at every server
+    documents                               the page's feed          soon; models read the store
+    memories and their vectors              Memories                 soon, those of one owner
+    jobs of digests and of memories         whose duty they are      soon
+
+Profiles, sessions, runs, approvals, grants, triggers, memories and files are read from the store whenever they are
+wanted. Jobs, checkpoints, served models and the local admin belong to one machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Protocol, cast
+
+from app.config.runtime_changes import STATE as SETTINGS
+from app.config.runtime_changes import RuntimeSettings
+from app.context.project_files import STATE as PROJECT
+from app.models.endpoints.registry import EndpointRegistry
+from app.notifications.service import Notifications
+from app.replicas.changes import (
+    ALL,
+    DELIVERIES,
+    DIGESTS,
+    DOCUMENTS,
+    ENDPOINTS,
+    LABELS,
+    MCP,
+    MEMORY_JOBS,
+    OPTIONS,
+    SCHEDULES,
+    STATE,
+    TARGETS,
+    TOKENS,
+    VECTORS,
+    Parts,
+)
+from app.replicas.peers import Alone, Body, Peers, Replicas
+from app.replicas.sharing import Messages, Reload, SharedLock, Sharing, opened_sharing
+from app.runs.connections import Presence
+from app.runs.digests.jobs import Digests
+from app.runs.run_factory import RunFactory
+from app.schedules.service import Automation
+from app.storage.changes import Change, StoreFailed
+from app.storage.kill_switch import NAME as PAUSED
+
+END_ALL = "end all"  # a question
+
+
+class Neighbours(Replicas, Protocol):
+    """The other servers, as `app.replicas.postgres.peers` knows them."""
+
+    messages: Messages
+
+
+class Announcing(Protocol):
+    """A store that calls back."""
+
+    on_written: Callable[[Sequence[Change]], Awaitable[None]] | None
+
+
+@asynccontextmanager
+async def opened_sharing_of(
+    factory: RunFactory,
+    registry: EndpointRegistry,
+    notifications: Notifications,
+    automation: Automation,
+    settings: RuntimeSettings,
+    presence: Presence,
+    digests: Digests | None,
+) -> AsyncGenerator[Sharing | None, None]:
+    """Follow the other servers of the database; None where there are none. Raises StoreFailed."""
+    runs = factory.runs
+    if isinstance(runs.peers, Alone):
+        yield None
+        return
+    neighbours, store = cast("Neighbours", runs.peers), cast("Announcing", factory.store)
+    lock_all(runs.peers, factory, notifications, automation, settings)
+    async with opened_sharing(neighbours, neighbours.messages, runs.notifier, runs.documents.journal.flush) as sharing:
+        sharing.reloads |= of_runs(factory, settings, registry) | of_others(notifications, automation, presence)
+        sharing.reloads[DIGESTS] = _whole(digests.wake if digests else _nothing)
+        runs.documents.announce = lambda session: sharing.announce({DOCUMENTS: frozenset({session})})
+        neighbours.answerers[END_ALL] = partial(_end_all, factory)
+        store.on_written = sharing.written
+        try:
+            for reload in sharing.reloads.values():  # what has changed since it was read first
+                await reload(ALL)
+            yield sharing
+        finally:
+            store.on_written = None
+
+
+def lock_all(
+    peers: Peers, factory: RunFactory, notifications: Notifications, automation: Automation, settings: RuntimeSettings
+) -> None:
+    """Let what one server changes be changed at no other one meanwhile, and be made of what the store has."""
+    targets, scheduler = notifications.targets, automation.scheduler
+    targets.changing = SharedLock(peers, "held", "targets", targets.load)
+    scheduler.lock = SharedLock(peers, "schedules", "", scheduler.read)
+    scheduler.changing = SharedLock(peers, "held", "schedules", scheduler.read)
+    automation.triggers.changing = SharedLock(peers, "held", "triggers")
+    settings.changing = SharedLock(peers, "held", SETTINGS, settings.reload)
+    factory.project.changing = SharedLock(peers, "held", PROJECT, factory.project.reload)
+    factory.profiles.session_change = SharedLock(peers, "held", "options")
+    factory.mcp.changing = SharedLock(peers, "held", "mcp")
+
+
+def of_runs(factory: RunFactory, settings: RuntimeSettings, registry: EndpointRegistry) -> dict[str, Reload]:
+    """The reloads of what runs are made of."""
+    labels, memories, documents = factory.labels, factory.memories, factory.runs.documents
+    assert memories
+
+    async def of_documents(sessions: Parts) -> None:
+        documents.changed_elsewhere(sessions or list(documents.changes))
+
+    async def of_vectors(owners: Parts) -> None:
+        for owner in owners:
+            memories.forget_vectors(owner)
+        if owners == ALL:
+            memories.forget_all_vectors()
+
+    async def of_labels(_: Parts) -> None:
+        if labels:
+            await labels.book.reload(factory.store)
+
+    return {
+        f"{STATE}{PAUSED}": _whole(factory.switch.reload),
+        f"{STATE}{SETTINGS}": _whole(settings.reload),
+        f"{STATE}{PROJECT}": _whole(factory.project.reload),
+        ENDPOINTS: _whole(registry.reload),
+        MCP: _whole(factory.mcp.reload),
+        OPTIONS: _whole(factory.profiles.load),
+        LABELS: of_labels,
+        DOCUMENTS: of_documents,
+        VECTORS: of_vectors,
+        MEMORY_JOBS: _whole(lambda: memories.on_job()),
+    }
+
+
+def of_others(notifications: Notifications, automation: Automation, presence: Presence) -> dict[str, Reload]:
+    """The reloads of what is beside runs."""
+
+    async def of_targets(_: Parts) -> None:
+        await notifications.targets.load()
+        notifications.courier.wake_all()
+
+    return {
+        TARGETS: of_targets,
+        DELIVERIES: of_targets,
+        SCHEDULES: _whole(automation.scheduler.load),
+        TOKENS: _whole(presence.look),
+    }
+
+
+async def _end_all(factory: RunFactory, _: Body) -> None:
+    """End what runs at this server. Raises StoreFailed."""
+    ends = (factory.runs.cancel_all("paused"), factory.jobs.cancel_all(), factory.mcp.stop_all())
+    for result in await asyncio.gather(*ends, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise StoreFailed(f"Not all that ran was ended: {result}") from result
+
+
+def _whole(work: Callable[[], Any]) -> Reload:
+    """The reload of what is read anew as a whole."""
+
+    async def reload(_: Parts) -> None:
+        if (reading := work()) is not None:
+            await reading
+
+    return reload
+
+
+def _nothing() -> None:
+    """Nothing has to be done."""
