@@ -101,4 +101,4 @@ async def test_no_call_runs_twice_or_without_its_yes(tmp_path: Path) -> None:
                 for seed in range(SERVERS)
             ]
     ends = {end for task in tasks for end in task.result()}
-    assert ends == {"run.finished", "run.failed"}  # those that waited went on, those in the middle did not
+    assert ends == {"run.finished"}  # those that waited went on, and those in the middle too

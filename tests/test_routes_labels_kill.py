@@ -25,23 +25,24 @@ async def test_a_kill_in_the_middle_of_a_copy_leaves_no_file_without_its_label(t
     (work / "customers" / "a.txt").write_text(SECRET)
     toml = tmp_path / "dragoman.toml"
     toml.write_text(ONLY_LOCAL)
-    replies = Replies(COPY, "```read_file\ncopy.txt\n```", "Read.")
+    replies = Replies(COPY, "I look.", "```read_file\ncopy.txt\n```", "Read.")
     async with asyncio.timeout(120), upstream(replies, repeat=True) as model:
         replies.server = model
         more = ("--config", str(toml))
         async with server(tmp_path, model.base_url, *more) as (client, process):
-            session = ""
+            session = run = ""
             with suppress(httpx2.TransportError):
                 async with client.stream("POST", "/chat", json={"message": "Copy it."}) as response:
                     async with aclosing(events_of(response)) as events:
                         async for event in events:
-                            session = event.get("session", session)
+                            session, run = event.get("session", session), event.get("run", run)
                             if event["type"] == "tool.progress" and "copied" in str(event["tail"]):
                                 process.kill()
             await process.wait()
         assert (work / "copy.txt").read_text() == SECRET
         async with server(tmp_path, model.base_url, *more) as (client, _):
             assert (await client.get(f"/sessions/{session}")).json()["labels"] == ["customer"]
+            assert "event: run.finished" in (await client.get(f"/runs/{run}/events")).text
             async with client.stream("POST", "/chat", json={"message": "Read the copy."}) as response:
                 async with aclosing(events_of(response)) as events:
                     seen = [event async for event in events]
