@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 from app.log.event_writer import EventWriter
 from app.runs.recovery.takeover import AgentOf, Takeover
 from app.runs.run_manager import RunManager
 from app.storage.store import Store
 
 
-async def recover(store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf) -> None:
+@asynccontextmanager
+async def recovered(
+    store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf
+) -> AsyncGenerator[Takeover, None]:
     """Recover all runs when a server starts, in the order in which they came. Raises StoreFailed."""
     await runs.documents.load()
     takeover = Takeover(store, journal, runs, agent_of)
     await runs.recover(takeover.resume_run)
+    yield takeover
+    await takeover.close()
