@@ -23,7 +23,7 @@ from benchmarks import (
 )
 from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import served_models
+from benchmarks.serving import databases, served_models
 
 ALL = (
     startup,
@@ -40,6 +40,7 @@ ALL = (
     checkpoints,
     request_calls,
     served_models,
+    databases,
     relay,
     lanes,
     log,

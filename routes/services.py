@@ -146,7 +146,7 @@ async def open_services(
         store = await (open_store or partial(open_database, url=settings.postgres_url))(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
         switch = await loaded_switch(store)
-        journal = await enter(EventWriter(store, redactor, documents=settings.documents))
+        journal = await enter(EventWriter(store, redactor, documents=settings.documents, spacing_s=store.spacing_s))
         traced = await enter(opened_telemetry(settings, redactor, os.environ))
         mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check, traced.operations))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)

@@ -43,7 +43,7 @@ from app.transcript.run_request import trace_of
 KEPT = 4  # events of a live run kept in memory; a watcher further behind reads the store
 PAGE = 32  # events that a watcher takes at a time: each that stalls holds a page of its own
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
-SPACING_S = 0.001  # from one commit to the next: under load, each has several tokens to pay for it
+SPACING_S = 0.001  # from one commit to the next, unless the store has its own
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
@@ -251,12 +251,20 @@ Taken = tuple[RunLog, slice, list[EventRow]]
 class EventWriter:
     """Group changes and events into transactions of one writer task. Use as `async with EventWriter(store)`.
 
-    With `documents`, long code blocks are sent as documents, too. `observe_commit` receives the seconds of each write,
-    `observe_failure` is called with each that the store refuses.
+    `spacing_s` is the time from one commit to the next. With `documents`, long code blocks are sent as documents, too.
+    `observe_commit` receives the seconds of each write, `observe_failure` is called with each that the store refuses.
     """
 
-    def __init__(self, store: ChangeWriter, redactor: Redactor | None = None, *, documents: bool = False) -> None:
+    def __init__(
+        self,
+        store: ChangeWriter,
+        redactor: Redactor | None = None,
+        *,
+        documents: bool = False,
+        spacing_s: float = SPACING_S,
+    ) -> None:
         self._store = store
+        self._spacing_s = spacing_s
         self.documents = documents
         self.redactor = redactor or Redactor()
         self._ready: asyncio.Future[None] | None = None  # an asyncio.Event would cost each batch more
@@ -322,7 +330,7 @@ class EventWriter:
             if self._next is None:
                 self._ready = asyncio.get_running_loop().create_future()
                 await self._ready
-            if (left_s := written + SPACING_S - time.monotonic()) > 0:
+            if (left_s := written + self._spacing_s - time.monotonic()) > 0:
                 await asyncio.sleep(left_s)
             batch, self._next = self._batch(), None
             self._announced = 0

@@ -49,7 +49,12 @@ class Store(
     HelperStore,
     Protocol,
 ):
-    """One database. Every method raises StoreFailed."""
+    """One database. Every method raises StoreFailed.
+
+    `spacing_s`: from one commit of events to the next; under load, each then has several tokens to pay for it.
+    """
+
+    spacing_s: float
 
     async def forget_before(self, sessions: float, keys: float) -> int:
         """Delete sessions without activity since `sessions`; return how many.

@@ -12,16 +12,7 @@ from pathlib import Path
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sql.approvals import SqlApprovals
-from app.storage.sql.configuration import SqlConfiguration
-from app.storage.sql.documents import SqlDocuments
-from app.storage.sql.labels import SqlLabels
-from app.storage.sql.notices.digests import SqlDigests
-from app.storage.sql.notices.notifications import SqlNotifications
-from app.storage.sql.principals import SqlPrincipals
-from app.storage.sql.profiles import SqlProfiles
-from app.storage.sql.schedules import SqlSchedules
-from app.storage.sql.served_models import SqlServedModels
+from app.storage.sql.aggregates import SqlAggregates
 from app.storage.sql.writes import WRITES
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.connections import Statement
@@ -43,18 +34,11 @@ class SQLiteStore(
     SQLiteSessions,
     SQLiteMemories,
     SQLiteHelpers,
-    SqlApprovals,
-    SqlPrincipals,
-    SqlConfiguration,
-    SqlDocuments,
-    SqlNotifications,
-    SqlDigests,
-    SqlProfiles,
-    SqlServedModels,
-    SqlSchedules,
-    SqlLabels,
+    SqlAggregates,
 ):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
+
+    spacing_s = 0.001
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -1,0 +1,29 @@
+"""The aggregates that are the same in every database."""
+
+from __future__ import annotations
+
+from app.storage.sql.approvals import SqlApprovals
+from app.storage.sql.configuration import SqlConfiguration
+from app.storage.sql.documents import SqlDocuments
+from app.storage.sql.labels import SqlLabels
+from app.storage.sql.notices.digests import SqlDigests
+from app.storage.sql.notices.notifications import SqlNotifications
+from app.storage.sql.principals import SqlPrincipals
+from app.storage.sql.profiles import SqlProfiles
+from app.storage.sql.schedules import SqlSchedules
+from app.storage.sql.served_models import SqlServedModels
+
+
+class SqlAggregates(
+    SqlApprovals,
+    SqlPrincipals,
+    SqlConfiguration,
+    SqlDocuments,
+    SqlNotifications,
+    SqlDigests,
+    SqlProfiles,
+    SqlServedModels,
+    SqlSchedules,
+    SqlLabels,
+):
+    """Their reads, and the writes that look at rows before."""
