@@ -27,6 +27,18 @@ chat: $(VENV)/.serve
 replicas: $(VENV)/.dev replica-programs
 	@$(BIN)/python -m tests.run_replicas
 
+# The image of docs/deploy/Dockerfile, built without a daemon and tried. As root; some minutes, the first time.
+.PHONY: image image-programs
+image: $(VENV)/.dev image-programs
+	@$(BIN)/python -m tests.image
+
+image-programs:
+	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo 'Installing buildah and debootstrap, once ...' && \
+		apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends buildah debootstrap >/dev/null; } || \
+		echo 'There is no buildah or no debootstrap: install them (apt-get install buildah debootstrap). No image is built.'
+
 # All that a change must pass. The types are checked beside the tests: that takes one core, and half a minute.
 test: style real-servers browser replica-programs daily-client-environments
 	@$(MAKE) --no-print-directory -j2 types suite
@@ -194,7 +206,7 @@ $(VENV)/.dev: $(VENV)/.serve
 
 # All tests with what takes too long for every change (tests/nightly.py): 200 kills of the server at random moments,
 # other examples for each property every night, answers of a million chunks, long conversations of a real model.
-nightly: real-servers browser replica-programs client-environments
+nightly: real-servers browser replica-programs image-programs client-environments
 	DRAGOMAN_NIGHTLY=1 $(BIN)/python -m pytest $(SIDE) $(ARGS)
 
 # The versions that are installed, for all installations to come: after `make test` has passed with newer ones, which

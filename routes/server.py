@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 from app.config.settings import Loaded, Settings
 from app.mcp.servers import CALLBACK
 from app.redaction.json_logs import log_as_json, log_as_text
+from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
@@ -31,6 +32,7 @@ from routes.access.metrics_access import METRICS, metrics_access
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
 from routes.access.token_auth import PROOF
+from routes.forwarding import Forwarding
 from routes.http import (
     approvals,
     attachments,
@@ -240,6 +242,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
     layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=HttpMetrics(services.metrics)), access]
+    if isinstance(services.runs, SharedRuns):
+        layers.append(Middleware(Forwarding, services=services, runs=services.runs, answer=answer))
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
     if settings.management_tools:

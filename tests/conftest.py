@@ -44,6 +44,8 @@ WITH_A_MODEL = frozenset(
         "test_routes_served_models",
     }
 )
+# Of the tests that do not take the fixture `database`.
+USUAL_DATABASE = os.environ.get("DRAGOMAN_TESTS_ON", "sqlite")
 MODEL_GROUP = "with a model"
 HOUSE_GROUP = "test_house"  # they read all sources, once
 # The longest begin first, so that all workers end together. Others follow in alphabetical order.
@@ -74,20 +76,37 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Cluster, None, None]:
     """A cluster of PostgreSQL, made when the first test needs it; skipped where there is none."""
-    from tests.postgres import cluster
+    from tests.postgres import DATABASES, cluster
 
     with cluster() as made:
+        DATABASES.cluster = made
         yield made
+        DATABASES.cluster = None
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> Generator[str, None, None]:
+def database(request: pytest.FixtureRequest) -> str:
     """The database that a test is for: it runs once on each."""
-    from tests.postgres import DATABASES
+    if request.param == "postgres":
+        request.getfixturevalue("postgres")
+    return str(request.param)
 
-    DATABASES.cluster = request.getfixturevalue("postgres") if request.param == "postgres" else None
-    yield request.param
-    DATABASES.cluster = None
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_database(request: pytest.FixtureRequest) -> None:
+    """Make the cluster at once where all tests are to use it."""
+    if USUAL_DATABASE == "postgres":
+        request.getfixturevalue("postgres")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose the database before any fixture opens one."""
+    chosen = item.callspec.params.get("database", USUAL_DATABASE) if hasattr(item, "callspec") else USUAL_DATABASE
+    if "tests.postgres" in sys.modules or chosen == "postgres":
+        from tests.postgres import DATABASES
+
+        DATABASES.wanted = chosen == "postgres"
 
 
 @pytest.fixture(scope="session")

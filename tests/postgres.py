@@ -83,7 +83,7 @@ class Cluster:
             thread.submit(asyncio.run, _filled(self.url(TEMPLATE))).result()
 
     def start(self) -> None:
-        """Return once it takes connections."""
+        """Return once it takes connections. It ends with the thread that calls this: that is to be the main one."""
         place = ("-D", str(self.folder / "data"), "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1")
         options = [f"-c{one}" for one in self._settings]
         with (self.folder / "log").open("ab") as log:
@@ -151,12 +151,14 @@ class Databases:
 
     def __init__(self) -> None:
         self.cluster: Cluster | None = None
+        self.wanted = False
         self._urls: dict[Path, str] = {}
 
     def url_of(self, folder: Path) -> str | None:
         """The URL of the database of this folder; None if the test is for SQLite."""
-        if self.cluster is None:
+        if not self.wanted:
             return None
+        assert self.cluster
         if folder not in self._urls:
             self._urls[folder] = self.cluster.database()
         return self._urls[folder]

@@ -65,6 +65,7 @@ def test_a_character_in_two_deltas_is_not_counted_as_two() -> None:
     assert [json.loads(row.data)["text"] for row in later] == ["y"]
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.anyio
 async def test_a_log_that_was_deleted_while_it_was_joined_stays_deleted(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["One."])) as served:
@@ -77,6 +78,7 @@ async def test_a_log_that_was_deleted_while_it_was_joined_stays_deleted(tmp_path
         assert joined_rows(await store.events(events[0]["run"], 0, 100)) == []
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.anyio
 async def test_the_log_of_an_ended_run_is_joined_and_still_resumes(tmp_path: Path) -> None:
     words = [f"{number} " for number in range(300)]
@@ -97,6 +99,7 @@ async def test_the_log_of_an_ended_run_is_joined_and_still_resumes(tmp_path: Pat
         assert (await served.client.get(f"/runs/{run}")).json()["state"] == "answered"
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.anyio
 async def test_old_sessions_are_forgotten_when_the_settings_say_so(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["One.", "Two."])) as served:

@@ -34,6 +34,7 @@ from tests.upstream import stream, upstream
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.usefixtures("database")
 async def test_one_file_of_two_sessions_stays_until_the_last_has_gone(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["I see."], repeat=True)) as served:
         first, second = [(await served.chat([image_part(CAT)]))[0]["session"] for _ in range(2)]
@@ -50,6 +51,7 @@ async def test_one_file_of_two_sessions_stays_until_the_last_has_gone(tmp_path: 
         assert await files_of(served) == {"files": 0, "session_files": 0}
 
 
+@pytest.mark.usefixtures("database")
 async def test_a_file_is_its_sessions_alone(tmp_path: Path) -> None:
     """Knowing its hash, or having sent the same one, opens nobody else's session."""
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["I see."], repeat=True)) as served:
@@ -121,6 +123,7 @@ async def test_files_survive_a_server_that_is_killed(tmp_path: Path) -> None:
                 assert (await client.get(f"/sessions/{session}/files/{hashed(data)}")).content == data
 
 
+@pytest.mark.usefixtures("database")
 async def test_names_are_found_by_a_search(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["I see."])) as served:
         session = (await served.chat([image_part(CAT, name="tabby.png")]))[0]["session"]

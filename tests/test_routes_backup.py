@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from app.models.scripted import Scripted
-from tests.serving import serving
+from tests.serving import answer_in, serving, until
 from tests.test_routes_access import dragoman
 from tests.test_routes_kill import check
 
@@ -62,6 +63,26 @@ async def test_each_backup_taken_under_load_restores_to_runs_that_are_whole(tmp_
                 await check(served.client, run.id, common)
             assert len(runs) == len(seen) or file != whole
             assert runs or file == files[0]
+
+
+async def test_a_run_that_a_backup_cuts_is_not_continued(tmp_path: Path) -> None:
+    """It went on after the backup was made: the call that follows would be made twice."""
+    file, target = tmp_path / "backup.db", tmp_path / "target"
+    target.mkdir()
+    call = "```bash\nuntil [ -e go ]; do sleep 0.01; done\n```\n"
+    async with asyncio.timeout(60), serving(tmp_path, Scripted([call, "Done."])) as served:
+        async with aclosing(served.turn(message="Go")) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            await until(turn, "tool.started")
+            await asyncio.to_thread(backup, tmp_path, file)
+            (tmp_path / "work" / "go").touch()
+            assert answer_in((await until(turn, "run.finished"))["text"]) == "Done."
+    assert dragoman(target, "db", "restore", str(file)).returncode == 0
+    async with asyncio.timeout(60), serving(target, again := Scripted(["Never."])) as served:
+        *_, result, end = await served.events(run)
+        assert (end["type"], end["code"], "restored" in end["message"]) == ("run.failed", "interrupted", True)
+        assert again.requests == []
+        assert result["type"] == "tool.started"
 
 
 async def test_restoring_keeps_what_it_replaces_and_needs_the_server_stopped(tmp_path: Path) -> None:

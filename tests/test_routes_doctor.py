@@ -98,6 +98,18 @@ async def test_a_stopped_server_leaves_a_database_that_is_read_without_a_trace(t
     assert files_in(tmp_path) == before
 
 
+async def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in ("/proc/nothing", str(tmp_path / "file"), str(tmp_path / "file" / "below")):
+        checked = await examined(tmp_path, "database", flags={"data_dir": folder})
+        states = [found(checked, name)[0].state for name in ("data directory", "database")]
+        assert states == [State.PROBLEM, State.SKIPPED], folder
+        [work] = found(await examined(tmp_path, "workspace", flags={"workspace": folder}), "workspace")
+        assert work.state is State.PROBLEM, folder
+    inside = {"data_dir": str(tmp_path / "work" / "data")}
+    assert exit_code(await examined(tmp_path, "workspace", flags=inside)) == 2
+
+
 def overwrite(path: Path) -> None:
     whole = bytearray(path.read_bytes())
     whole[4096 * 3 : 4096 * 3 + 2000] = b"\x55" * 2000

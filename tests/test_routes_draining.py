@@ -27,7 +27,7 @@ async def test_a_server_that_drains_is_not_ready_and_serves_on(tmp_path: Path) -
             async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
                 async with aclosing(events_of(response)) as events:
                     async for event in events:
-                        reason = event.get("reason", "")
+                        reason = event.get("code", "")
                         if "up" in event.get("tail", ()) and process.returncode is None:
                             process.terminate()
                             while (ready := await client.get("/readyz")).status_code == 200:  # the signal is on its way
@@ -37,7 +37,7 @@ async def test_a_server_that_drains_is_not_ready_and_serves_on(tmp_path: Path) -
                             run = response.headers["x-run-id"]
                             assert (await client.get(f"/runs/{run}")).json()["state"] == "running"
                             process.terminate()  # a second signal ends the delay and the grace
-            assert reason == "server_stopped"
+            assert reason == "suspended"
             assert await process.wait() == 0
 
 
@@ -53,10 +53,10 @@ async def test_idle_connections_end_with_the_first_signal_and_streams_do_not(tmp
             async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
                 async with aclosing(events_of(response)) as events:
                     async for event in events:
-                        reason = event.get("reason", "")
+                        reason = event.get("code", "")
                         if "up" in event.get("tail", ()) and process.returncode is None:
                             process.terminate()
                             assert await reader.read() == b""  # ends while the stream goes on
                             process.terminate()
             writer.close()
-            assert reason == "server_stopped"
+            assert reason == "suspended"

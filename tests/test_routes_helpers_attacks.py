@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.models.scripted import Pause
+from app.models.scripted import Pause, Scripted
 from tests.guards import of_kind
 from tests.serving import serving, until
 from tests.test_routes_helpers import LIMIT_S, ByTask, call, delegates, helpers_in, result_of
@@ -92,17 +92,33 @@ async def test_deleting_a_response_deletes_its_helpers(tmp_path: Path) -> None:
             assert (await served.client.get(f"/sessions/{one}")).status_code == 404
 
 
-async def test_a_server_that_stops_ends_helpers_in_time(tmp_path: Path) -> None:
+async def test_a_server_that_stops_leaves_helpers_to_the_next_in_time(tmp_path: Path) -> None:
     replies: dict[str, Any] = {"Ask": [delegates("One")], "One": [[Pause(asyncio.Event())]]}
     async with asyncio.timeout(LIMIT_S):
         async with helpers_in(tmp_path, replies) as served:
             async with aclosing(served.turn(message="Ask")) as turn:
+                run = (await until(turn, "run.started"))["run"]
                 started = await until(turn, "helper.started")
-        async with helpers_in(tmp_path, {}) as served:
-            shown = (await served.client.get(f"/sessions/{started['helper_session']}")).json()
-            assert [run["state"] for run in shown["runs"]] == ["server_stopped"], shown["runs"]
-            assert not await served.services.runs.is_active(started["helper"])
-            assert (await served.events(started["helper"]))[-1]["type"].startswith("run.")
+        async with helpers_in(tmp_path, {"Ask": ["Done."], "One": ["Found."]}) as served:
+            events, below = await served.events(run), await served.events(started["helper"])
+    assert (below[-1]["text"], events[-1]["reason"]) == ("Found.", "answered")
+    assert len(of_kind(events, "helper.started")) == len(of_kind(events, "helper.finished")) == 1
+    assert "Found." in result_of(events)["text"]
+
+
+async def test_a_helper_that_is_not_taken_up_ends_with_the_run_above(tmp_path: Path) -> None:
+    replies: dict[str, Any] = {"Ask": [delegates("One")], "One": [[Pause(asyncio.Event())]]}
+    async with asyncio.timeout(LIMIT_S):
+        async with helpers_in(tmp_path, replies) as served:
+            async with aclosing(served.turn(message="Ask")) as turn:
+                run = (await until(turn, "run.started"))["run"]
+                started = await until(turn, "helper.started")
+        async with serving(tmp_path, Scripted(["Done."])) as served:  # helpers are switched off
+            events = await served.events(run)
+            while not (below := (await served.client.get(f"/runs/{started['helper']}")).json())["ended"]:
+                pass
+    assert "unknown" in result_of(events)["text"] and events[-1]["text"].endswith("Done.")
+    assert below["state"] == "interrupted"
 
 
 async def test_profiles_of_a_run_hold_for_its_helpers(tmp_path: Path) -> None:

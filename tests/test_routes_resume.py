@@ -217,11 +217,11 @@ async def test_a_run_that_ends_with_its_client_is_not_continued(tmp_path: Path) 
         assert len(model.asked) == 1
 
 
-def appending(model: Callable[[], Upstream]) -> Act:
+def appending(model: list[Upstream]) -> Act:
     """Call bash until there are results of all calls, then answer; slowly, so that a kill comes in the middle."""
 
     async def act(reader: StreamReader, writer: StreamWriter) -> None:
-        asked = model().asked[-1].json["messages"]
+        asked = model[0].asked[-1].json["messages"]
         results = sum(str(one["content"]).count("RAN") > 0 for one in asked if one["role"] != "assistant")
         words = "I am done now." if results >= CALLS else f"Now.\n```bash\necho {results} >> ran.txt; echo RA''N\n```\n"
         await stream(*(says(word + " ") for word in words.split(" ")), chunk(finish="stop"), DONE)(reader, writer)
@@ -238,7 +238,7 @@ async def test_killed_at_random_no_event_is_lost_and_no_effect_doubled(tmp_path:
         holder: list[Upstream] = []
         async with (
             asyncio.timeout(LIMIT_S),
-            upstream(appending(lambda holder=holder: holder[0]), repeat=True, chats=True) as model,
+            upstream(appending(holder), repeat=True, chats=True) as model,
         ):
             holder.append(model)
             run = Run(folder, model)

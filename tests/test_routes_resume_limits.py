@@ -43,9 +43,9 @@ async def cut_off(folder: Path, provider: Scripted, kind: str, number: int = 1, 
 
 
 @asynccontextmanager
-async def resumed(folder: Path, *replies: Any, **flags: object) -> AsyncGenerator[tuple[Served, Scripted], None]:
+async def resumed(folder: Path, *replies: Any, **flags: str) -> AsyncGenerator[tuple[Served, Scripted], None]:
     provider = Scripted(replies)
-    async with asyncio.timeout(LIMIT_S), serving(folder, provider, **flags) as served:
+    async with asyncio.timeout(LIMIT_S), serving(folder, provider, None, **flags) as served:
         yield served, provider
 
 

@@ -10,7 +10,7 @@ import pytest
 from app.models.scripted import Scripted
 from tests.serving import Served, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
 
 
 async def two_turns(served: Served) -> tuple[str, str]:

@@ -43,6 +43,7 @@ async def stored(served: Served, session: str, owner: str, *said: str, at: float
     )
 
 
+@pytest.mark.usefixtures("database")
 async def test_the_one_used_last_comes_first_and_says_whether_it_runs(tmp_path: Path) -> None:
     going_on = asyncio.Event()
     model = Scripted(["One.", "Two.", [Pause(going_on), "Three."]])
@@ -62,6 +63,7 @@ async def test_the_one_used_last_comes_first_and_says_whether_it_runs(tmp_path: 
         assert (await listed(served))[0]["updated"] > rows[0]["updated"]
 
 
+@pytest.mark.usefixtures("database")
 async def test_pages_go_back_to_the_first(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
         for number in range(LISTED + 10):
@@ -75,6 +77,7 @@ async def test_pages_go_back_to_the_first(tmp_path: Path) -> None:
         assert (await served.client.get("/sessions?before=ses_none")).status_code == 404
 
 
+@pytest.mark.usefixtures("database")
 async def test_words_find_sessions_in_titles_and_messages_but_never_anybody_elses(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
         ann, bob = await bearer(served, "ann"), await bearer(served, "bob")
@@ -107,6 +110,7 @@ def _q(words: str) -> str:
     return f"?{urlencode({'q': words})}"
 
 
+@pytest.mark.usefixtures("database")
 async def test_a_title_can_be_given(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hi."])) as served:
         session = (await served.chat("\n  Make   it\u202e work \nnow"))[0]["session"]

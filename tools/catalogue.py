@@ -283,11 +283,10 @@ HELPER_TOOLS = (
         "Have a helper do a task on its own; several in one reply work side by side. It sees only the task: write all "
         "it needs. It has your tools, or only those in tools.",
         _object({"task": _TEXT}, {"tools": _TEXTS, "model": _TEXT}),
-        Risk.READ,  # all that it does passes the gate itself
+        Risk.READ,  # all that it does passes the gate itself, and made again it finds the helper that it has begun
         delegate,
         leaves=model_reached,
         least_window=LARGE_WINDOW,
-        keeps=True,
     ),
     _confined(
         "ask_model",

@@ -223,6 +223,10 @@ def _ignore() -> None:
     """Do nothing until a listener is set."""
 
 
+def _ignore_failure(_: StoreFailed) -> None:
+    """Do nothing until failures are observed."""
+
+
 def _ignore_time(seconds: float) -> None:
     """Do nothing until a listener is set."""
 
@@ -272,7 +276,7 @@ class EventWriter:
         self._task: asyncio.Task[None] | None = None
         self._announced = 0
         self.observe_commit: Callable[[float], None] = _ignore_time
-        self.observe_failure: Callable[[], None] = _ignore
+        self.observe_failure: Callable[[StoreFailed], None] = _ignore_failure
 
     async def __aenter__(self) -> EventWriter:
         self._task = asyncio.create_task(self._write_forever(), name="journal")
@@ -353,7 +357,7 @@ class EventWriter:
             await self._write_apart(batch, first, taken)
             return
         except StoreFailed as failure:
-            self.observe_failure()
+            self.observe_failure(failure)
             for log, _, _ in taken:
                 log.refuse(failure)
             batch.refuse(failure)

@@ -58,6 +58,11 @@ class Replicas(Peers, Protocol):
         """The id of this server."""
         ...
 
+    @property
+    def left_s(self) -> float:
+        """Seconds in which this server may still act, if the database confirms its lease no more."""
+        ...
+
     async def owner_of(self, run: str) -> tuple[str | None, bool]:
         """The server that has a run, if any, and whether the run has ended. Raises StoreFailed."""
         ...

@@ -53,6 +53,8 @@ UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beg
 class RunManager:
     """Use `app.runs.recovery` before the first start and `close()` at the end."""
 
+    takes_up_helpers = True  # of a run that goes on here: no other server can have them
+
     def __init__(
         self,
         store: Store,

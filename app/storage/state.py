@@ -6,6 +6,8 @@ from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
 
+RESTORED = "restored"  # the name of the Unix time at which a backup became this database
+
 
 class StateRow(Change, frozen=True):
     """A named state; a later one replaces it."""

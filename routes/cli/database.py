@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
 from routes.services import secrets_of
 
+OTHER_PROGRAMS = "The database is PostgreSQL, which has programs of its own for that: see docs/postgresql.md."
 BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "skills")  # in the data directory
 
 
@@ -67,6 +69,8 @@ def _back_up(loaded: Loaded, file: Path) -> int:
 
 
 def _restore(loaded: Loaded, file: Path) -> int:
+    if loaded.settings.postgres_url:
+        raise StoreFailed(OTHER_PROGRAMS)
     folder = loaded.settings.data_dir
     with lock_data_dir(folder):
         kept = restore(file, folder / DATABASE)
@@ -99,7 +103,8 @@ def vacuum(loaded: Loaded) -> int:
     """Give the room of deleted rows back to the disk. Exit code 1 while a server uses it."""
 
     async def shrink(store: Store) -> int:
-        with lock_data_dir(loaded.settings.data_dir):  # its writes would wait for us until they fail
+        # Writes to a file would wait for us until they fail.
+        with nullcontext() if loaded.settings.postgres_url else lock_data_dir(loaded.settings.data_dir):
             before = (await store.sizes())["bytes"]
             await store.vacuum()
         print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")
@@ -136,11 +141,16 @@ def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[
 
 def _with_database(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
     """Run an action on an existing database."""
+    if loaded.settings.postgres_url:
+        return with_store(loaded, work)
     return with_store(loaded, work) if _existing_database(loaded) else 1
 
 
 def _existing_database(loaded: Loaded) -> Path | None:
     """The database's file; a mistyped folder is an error and creates nothing."""
+    if loaded.settings.postgres_url:
+        print(f"dragoman: {OTHER_PROGRAMS}", file=sys.stderr)
+        return None
     path = loaded.settings.data_dir / DATABASE
     if path.exists():
         return path

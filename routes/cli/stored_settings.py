@@ -24,8 +24,8 @@ def print_config(loaded: Loaded) -> Loaded:
 
 
 def with_stored_changes(loaded: Loaded) -> Loaded:
-    """Return the settings as a server with this data directory has them. No database is made."""
-    if not (loaded.settings.data_dir / DATABASE).exists():
+    """Return the settings as a server with this database has them. No file is made."""
+    if not (loaded.settings.postgres_url or (loaded.settings.data_dir / DATABASE).exists()):
         return loaded
     found: list[Loaded] = []
 

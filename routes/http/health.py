@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from routes import page
 from routes.protocol.errors import ASCIIResponse
@@ -18,6 +19,7 @@ Try:
 Routes:
 {routes}
 """
+UNCONFIRMED = "The database has not confirmed in time that this server is alive. Send requests to another one."
 DRAINING = "The server is stopping. Send new requests to another one, or wait until it has been started again."
 
 
@@ -57,6 +59,8 @@ async def readyz(request: Request) -> Response:
     services = services_of(request)
     if services.draining:
         return ASCIIResponse({"ready": False, "reason": DRAINING}, 503)
+    if isinstance(services.runs, SharedRuns) and services.runs.replicas.left_s <= 0:
+        return ASCIIResponse({"ready": False, "reason": UNCONFIRMED}, 503)
     try:
         await services.store.check()
     except StoreFailed as failure:

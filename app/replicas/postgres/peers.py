@@ -79,6 +79,10 @@ class PostgresPeers:
     def me(self) -> str:
         return self.lease.me.id
 
+    @property
+    def left_s(self) -> float:
+        return self.lease.left_s
+
     def begin(self, holder: Holder, fence: Fence) -> None:
         """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on."""
         self._holder, self._fence = holder, fence

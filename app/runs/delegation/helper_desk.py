@@ -1,8 +1,8 @@
 """Helpers of one call: a run of its own for each, that shares the limits of the run above and ends with its call.
 
 The call's generator owns the helper. Whatever closes it (the run or the call is cancelled, the deadline, the kill
-switch, the server's end) cancels the helper and waits until it is gone; its own helpers go in the same way. After a
-crash recovery ends it, and the call counts as one of unknown outcome.
+switch, the server's end) cancels the helper and waits until it is gone; its own helpers go in the same way. In the next
+server the run makes its call again, which finds the helper that it had begun, and goes on with it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from app.runs.delegation.composing import (
 from app.runs.delegation.helper_view import HelperView
 from app.runs.delegation.parent_call import ParentCall
 from app.runs.delegation.shared_limits import Above, Member, SharedLimits
-from app.runs.recovery.left_off import SUSPENDED
+from app.runs.recovery.left_off import ABANDONED, SUSPENDED
+from app.runs.recovery.state import left_off
 from app.runs.run_options import RunOptions
 from app.storage.changes import StoreFailed
-from app.storage.runs import RunRow
+from app.storage.runs import HelperRow, RunRow
 from app.transcript.run_request import ParentRun, RunRequest, Stopping
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.pause_check import Paused
@@ -53,6 +54,7 @@ from tools.builtin.session_tools import SEND
 PROGRESS_S = 0.5  # least time between two reports of progress
 ANSWER_TOKENS = 4_096
 ASKED = "Another model asks you one question. Answer it directly and completely; you have no tools."
+GONE = "The helper of this call was lost with its server; what it had done by then is unknown."
 REFUSALS = (*UNFIT, BudgetSpent, Paused, Stopping, FolderUnusable)
 
 
@@ -70,13 +72,18 @@ class HelperDesk(Struct, frozen=True):
     ) -> AsyncGenerator[Progress | Result, None]:
         """Run a helper to its end. Closing the generator stops it."""
         with self.parent.untimed():
-            depth = await self._next_depth()
-            self._count()
+            known = await self._known()
+            depth = known.depth if known else await self._next_depth()
+            if not known:
+                self._count()
             async with self.slots:
-                started = time.monotonic()
+                started, seen = time.monotonic(), 0
                 agent = await self._agent(tools, model, depth)
-                helper = await self._start(agent, task, depth)
-                async with aclosing(self._watched(helper, agent, depth, started)) as steps:
+                if known:
+                    helper, seen = await self._take_up(agent, known)
+                else:
+                    helper = await self._start(agent, task, depth)
+                async with aclosing(self._watched(helper, agent, depth, started, seen)) as steps:
                     async for step in steps:
                         yield step
 
@@ -101,6 +108,28 @@ class HelperDesk(Struct, frozen=True):
             raise ToolFailed(f"The model {answer.trouble or 'gave no answer'}. Go on without it.")
         note = f"\n[the answer is not complete: the model {answer.trouble}]" if answer.trouble else ""
         return as_data(f"Answer of {route.model}", text) + note
+
+    async def _known(self) -> HelperRow | None:
+        """Return the helper that this call had begun in an earlier server."""
+        parent = self.parent
+        if parent.call not in parent.conversation.logged_starts:
+            return None
+        helpers = await self.server.store.helpers(parent.conversation.session)
+        return next((one for one in helpers if (one.parent_run, one.call) == (parent.run, parent.call)), None)
+
+    async def _take_up(self, agent: Agent, known: HelperRow) -> tuple[RunRow, int]:
+        """Go on with a helper that has not ended. Return it, and its log's last number. Raises ToolFailed."""
+        store, runs = self.server.store, self.server.runs
+        seen, row = await store.last_seq(known.run), await store.run(known.run)
+        if row is None:
+            raise ToolFailed(GONE)
+        if row.ended is None and runs.takes_up_helpers and not await runs.is_active(row.id):
+            left = await left_off(store, row, agent, self.parent.time_limit_s)
+            if left is None:
+                raise ToolFailed(GONE)
+            agent.calls.totals = left.totals
+            await runs.go_on(row, agent, left)
+        return row, seen
 
     async def _next_depth(self) -> int:
         session, most = self.parent.conversation.session, self.server.settings.helper_depth
@@ -172,18 +201,19 @@ class HelperDesk(Struct, frozen=True):
 
     async def _stop(self, helper: str) -> None:
         why = self.server.runs.stopping(self.parent.run) or "cancelled"
-        await self.server.runs.cancel(helper, "server_stopped" if why == SUSPENDED else why)
+        await self.server.runs.cancel(helper, why)
 
     async def _watched(
-        self, helper: RunRow, agent: Agent, depth: int, started: float
+        self, helper: RunRow, agent: Agent, depth: int, started: float, seen: int
     ) -> AsyncGenerator[Progress | Result, None]:
         log, call = self.parent.conversation.log_event, self.parent.call
         tools = [tool.name for tool in agent.toolbox.offered]
-        log(HelperStarted(call, helper.id, helper.session, agent.provider.model, tools, depth))
+        if not seen:
+            log(HelperStarted(call, helper.id, helper.session, agent.provider.model, tools, depth))
         view, member = HelperView(helper.id, call), Member(lambda: agent.totals, _limits_of(agent).family)
         self.limits.family.under_way.append(member)
         try:
-            async with aclosing(self._progress(view, helper.id, started)) as steps:
+            async with aclosing(self._progress(view, helper.id, started, seen)) as steps:
                 async for step in steps:
                     yield step
         finally:
@@ -192,18 +222,23 @@ class HelperDesk(Struct, frozen=True):
             totals = agent.totals
             usage = {"prompt_tokens": totals.prompt_tokens, "completion_tokens": totals.completion_tokens}
             reason = view.reason or await self._state(helper.id)
-            log(HelperFinished(call, helper.id, reason, totals.rounds, totals.calls_run, usage))
+            if self.server.runs.stopping(self.parent.run) not in (SUSPENDED, ABANDONED):  # else it goes on
+                log(HelperFinished(call, helper.id, reason, totals.rounds, totals.calls_run, usage))
         labels = await labels_of_sessions(self.parent, helper.session)
         result = _result(view, helper.id, untrusted=await self.server.store.tainted(helper.session))
         yield replace(result, labels=labels)
 
-    async def _progress(self, view: HelperView, helper: str, started: float) -> AsyncGenerator[Progress, None]:
+    async def _progress(
+        self, view: HelperView, helper: str, started: float, seen: int
+    ) -> AsyncGenerator[Progress, None]:
         shown_at = 0.0
         async with aclosing(self.server.runs.watch(helper, 0)) as pages:
             async for rows in pages:
-                for approval in filter(None, map(view.read, rows)):
-                    self.parent.conversation.log_event(approval)
-                    shown_at = 0.0
+                for row in rows:
+                    approval = view.read(row)
+                    if approval and row.seq > seen:
+                        self.parent.conversation.log_event(approval)
+                        shown_at = 0.0
                 now = time.monotonic()
                 if now - shown_at >= PROGRESS_S:
                     shown_at = now

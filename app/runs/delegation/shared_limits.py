@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
 
+from app.core.helper_events import HelperFinished, HelperStarted
 from app.runs.discipline.limits import CALL_LIMIT, ROUND_LIMIT, TOKEN_LIMIT, Gauge, Limits
+from app.storage.runs import EventRow
 from app.transcript.run_totals import RunTotals
 
 Totals = Callable[[], RunTotals]
@@ -25,6 +28,16 @@ class Family(Struct):
         for member in self.under_way:
             total = total.plus(member.taken())
         return total
+
+    def take_up(self, events: Iterable[EventRow]) -> None:
+        """Count what helpers have taken in an earlier server, by the log of the run."""
+        for event in events:
+            if event.type == HelperStarted.type:
+                self.begun += 1
+            elif event.type == HelperFinished.type:
+                fields = json.loads(event.data)
+                used = fields["usage"]["prompt_tokens"] + fields["usage"]["completion_tokens"]
+                self.ended = self.ended.plus(Taken(fields["rounds"], fields["calls"], used))
 
     def leave(self, member: Member) -> None:
         self.under_way.remove(member)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.config.folders import FolderUnusable
@@ -15,8 +16,10 @@ from app.log.event_writer import EventWriter
 from app.models.endpoints.model_registry import UnknownModel
 from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
 from app.runs.agent import Agent
+from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.recovery.history import conversation_of
 from app.runs.recovery.left_off import WAITED
+from app.runs.recovery.restored import UNKNOWN, is_of_backup
 from app.runs.recovery.state import crashes, left_off
 from app.runs.run_manager import RunManager
 from app.runs.run_task import state_of
@@ -43,6 +46,7 @@ class Takeover(Struct, frozen=True):
     journal: EventWriter
     runs: RunManager
     agent_of: AgentOf
+    _watching: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def resume_run(self, row: RunRow, asked: str | None = None) -> bool:
         """Go on with a run, or end it: as it was `asked` to before, or because it cannot go on. Raises StoreFailed.
@@ -60,7 +64,7 @@ class Takeover(Struct, frozen=True):
     async def _go_on(self, row: RunRow) -> AgentEvent | None:
         """Begin the task of the run; return its terminal event if it cannot go on."""
         if is_helper(row):
-            return interrupted()
+            return None if await self._is_awaited(row) else interrupted()
         try:
             agent, time_limit_s = await self.agent_of(row)
         except NotFound as missing:
@@ -69,19 +73,48 @@ class Takeover(Struct, frozen=True):
             return interrupted()
         except FolderUnusable:
             return interrupted()
+        events = await self.store.events(row.id, 0, ALL)
+        if isinstance(limits := agent.discipline.limits, SharedLimits):
+            limits.family.take_up(events)
         left = await left_off(self.store, row, agent, time_limit_s)
         if left is None:
             return interrupted()
         if left.words != WAITED:
             if is_tied(row):
                 return interrupted()
-            if (times := crashes(await self.store.events(row.id, 0, ALL))) >= MOST_CRASHES:
+            if await is_of_backup(self.store, row):
+                return interrupted(UNKNOWN)
+            if (times := crashes(events)) >= MOST_CRASHES:
                 return interrupted(TOO_OFTEN.format(times=times + 1))
         agent.calls.totals = left.totals
         if left.totals.has_accepted_plan:
             agent.calls.gate.act()
         await self.runs.go_on(row, agent, left)
         return None
+
+    async def _is_awaited(self, row: RunRow) -> bool:
+        """Return True if the run above goes on here: its call takes the helper up, or ends it with the run."""
+        [*_, helper] = await self.store.lineage(row.id)
+        if not (self.runs.takes_up_helpers and await self.runs.is_active(helper.parent_run)):
+            return False
+        ending = asyncio.create_task(self._end_orphan(row, helper.parent_run), name=f"orphan {row.id}")
+        self._watching.add(ending)
+        ending.add_done_callback(self._watching.discard)
+        return True
+
+    async def _end_orphan(self, row: RunRow, parent: str) -> None:
+        """End a helper that the run above has not taken up."""
+        await self.runs.ended(parent)
+        above, helper = await self.store.run(parent), await self.store.run(row.id)
+        has_ended = above is not None and above.ended is not None  # else it goes on in another server
+        if has_ended and helper and helper.ended is None:
+            await self.end_run(row, interrupted())
+
+    async def close(self) -> None:
+        """Stop watching for helpers that are not taken up."""
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
 
     async def end_run(self, row: RunRow, terminal: AgentEvent) -> None:
         """Open calls get an answer, messages a place, the log its terminal event. Raises StoreFailed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -42,6 +42,8 @@ ENDED = object()
 class SharedRuns(RunManager):
     """As RunManager, whichever server has a run. Use `abandon` when this server has lost its lease."""
 
+    takes_up_helpers = False
+
     def __init__(
         self,
         store: Store,
@@ -53,7 +55,8 @@ class SharedRuns(RunManager):
     ) -> None:
         super().__init__(store, journal, switch, approvals, ledger, peers=replicas)
         self._line = SharedQueue(store, replicas)
-        self._replicas = replicas
+        self.replicas = replicas
+        self.observe_takeover: Callable[[], None] = _ignore
         replicas.answerers.update(
             cancel=self._cancel_here,
             steer=self._steer_here,
@@ -69,9 +72,10 @@ class SharedRuns(RunManager):
 
         async def take_over(run: str) -> None:
             if row := await self._store.run(run):
+                self.observe_takeover()
                 await resume(row)
 
-        self._replicas.take_over = take_over
+        self.replicas.take_over = take_over
 
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run. If a lock was lost, so that another server has begun one for the same key, that one counts."""
@@ -87,17 +91,17 @@ class SharedRuns(RunManager):
 
     def _made(self, row: RunRow, agent: Agent, *rest: Any, unlisted: bool = False) -> RunTask:
         live = super()._made(row, agent, *rest, unlisted=unlisted)
-        live.log.on_rows = self._replicas.publish
+        live.log.on_rows = self.replicas.publish
         return live
 
     async def _drive(self, live: RunTask) -> None:
         await super()._drive(live)
         if live.stopping == SUSPENDED:
             with suppress(StoreFailed):  # then they wait until the lease is over
-                await self._replicas.release([live.row.id])
+                await self.replicas.release([live.row.id])
 
     async def close(self, grace_s: float = 0) -> None:
-        self._replicas.drain()
+        self.replicas.drain()
         await super().close(grace_s)
 
     async def _time_in(self, session: str | None) -> float:
@@ -108,7 +112,7 @@ class SharedRuns(RunManager):
 
     def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         return self._here(run, after) or watched_elsewhere(
-            self._store, self._replicas, run, after, partial(self._here, run)
+            self._store, self.replicas, run, after, partial(self._here, run)
         )
 
     def _here(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None] | None:
@@ -120,7 +124,7 @@ class SharedRuns(RunManager):
     async def ended(self, run: str) -> None:
         await super().ended(run)
         while (row := await self._store.run(run)) is not None and row.ended is None:
-            with self._replicas.awaiting(row.session) as moved, suppress(TimeoutError):
+            with self.replicas.awaiting(row.session) as moved, suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await moved.wait()
 
@@ -201,7 +205,7 @@ class SharedRuns(RunManager):
         """
         deadline = asyncio.get_running_loop().time() + ASKED_S
         while asyncio.get_running_loop().time() < deadline:
-            owner, has_ended = await self._replicas.owner_of(run)
+            owner, has_ended = await self.replicas.owner_of(run)
             if has_ended:
                 return ENDED
             if owner is not None:
@@ -218,17 +222,21 @@ class SharedRuns(RunManager):
         raise StoreFailed(NO_OWNER.format(run=run))
 
     async def _asked(self, owner: str, question: str, body: Body) -> Any:
-        if owner == self._replicas.me:  # taken over a moment ago
-            return await self._replicas.answerers[question](body)
-        return await self._replicas.ask(owner, question, body)
+        if owner == self.replicas.me:  # taken over a moment ago
+            return await self.replicas.answerers[question](body)
+        return await self.replicas.ask(owner, question, body)
 
     async def _ask_others(self, question: str, body: Body) -> None:
         """Returns when every other server has answered or is gone. Raises StoreFailed."""
-        await gather_all(self._ask_one(replica, question, body) for replica in await self._replicas.others())
+        await gather_all(self._ask_one(replica, question, body) for replica in await self.replicas.others())
 
     async def _ask_one(self, replica: str, question: str, body: Body) -> None:
         with suppress(ReplicaGone):
             try:
-                await self._replicas.ask(replica, question, body)
+                await self.replicas.ask(replica, question, body)
             except Refusal as refusal:
                 raise error_of(refusal) from refusal
+
+
+def _ignore() -> None:
+    """Do nothing until takeovers are observed."""

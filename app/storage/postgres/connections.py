@@ -45,8 +45,8 @@ class Connections:
             connection = self._kept() or await self.connect()
             try:
                 yield connection
-            except BaseException:  # cancelled, perhaps: what it is in the middle of nobody waits for
-                if connection.is_closed() or connection.is_in_transaction():
+            except BaseException as error:
+                if not _is_intact(connection, error):
                     connection.terminate()
                 raise
             finally:
@@ -69,3 +69,9 @@ class Connections:
                 await connection.close(timeout=1)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 connection.terminate()
+
+
+def _is_intact(connection: Connection, error: BaseException) -> bool:
+    """Return True if the server has refused a statement, and the connection takes the next one."""
+    refused = isinstance(error, asyncpg.PostgresError) and getattr(error, "severity_en", "ERROR") == "ERROR"
+    return refused and not connection.is_closed() and not connection.is_in_transaction()

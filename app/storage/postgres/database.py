@@ -21,6 +21,7 @@ from app.storage.postgres.translation import translated
 from app.storage.postgres.write_function import clean, does_start
 from app.storage.sql.rows import Query, Rows
 
+WRITING = "write to PostgreSQL"  # name of the tasks
 PATIENCE_S = 10.0  # for a server that is restarted
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 MOST_CLASHES = 5
@@ -65,7 +66,7 @@ class PostgresDatabase(Rows):
     async def write(self, changes: Sequence[Change]) -> None:
         """Write all of the changes in one transaction, or none, even if the caller is cancelled meanwhile."""
         if changes:
-            await asyncio.shield(asyncio.create_task(self._write(changes)))
+            await asyncio.shield(asyncio.create_task(self._write(changes), name=WRITING))
 
     async def _write(self, changes: Sequence[Change]) -> None:
         mark = secrets.randbits(63)

@@ -6,9 +6,11 @@ import asyncpg
 
 from app.storage.changes import LeaseLost, StartsPaused, StoreFailed
 
-FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError, OverflowError)  # TimeoutError, too
+CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+FAILURES = (asyncpg.PostgresError, *CLIENT, OSError, ValueError, OverflowError)  # TimeoutError, too
 LEASE_LOST, PAUSED = "DG001", "DG002"  # raised by `fence`
 AWAY = "Check that it runs, and that DRAGOMAN_DATABASE_URL has its host and port."
+NO_TLS = "Turn ssl on in PostgreSQL, or change sslmode in DRAGOMAN_DATABASE_URL."
 # SQLSTATE or its class -> what to do about it
 ADVICE = {
     "28P01": "Correct the password in DRAGOMAN_DATABASE_URL.",
@@ -17,6 +19,7 @@ ADVICE = {
     "3F": "Create that schema, or correct the search_path of DRAGOMAN_DATABASE_URL.",
     "25006": "That server only reads: name the primary in DRAGOMAN_DATABASE_URL, not a standby.",
     "42501": "Make the user of DRAGOMAN_DATABASE_URL the owner of the database.",
+    "42704": "Correct what stands behind the `?` of DRAGOMAN_DATABASE_URL.",
     "42P01": "A table is missing: restore the database, or use an empty one.",
     "53100": "Make room on the disk of PostgreSQL.",
     "53300": "Raise max_connections of PostgreSQL, or run fewer servers on it.",
@@ -39,6 +42,8 @@ def is_lost(error: BaseException) -> bool:
     """Return True if the connection is gone or could not be made: whether the statement was executed is unknown."""
     if isinstance(error, asyncpg.PostgresError):
         return state_of(error).startswith(LOST)
+    if isinstance(error, asyncpg.InternalClientError):  # of a connection that was about to be closed
+        return True
     if isinstance(error, asyncpg.InterfaceError):
         return "connection" in str(error)  # it is closed; the others are mistakes in how it is used
     return isinstance(error, OSError) and not isinstance(error, TimeoutError)
@@ -51,10 +56,13 @@ def failure(error: BaseException, place: str) -> StoreFailed:
         return LeaseLost("The lease of this server on its runs has ended: another one continues them.")
     if state == PAUSED:
         return StartsPaused("The server is paused. Resume it with POST /resume.")
+    if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
+        return StoreFailed(f"DRAGOMAN_DATABASE_URL cannot be used: {error}.")
     if isinstance(error, TimeoutError):
         return StoreFailed(f"The database {place} did not answer in time. {AWAY}")
     if is_lost(error) and not state.startswith("57P03"):
-        return StoreFailed(f"The database {place} cannot be reached: {described(error)}. {AWAY}")
+        advice = NO_TLS if "SSL" in str(error) else AWAY
+        return StoreFailed(f"The database {place} cannot be reached: {described(error)}. {advice}")
     advice = next((ADVICE[key] for key in (state, state[:2]) if key in ADVICE), GENERAL_ADVICE)
     return StoreFailed(f"The database {place} failed: {described(error)}. {advice}")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from app.storage.changes import StoreFailed
 from app.storage.sqlite.schema import SCHEMA
+from app.storage.state import RESTORED
 
 BUSY_S = 30.0
 MODE = 0o600
@@ -44,6 +45,7 @@ def restore(backup: Path, database: Path) -> Path | None:
     with _named_failures(database):
         _check(backup, backup)
         part = _copied(backup, database)
+        _mark_as_restored(part)
         kept = _kept(database) if database.exists() else None
         part.replace(database)  # in one step: a server that starts now finds the old one or the new one
         _sync_folder(database.parent)
@@ -65,6 +67,14 @@ def _copied(source: Path, target: Path) -> Path:
     with part.open("rb") as file:
         os.fsync(file.fileno())
     return part
+
+
+def _mark_as_restored(file: Path) -> None:
+    """Leave word for recovery: runs that are under way in a backup have gone on since."""
+    with closing(sqlite3.connect(file)) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'state'").fetchone():  # since version 2
+            connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (RESTORED, str(time.time())))
+            connection.commit()
 
 
 def _check(file: Path, named: Path) -> None:

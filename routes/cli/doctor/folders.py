@@ -34,6 +34,7 @@ MOST_NAMED = 5
 # File systems of other machines: the database's memory-mapped index cannot be shared over them.
 # See "Disadvantages" in SQLite's documentation of its write-ahead log.
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"})
+OF_KERNEL = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devpts"})  # root may write there, but make no file
 PASSING = {"tmpfs": "a restart of the machine", "ramfs": "a restart of the machine", "overlay": "the container's end"}
 
 
@@ -82,7 +83,8 @@ def workspace(subject: Subject) -> Findings:
 
 def _absent(folder: Path, advice: str) -> Finding:
     parent = existing(folder)
-    if os.access(parent, os.W_OK | os.X_OK) and parent.is_dir():
+    takes_files = parent.is_dir() and file_system(parent) not in OF_KERNEL
+    if takes_files and os.access(parent, os.W_OK | os.X_OK):
         return ok(f"{folder} is not there yet; the server makes it")
     return problem(f"{folder} is not there, and cannot be made in {parent}", advice)
 
