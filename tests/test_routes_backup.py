@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
+from tests.postgres import cluster, programs
 from tests.serving import answer_in, serving, until
 from tests.test_routes_access import dragoman
 from tests.test_routes_kill import check
@@ -144,3 +145,45 @@ async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])):
         ended = dragoman(tmp_path, "db", "backup", str(tmp_path / "no" / "folder.db"))
     assert (ended.returncode, "folder.db cannot be written" in ended.stderr) == (1, True)
+
+
+def documented(start: str) -> str:
+    """The SQL of docs/backup.md that begins so."""
+    page = (Path(__file__).parent.parent / "docs" / "backup.md").read_text()
+    return start + page.partition(start)[2].partition('"')[0]
+
+
+async def test_a_dump_of_postgresql_restores_and_continues_no_run_of_it(tmp_path: Path) -> None:
+    """As docs/backup.md has it."""
+    call = "```bash\nuntil [ -e go ]; do sleep 0.01; done\n```\n"
+    with cluster() as postgres:
+        url, restored, dump = postgres.database(), postgres.url("restored"), str(tmp_path / "dump")
+        pg = programs()
+        assert pg
+        async with asyncio.timeout(100):
+            async with serving(tmp_path, Scripted(["One.", call, "Done."]), database_url=url) as served:
+                events = await served.chat("1")
+                first, session = events[0]["run"], events[0]["session"]
+                async with aclosing(served.turn(message="2", session=session)) as turn:
+                    second = (await until(turn, "run.started"))["run"]
+                    await until(turn, "tool.started")
+                    await executed(str(pg / "pg_dump"), "--format=custom", f"--file={dump}", url)
+                    (tmp_path / "work" / "go").touch()
+                    await until(turn, "run.finished")
+            postgres.sql("CREATE DATABASE restored")
+            flags = ("--exit-on-error", "--no-owner", f"--dbname={restored}")
+            await executed(str(pg / "pg_restore"), *flags, dump)
+            postgres.sql(documented("INSERT INTO state"), "restored")
+            target = tmp_path / "target"
+            target.mkdir()
+            async with serving(target, Scripted(["And on."]), database_url=restored) as served:
+                assert await served.events(first) == events
+                end = (await served.events(second))[-1]
+                assert (end["type"], end["code"], "restored" in end["message"]) == ("run.failed", "interrupted", True)
+                assert (await served.chat("3", session=session))[-1]["text"] == "And on."
+
+
+async def executed(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, written = await process.communicate()
+    assert process.returncode == 0, written.decode()
