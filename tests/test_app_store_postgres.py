@@ -225,6 +225,16 @@ async def test_a_cancelled_caller_leaves_a_whole_transaction(postgres: Cluster) 
             assert seqs == [row.position for row in await store.inbox("r")]
 
 
+async def test_what_a_cancelled_caller_was_writing_is_there_after_the_end(postgres: Cluster) -> None:
+    url = postgres.database()
+    async with store_at(url, *BEGUN) as store:
+        writing = asyncio.create_task(store.write(deltas(1)))
+        await asyncio.sleep(0)
+        writing.cancel()
+    async with store_at(url) as store:
+        assert await store.events("r", 0, ALL) == deltas(1)
+
+
 REFUSED: dict[str, Iterable[Change]] = {
     "a lone surrogate": [SessionRow("x", "ann", 1.0, "\ud800")],
     "a number beyond 64 bits": [RunEnded("r", "answered", 1 << 1100)],

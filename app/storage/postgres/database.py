@@ -45,6 +45,7 @@ class PostgresDatabase(Rows):
         self.place = place_of(url)
         self.connections = Connections(url)
         self.patience_s = PATIENCE_S
+        self._writing: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, url: str) -> Self:
@@ -66,7 +67,10 @@ class PostgresDatabase(Rows):
     async def write(self, changes: Sequence[Change]) -> None:
         """Write all of the changes in one transaction, or none, even if the caller is cancelled meanwhile."""
         if changes:
-            await asyncio.shield(asyncio.create_task(self._write(changes), name=WRITING))
+            writing = asyncio.create_task(self._write(changes), name=WRITING)
+            self._writing.add(writing)
+            writing.add_done_callback(self._writing.discard)
+            await asyncio.shield(writing)
 
     async def _write(self, changes: Sequence[Change]) -> None:
         mark = secrets.randbits(63)
@@ -142,6 +146,8 @@ class PostgresDatabase(Rows):
             raise failure(error, self.place) from error
 
     async def close(self) -> None:
+        if self._writing:  # for callers who have left
+            await asyncio.wait(self._writing, timeout=self.patience_s)
         await self.connections.close()
 
 
