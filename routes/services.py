@@ -254,6 +254,7 @@ async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None],
     keep = partial(kept_for_next_run, store)
     follow_ups = FollowUps(jobs, runs, unattended.start_follow_up, keep, factory.switch.unpaused)
     job_time = JobTime(jobs, runs.ledger, put, lambda name: principal_named(store, name))
+    runs.share_limits(jobs)
     await jobs.open(
         follow_ups.on_end if factory.settings.job_follow_up else None,
         lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),

@@ -132,3 +132,22 @@ def test_slots_that_are_learned_let_more_in_and_never_overrule_the_setting() -> 
     assert (learned.under_way, learned.waiting) == (3, 1)
     learned.set_slots(1)
     assert (learned.under_way, learned.waiting) == (3, 1), "what is under way goes on"
+
+
+def test_servers_that_share_a_limit_have_a_part_each() -> None:
+    queue = FairQueue(7)
+    queue.share(3)
+    requests = [queue.join("ann") for _ in range(8)]
+    assert (queue.limit, queue.under_way) == (2, 2)
+    queue.share(1)  # the others are gone
+    assert (queue.limit, queue.under_way) == (7, 7)
+    queue.share(100)
+    assert queue.limit == 1
+    for request in requests:
+        request.leave()
+    assert queue.under_way == 0
+    unlimited, reported = FairQueue(0), FairQueue()
+    for one in (unlimited, reported):
+        one.share(3)
+        one.set_slots(6)
+    assert (unlimited.limit, reported.limit) == (0, 2)

@@ -16,8 +16,10 @@ from app.replicas.peers import Alone
 from app.storage.runs import KeyRow
 from app.storage.tokens import SharedRateStore
 from routes.access.request_rates import DELIVERIES, MemoryRates, SharedRates, rates_of
+from tests.jobs import UNBOXED
 from tests.postgres import DATABASES, opened
 from tests.serving import Served, serving
+from tools.jobs.records import Job, JobsFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
 SERVERS = 3
@@ -104,6 +106,48 @@ async def test_runs_of_all_servers_share_one_budget(tmp_path: Path) -> None:
     assert all(usage == usages[0] for usage in usages) and usages[0]["reserved"] == 0
     assert usages[0]["used"] == sum(row.prompt_tokens + row.completion_tokens for row in spent) <= limit
     assert usages[0]["used"] == 700  # a second one does not fit in, wherever it is begun
+
+
+async def test_background_jobs_of_all_servers_share_one_limit(tmp_path: Path) -> None:
+    limit = 2
+    async with servers(tmp_path, job_limit=str(limit)) as members:
+        starts = (start_job(one) for one in members * 3 for _ in range(2))
+        done = await asyncio.gather(*starts, return_exceptions=True)
+        begun = [one for one in done if isinstance(one, Job)]
+        refused = [str(one) for one in done if isinstance(one, JobsFailed)]
+        assert (len(begun), len(refused)) == (limit, len(done) - limit)
+        assert all("2 jobs are running, which is the limit" in one for one in refused)
+        for one in members:
+            for job in one.services.jobs.running("local"):
+                await one.services.jobs.cancel(job, "local")
+        await start_job(members[-1])
+        for job in members[-1].services.jobs.running("local"):
+            await members[-1].services.jobs.cancel(job, "local")
+
+
+async def start_job(served: Served) -> Job:
+    services = served.services
+    return await services.jobs.start(
+        "sleep 60", session="ses_1", principal="local", sandbox=UNBOXED, workspace=services.settings.workspace
+    )
+
+
+async def test_each_server_has_its_part_of_an_endpoint_s_limit(tmp_path: Path) -> None:
+    async with servers(tmp_path) as members:
+        spec = {"url": "http://127.0.0.1:9/v1", "max_requests": 7}
+        made = await members[0].client.post("/endpoints", json={"name": "shared", **spec})
+        assert made.status_code in (200, 201), made.text
+        for one in members:
+            await one.services.endpoints.reload()
+            await counted(one, len(members))
+            assert one.services.endpoints["shared"].server.queue.limit == 7 // len(members)
+
+
+async def counted(served: Served, servers: int) -> None:
+    """Wait until a server knows how many there are."""
+    known = asyncio.Event()
+    served.services.runs.peers.on_count(lambda count: known.set() if count == servers else None)
+    await known.wait()
 
 
 async def test_a_window_begins_with_its_first_request_and_ends_after_a_minute(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import MAX_LINE, NotFound, RunOver, RunRequest, SessionBusy, Stopping
 from app.workspace.placing import placed
 from tools.base.gather_all import gather_all
+from tools.jobs.manager import Jobs
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,9 @@ class RunManager:
         self.outboxes: list[MakeOutbox] = []
         self._newest = 0.0  # when a run was created last
         self._stopping = False
+
+    def share_limits(self, jobs: Jobs) -> None:
+        """Count the jobs of other servers, too, if there may be any."""
 
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run, or find the one that the same key has begun, and return at once.

@@ -13,7 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -53,8 +53,15 @@ KILL_S = 10.0  # until what was killed has gone
 
 _log = logging.getLogger(__name__)
 
+Elsewhere = Callable[[str], AbstractAsyncContextManager[int]]
+"""The number of a principal's jobs that run at other servers, none of which starts another one meanwhile."""
 OnEnd = Callable[[Job], Coroutine[Any, Any, None]]
 Count = Callable[[Job, asyncio.Event], Coroutine[Any, Any, None]]  # the event is set when the job has ended
+
+
+@asynccontextmanager
+async def _none_elsewhere(_: str) -> AsyncGenerator[int, None]:
+    yield 0
 
 
 class Jobs:
@@ -88,6 +95,7 @@ class Jobs:
         self._on_end: OnEnd | None = None
         self._count: Count | None = None
         self._report: Callable[[Job], None] | None = None
+        self.elsewhere: Elsewhere = _none_elsewhere
 
     async def open(
         self, on_end: OnEnd | None = None, count: Count | None = None, report: Callable[[Job], None] | None = None
@@ -135,21 +143,22 @@ class Jobs:
             script = command.encode()
         except UnicodeEncodeError as error:
             raise JobsFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error
-        self._check_room(principal)
-        job = Job(
-            id=f"job_{token_hex(10)}",
-            session=session,
-            principal=principal,
-            command=command[:SHOWN_COMMAND],
-            created=time.time(),
-            time_limit_s=self._time_limit_s,
-            follow_up=self._follow_up,
-        )
-        known = self._known[job.id] = TrackedJob(job, self._folder / job.id)
-        # Shielded: a job that has been started must be recorded, even when the caller was cancelled.
-        begin = partial(launch, known.folder, job, script, sandbox, workspace, network)
-        starting = self._keep(self._start(known, begin))
-        await asyncio.shield(starting)
+        async with self.elsewhere(principal) as others:
+            self._check_room(principal, others)
+            job = Job(
+                id=f"job_{token_hex(10)}",
+                session=session,
+                principal=principal,
+                command=command[:SHOWN_COMMAND],
+                created=time.time(),
+                time_limit_s=self._time_limit_s,
+                follow_up=self._follow_up,
+            )
+            known = self._known[job.id] = TrackedJob(job, self._folder / job.id)
+            # Shielded: a job that has been started must be recorded, even when the caller was cancelled.
+            begin = partial(launch, known.folder, job, script, sandbox, workspace, network)
+            starting = self._keep(self._start(known, begin))
+            await asyncio.shield(starting)
         return known.job
 
     async def _start(self, known: TrackedJob, begin: Callable[[], int]) -> None:
@@ -171,13 +180,19 @@ class Jobs:
         else:
             await self._conclude(known)
 
-    def _check_room(self, principal: str) -> None:
+    def _check_room(self, principal: str, others: int) -> None:
         if not self._limit:
             raise JobsFailed("Background jobs are off here (DRAGOMAN_JOB_LIMIT is 0): run it in the foreground.")
-        running = [known.job.id for known in self._of(principal) if not known.ended.is_set()]
-        if len(running) >= self._limit:
-            message = f"{len(running)} jobs are running, which is the limit: wait for one to end, or cancel one"
-            raise JobsFailed(f"{message} ({', '.join(running[:LIMIT])}).")
+        running = self.running(principal)
+        count = len(running) + others
+        if count >= self._limit:
+            message = f"{count} jobs are running, which is the limit: wait for one to end, or cancel one"
+            listed = [*running[:LIMIT], *([f"{others} at other servers"] if others else [])]
+            raise JobsFailed(f"{message} ({', '.join(listed)}).")
+
+    def running(self, principal: str) -> list[str]:
+        """Return the ids of the principal's jobs that have not ended."""
+        return [known.job.id for known in self._of(principal) if not known.ended.is_set()]
 
     def _of(self, principal: str) -> list[TrackedJob]:
         return [known for known in self._known.values() if known.job.principal == principal]

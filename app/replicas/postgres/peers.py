@@ -30,7 +30,7 @@ from app.replicas.postgres.watching import Watching
 from app.storage.changes import StoreFailed
 from app.storage.runs import EventRow
 
-POOL = 28  # connections for locks and questions, opened when they are needed
+POOL = 32  # connections for locks and questions, opened when they are needed
 COMMAND_S = 30.0
 MOVED = "moved"  # the kind of a message: a run of a session has ended
 

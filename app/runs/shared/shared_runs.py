@@ -21,6 +21,7 @@ from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.run_manager import Resume, RunManager
 from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
+from app.runs.shared.job_limit import JobLimit
 from app.runs.shared.remote_stream import watched_elsewhere
 from app.runs.shared.shared_queue import SharedQueue
 from app.storage.approvals import ApprovalRow
@@ -31,6 +32,7 @@ from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import RunRequest
 from tools.base.gather_all import gather_all
+from tools.jobs.manager import Jobs
 
 ASKED_S = 60.0  # that a request waits for a server to have its run: longer than it takes to notice a dead one
 LOOK_S = 0.25  # between two looks for the owner of a run that has none
@@ -88,6 +90,9 @@ class SharedRuns(RunManager):
         await self.cancel(row.id)
         turn.key.check(first.body)
         return await self.run(first.run, principal)
+
+    def share_limits(self, jobs: Jobs) -> None:
+        JobLimit(jobs, self.replicas).share()
 
     def _made(self, row: RunRow, agent: Agent, *rest: Any, unlisted: bool = False) -> RunTask:
         live = super()._made(row, agent, *rest, unlisted=unlisted)

@@ -592,7 +592,8 @@ CREATE FUNCTION reserve(
     reserved := held_of(_me, _principal, _kind, _period);
 END $$;
 
--- Count one more in the minute that begins with the first one of `_name`; nothing unless `_counts`.
+-- Count one more in the minute that begins with the first one of `_name`; nothing unless `_counts`. `_now` may be
+-- earlier than that: it is read before the row is locked.
 CREATE FUNCTION count_one(_name TEXT, _counts BOOLEAN, OUT counted BIGINT, OUT left_s DOUBLE PRECISION)
 LANGUAGE plpgsql AS $$ DECLARE
     _now DOUBLE PRECISION := EXTRACT(EPOCH FROM clock_timestamp());
@@ -601,8 +602,8 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO windows AS w VALUES (_name, _now, 1) ON CONFLICT (name) DO UPDATE SET
-        amount = CASE WHEN _now >= w.begins AND _now < w.begins + 60 THEN w.amount + 1 ELSE 1 END,
-        begins = CASE WHEN _now >= w.begins AND _now < w.begins + 60 THEN w.begins ELSE _now END
+        amount = CASE WHEN abs(_now - w.begins) < 60 THEN w.amount + 1 ELSE 1 END,
+        begins = CASE WHEN abs(_now - w.begins) < 60 THEN w.begins ELSE _now END
         RETURNING amount, begins + 60 - _now INTO counted, left_s;
     IF counted = 1 AND random() < 0.01 THEN
         DELETE FROM windows WHERE name IN (
