@@ -151,12 +151,17 @@ class Databases:
 
     def __init__(self) -> None:
         self.cluster: Cluster | None = None
-        self.wanted = False
+        self.kind = "sqlite"  # or `postgres`, or `replicas`: three servers on one PostgreSQL
         self._urls: dict[Path, str] = {}
+
+    @property
+    def servers(self) -> int:
+        """The number of servers that a test's client asks in turn."""
+        return 3 if self.kind == "replicas" else 1
 
     def url_of(self, folder: Path) -> str | None:
         """The URL of the database of this folder; None if the test is for SQLite."""
-        if not self.wanted:
+        if self.kind == "sqlite":
             return None
         assert self.cluster
         if folder not in self._urls:
