@@ -137,13 +137,14 @@ async def _filled(url: str) -> None:
 def cluster(*settings: str) -> Generator[Cluster, None, None]:
     """A running cluster; `settings` are those of PostgreSQL, such as `fsync=on`."""
     require_postgres()
-    with tempfile.TemporaryDirectory(prefix="dragoman-postgres-") as folder:
-        made = Cluster(Path(folder), *settings)
-        try:
-            made.make()
-            yield made
-        finally:
-            made.stop("immediate")
+    folder = Path(tempfile.mkdtemp(prefix="dragoman-postgres-"))
+    made = Cluster(folder, *settings)
+    try:
+        made.make()
+        yield made
+    finally:
+        made.stop("immediate")
+        subprocess.run(["rm", "-rf", folder], check=True)  # thousands of files
 
 
 class Databases:

@@ -35,7 +35,7 @@ async def opened_runs(
     from app.storage.postgres.store import PostgresStore
 
     assert isinstance(store, PostgresStore)
-    me = Replica(new_id(), settings.node or socket.gethostname(), version("dragoman"))
+    me = Replica(new_id(), settings.node or socket.gethostname(), version("dragoman"), str(settings.data_dir.resolve()))
     async with opened(settings.postgres_url, me, settings.lease_s) as replicas:
         tallies, places = StoredTallies(store, journal.flush), SharedPlaces(store, replicas)
         ledger = Ledger(store, default, tallies=tallies, places=places)

@@ -80,7 +80,7 @@ class SharedRuns(RunManager):
                 self.observe_takeover()
                 await resume(row)
 
-        self.replicas.take_over = take_over
+        self.replicas.begin_taking(take_over)
 
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run. If a lock was lost, so that another server has begun one for the same key, that one counts."""
