@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from re import Pattern
 from typing import Any
 
@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.replicas.peers import Body, Refusal, ReplicaGone
+from app.runs.shared.homes import HomeAway
 from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
@@ -26,15 +27,18 @@ from tools.base.patterns import lazy_pattern
 
 QUESTION = "http"
 MOST_BYTES = 1 << 20  # of a request's body, and of an answer
+PIECE = 512 * 1024  # of a file
+PARTIAL = 206
 ANSWERED_S = 60.0
 PASSED_ON = frozenset({b"content-type", b"accept", b"range", b"if-none-match"})
 GONE = "The server that has it has stopped just now. Try again."
 SLOW = f"The server that has it did not answer within {ANSWERED_S:.0f} s. Try again."
-Find = Callable[[Services, str], Awaitable[str | None]]
+Headers = list[tuple[bytes, bytes]]
+Find = Callable[[Services, Principal, str], Awaitable[str | None]]
 """Returns the server that has what a request names; None if that is this one, or none."""
 
 
-async def owner_of_run(services: Services, run: str) -> str | None:
+async def owner_of_run(services: Services, _principal: Principal, run: str) -> str | None:
     runs = services.runs
     if not isinstance(runs, SharedRuns) or runs.has(run):
         return None
@@ -42,14 +46,57 @@ async def owner_of_run(services: Services, run: str) -> str | None:
     return None if has_ended else owner
 
 
+async def home_of_caller(services: Services, principal: Principal, _named: str) -> str | None:
+    """A server of the node with the caller's files. Raises HomeAway."""
+    return await _home_of(services, principal.name)
+
+
+async def home_of_run(services: Services, _principal: Principal, run: str) -> str | None:
+    """A server of the node with the files that the run has changed. Raises HomeAway."""
+    row = await services.store.run(run)
+    return await _home_of(services, row.principal) if row else None
+
+
+async def home_if_up(services: Services, principal: Principal, _named: str) -> str | None:
+    """The same as of the caller, or this one if there is none: what is on that node then stays there."""
+    try:
+        return await _home_of(services, principal.name)
+    except HomeAway:
+        return None
+
+
+async def _home_of(services: Services, principal: str) -> str | None:
+    runs = services.runs
+    if not isinstance(runs, SharedRuns) or (nodes := runs.replicas.nodes).shares:
+        return None
+    home = await nodes.home_of(principal)
+    if home in (None, nodes.here):
+        return None
+    if not (there := await nodes.replicas_at(home)):
+        raise HomeAway(home)
+    return there[0]
+
+
 class Place(Struct, frozen=True):
-    """Paths of requests that one server has to answer; the first group is what `find` takes."""
+    """Paths of requests that one server has to answer; the first group is what `find` takes.
+
+    `is_file`: the answer to GET is a file, which may be longer than one message.
+    """
 
     paths: Pattern[str]
     find: Find
+    methods: Collection[str] | None = None
+    is_file: bool = False
 
 
-PLACES = (Place(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|cancel)"), owner_of_run),)
+PLACES = (
+    Place(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|cancel)"), owner_of_run),
+    Place(lazy_pattern(r"/runs/([^/]+)/(?:changes|undo)"), home_of_run),
+    Place(lazy_pattern(r"/sessions/([^/]+)/files"), home_of_caller),
+    Place(lazy_pattern(r"/sessions/([^/]+)/workspace/.+"), home_of_caller, is_file=True),
+    Place(lazy_pattern(r"/(project)"), home_of_caller),
+    Place(lazy_pattern(r"/(?:sessions|v1/responses)/([^/]+)"), home_if_up, methods=("DELETE",)),
+)
 
 
 class Forwarding:
@@ -65,28 +112,49 @@ class Forwarding:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._server = scope.get("app")
-        replica = await self._place_of(scope) if scope["type"] == "http" else None
+        place, named = place_of(scope) if scope["type"] == "http" else (None, "")
+        principal = scope["state"].get("principal") if place else None
+        replica = await place.find(self._services, principal, named) if place and principal else None
         if replica is None or replica == self._replicas.me:
             await self._app(scope, receive, send)
             return
-        status, headers, content = await self._ask(replica, scope, await _body_of(receive))
+        if place and place.is_file and scope["method"] == "GET":
+            await self._send_file(replica, scope, send)
+            return
+        status, headers, content = await self._ask(replica, scope, await _body_of(receive), _passed_on(scope))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
-    async def _place_of(self, scope: Scope) -> str | None:
-        if scope["state"].get("principal") is None:
-            return None
-        for place in PLACES:
-            if found := place.paths.fullmatch(scope["path"]):
-                return await place.find(self._services, found[1])
-        return None
+    async def _send_file(self, replica: str, scope: Scope, send: Send) -> None:
+        """A file in pieces. It is sent whole, whatever part was wanted."""
+        plain = [header for header in _passed_on(scope) if header[0] != b"range"]
+        at, size, tag = 0, 1, b""
+        while at < size:
+            part = [(b"range", b"bytes=%d-%d" % (at, at + PIECE - 1)), *([(b"if-range", tag)] if tag else [])]
+            status, headers, content = await self._ask(replica, scope, b"", [*plain, *part])
+            fields = dict(headers)
+            if not tag:  # the first piece
+                if status != PARTIAL:
+                    await send({"type": "http.response.start", "status": status, "headers": headers})
+                    await send({"type": "http.response.body", "body": content})
+                    return
+                size, tag = int(fields[b"content-range"].rpartition(b"/")[2]), fields[b"etag"]
+                kept = [one for one in headers if one[0] not in (b"content-range", b"content-length")]
+                length = (b"content-length", b"%d" % size)
+                await send({"type": "http.response.start", "status": 200, "headers": [*kept, length]})
+            elif status != PARTIAL:
+                return  # it has changed: the connection is closed, which says that this is not all
+            at += len(content)
+            await send({"type": "http.response.body", "body": content, "more_body": at < size})
 
-    async def _ask(self, replica: str, scope: Scope, body: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    async def _ask(
+        self, replica: str, scope: Scope, body: bytes, passed_on: Headers
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         asked = {
             "method": scope["method"],
             "path": scope["path"],
             "query": scope["query_string"].decode("latin-1"),
-            "headers": [_texts(one) for one in scope["headers"] if one[0] in PASSED_ON],
+            "headers": [_texts(one) for one in passed_on],
             "principal": to_builtins(scope["state"]["principal"]),
             "body": b64encode(body).decode(),
         }
@@ -131,6 +199,19 @@ class Forwarding:
         except FORESEEN as error:
             await self._answer(refuse(error), scope)(scope, receive, collected.take)
         return collected.answer()
+
+
+def place_of(scope: Scope) -> tuple[Place | None, str]:
+    """The place that a request belongs to, and what its path names."""
+    for place in PLACES:
+        found = place.paths.fullmatch(scope["path"])
+        if found and (place.methods is None or scope["method"] in place.methods):
+            return place, found[1]
+    return None, ""
+
+
+def _passed_on(scope: Scope) -> Headers:
+    return [one for one in scope["headers"] if one[0] in PASSED_ON]
 
 
 class _Collected(Struct):

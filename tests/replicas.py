@@ -155,15 +155,21 @@ async def three_replicas(
     count: int = REPLICAS,
     token: str | None = None,
     port: int = 0,
+    apart: bool = False,
 ) -> AsyncGenerator[Replicas, None]:
     """Servers on an empty or used database; `flags` and `environ` are for each of them.
+
+    With `apart` each has a workspace of its own, which is `work-` and its node.
 
     Without `model_url` the model is the settings'. `token` is an admin's of that database; without it one is made.
     """
     (folder / "work").mkdir(parents=True, exist_ok=True)
     model = ("--model-url", model_url, "--model", "m", "--tool-calls", "fenced") if model_url else ()
     words = (*model, *flags)
-    environs = [replica_environ(folder, f"node-{n}", database_url) | dict(environ or {}) for n in range(1, count + 1)]
+    environs = [
+        replica_environ(folder, f"node-{n}", database_url, apart=apart) | dict(environ or {})
+        for n in range(1, count + 1)
+    ]
     if token is None:
         token = await asyncio.to_thread(made_token, environs[0])
     async with AsyncExitStack() as stack:
@@ -177,14 +183,14 @@ async def three_replicas(
         yield Replicas(members, url, await stack.enter_async_context(client_of(url, token)), database_url)
 
 
-def replica_environ(folder: Path, node: str, database_url: str) -> dict[str, str]:
+def replica_environ(folder: Path, node: str, database_url: str, *, apart: bool = False) -> dict[str, str]:
     """The environment of one replica, with the folders that it has in `folder`."""
     settings = {
         "data_dir": str(folder / node),
-        "workspace": str(folder / "work"),
+        "workspace": str(folder / (f"work-{node}" if apart else "work")),
         "database_url": database_url,
         "node": node,
-        "workspace_shared": "true",
+        "workspace_shared": "false" if apart else "true",
         "secret_key": "a key of tests, the same for all replicas",
     }
     known = {f"DRAGOMAN_{name.upper()}": value for name, value in settings.items() if name in Settings.model_fields}

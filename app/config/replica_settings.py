@@ -24,7 +24,7 @@ class ReplicaSettings(BaseModel, defer_build=True):
     )
     node: str | None = setting(
         None,
-        "name of this machine among servers that share a database (default: its host name)",
+        "name of this machine among servers that share a database (default: its host name at the first start)",
         "at most 63 letters, digits, points, hyphens and underscores",
     )
     lease_s: float = setting(

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from app.replicas.nodes import JobRecords, Nodes
 from app.storage.runs import EventRow
 
 Work = Callable[[], Awaitable[None]]
@@ -44,10 +45,15 @@ class Feed(Protocol):
 
 
 class Replicas(Peers, Protocol):
-    """The part of other servers that runs need."""
+    """The part of other servers that runs need. `take_over` is called with the id of each run that is claimed."""
 
-    def begin_taking(self, take_over: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Claim runs that no server has, from now on, and call `take_over` with the id of each."""
+    take_over: Callable[[str], Coroutine[Any, Any, None]] | None
+
+    @property
+    def nodes(self) -> Nodes: ...
+
+    @property
+    def job_records(self) -> JobRecords: ...
 
     @property
     def answerers(self) -> dict[str, Answerer]:

@@ -24,7 +24,6 @@ from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
 from app.policy.approvals import Approvals
-from app.policy.gate import Writes
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
@@ -47,7 +46,9 @@ from tools.jobs.manager import Jobs
 logger = logging.getLogger(__name__)
 
 ONE_ROUND = "Run {run} relays one answer of a model, so it takes no message. Send the message with the next request."
-Resume = Callable[[RunRow], Awaitable[object]]
+Resume = Callable[[RunRow, str | None], Awaitable[object]]
+AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
+"""The agent that a run was begun with, and its time limit in seconds. Raises NotFound if its principal has gone."""
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
 UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end
 
@@ -82,7 +83,6 @@ class RunManager:
         self.outboxes: list[MakeOutbox] = []
         self._newest = 0.0  # when a run was created last
         self._stopping = False
-        self.writes = Writes()
 
     def share_limits(self, jobs: Jobs) -> None:
         """Count the jobs of other servers, too, if there may be any."""
@@ -108,7 +108,7 @@ class RunManager:
         limited = turn.asked or turn.budgeted
         if limited:
             await self.ledger.check(principal, agent.budgets())
-        session = turn.session or f"ses_{token_hex(10)}"
+        session = turn.session or turn.new_session or f"ses_{token_hex(10)}"
         async with self.peers.lock("session", session):  # it is not deleted meanwhile
             if turn.session is not None and await self._store.owner_of(session) != principal.name:
                 raise no_session(session)
@@ -117,7 +117,7 @@ class RunManager:
                 raise SessionBusy(others[0], len(others) - 1)
             files, now = await _placed(agent, turn.files), await self._time_in(turn.session)
             async with self.ledger.entering(principal, session, asked=limited):
-                run, state = f"run_{token_hex(10)}", "queued" if others else "running"
+                run, state = turn.run or f"run_{token_hex(10)}", "queued" if others or turn.parked else "running"
                 policy = agent.policy_with(turn.stored_policy)
                 row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=policy)
                 if not turn.unlisted:
@@ -178,10 +178,10 @@ class RunManager:
         self.ledger.enter(row.principal, row.session)
         self._begin(live)
 
-    async def recover(self, resume: Resume) -> None:
+    async def recover(self, resume: Resume, _agent_of: AgentOf) -> None:
         """Go on with the runs that the server before this one has left, in their order. Raises StoreFailed."""
         for row in await self._store.unfinished_runs():
-            await resume(row)
+            await resume(row, None)
 
     async def _drive(self, live: RunTask) -> None:
         run = live.row.id

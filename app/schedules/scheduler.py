@@ -270,7 +270,7 @@ class Scheduler:
         notice = Notice("schedule_late", due.late) if due.late else None
         run = await self._starts.begin(row, Start(row.text, key, beside, notice))
         moved = due.moved(run)
-        if not begun:  # the clock was set back: this time has had its run
+        if run.id not in begun:  # the clock was set back: this time has had its run
             await self._write([_step(moved)])
         self._refusals.pop(row.id, None)
         self._keep(moved)

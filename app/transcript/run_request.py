@@ -119,7 +119,8 @@ class RunRequest(Struct, frozen=True):
 
     `helper_of`: the run that delegates it, `sent_by`: the session of the model that has written the message, which is
     `untrusted` if that had read untrusted text. `disabled`: JSON of the tools that a new session goes without.
-    `tied`: the run ends when its client leaves.
+    `tied`: the run ends when its client leaves. `run` and `new_session` are the ids of the run and of a new session,
+    where another server has chosen them; a `parked` run is stored and left to the servers that may have it.
     """
 
     message: str
@@ -145,6 +146,9 @@ class RunRequest(Struct, frozen=True):
     disabled: str = "[]"
     traceparent: str = ""
     tied: bool = False
+    run: str = ""
+    new_session: str = ""
+    parked: bool = False
 
     @property
     def has_message(self) -> bool:

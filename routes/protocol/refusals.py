@@ -23,6 +23,7 @@ from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
+from app.runs.shared.homes import HomeAway
 from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
@@ -107,6 +108,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnfitUrl: lambda error: Refused(422, "unfit_url", str(error)),
     UnfitKeys: lambda error: Refused(422, "invalid_request", str(error)),
     FolderUnsafe: lambda error: Refused(503, "folder_unsafe", str(error)),
+    HomeAway: lambda error: Refused(503, "home_away", str(error), node=error.node),
     StoreFailed: lambda error: Refused(503, "storage_failed", str(error)),
     HTTPException: _http,
     Exception: lambda _: Refused(500, "internal", BROKEN),

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
+from contextlib import suppress
 from secrets import token_hex
 from typing import Any
 
@@ -19,9 +20,11 @@ from app.replicas.postgres.messages import MOST_BYTES, Messages, channel_of, enc
 from app.storage.changes import StoreFailed
 
 AGAIN_S = 1.0
+TIDIED = 64  # long messages after which those are deleted that were never read
 REMEMBERED = 1_024  # answers, for questions that come again
 KEEP_LONG = "INSERT INTO answers (ask, part, content) VALUES ($1, 0, $2)"
 READ_LONG = "SELECT content FROM answers WHERE ask = $1"
+FORGET_USED = "DELETE FROM answers WHERE ask = ANY ($1::text[])"
 FORGET_LONG = "DELETE FROM answers WHERE at < clock_timestamp() - interval '10 minutes'"
 IS_GONE = "SELECT NOT EXISTS (SELECT 1 FROM replicas WHERE id = $1 AND state <> 'gone')"
 
@@ -35,6 +38,7 @@ class Asks:
         self.me = ""
         self.answerers: dict[str, Answerer] = {}
         self._pool = pool
+        self._kept = 0  # long messages
         self._messages = messages
         self._open: dict[str, asyncio.Future[Body]] = {}
         self._answers: OrderedDict[str, asyncio.Task[str]] = OrderedDict()
@@ -43,22 +47,27 @@ class Asks:
 
     async def ask(self, replica: str, question: str, body: Body) -> Any:
         """The answer of another replica. Raises Refusal, ReplicaGone, StoreFailed."""
-        number = token_hex(8)
+        number, long = token_hex(8), list[str]()
         answer = self._open[number] = asyncio.get_running_loop().create_future()
         try:
             payload = await self._fitting("ask", number, {"by": self.me, "question": question, "body": body})
+            long += _place_of(payload)
             while True:
                 self._messages.send(channel_of(replica), payload)
                 await asyncio.wait([answer], timeout=AGAIN_S)
                 if answer.done():
+                    long += [place] if (place := answer.result().get("long")) else []
                     return _result(await self._whole(answer.result()))
                 if await self._fetch(IS_GONE, replica):
                     raise ReplicaGone(f"Server {replica} has stopped.")
         finally:
             del self._open[number]
+            if long:
+                self._start(self._forget(long))
 
-    async def forget_long(self) -> None:
-        await self._fetch(FORGET_LONG)
+    async def _forget(self, places: list[str]) -> None:
+        with suppress(StoreFailed):  # it is deleted later
+            await self._fetch(FORGET_USED, places)
 
     def _asked(self, body: Body) -> None:
         self._start(self._answer(body))
@@ -111,6 +120,9 @@ class Asks:
         if len(payload) <= MOST_BYTES:
             return payload
         await self._fetch(KEEP_LONG, f"{kind} {number}", payload)
+        self._kept += 1
+        if self._kept % TIDIED == 0:
+            await self._fetch(FORGET_LONG)
         return encoded(kind, {"id": number, "long": f"{kind} {number}"})
 
     async def _whole(self, body: Body) -> Body:
@@ -128,6 +140,12 @@ class Asks:
                 return await connection.fetchval(sql, *values)
         except FAILURES as error:
             raise StoreFailed(f"The database failed between two servers: {error}. Try again.") from error
+
+
+def _place_of(payload: str) -> list[str]:
+    """The place of a long message, if it is one."""
+    place = json.loads(payload).get("long")
+    return [place] if place else []
 
 
 def _result(answer: Body) -> Any:

@@ -22,9 +22,11 @@ from app.replicas.postgres.asks import Asks
 from app.replicas.postgres.claims import COUNT, OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.job_records import PostgresJobRecords
 from app.replicas.postgres.lease import ACTS, Lease, Replica
 from app.replicas.postgres.locks import Locks
 from app.replicas.postgres.messages import ORPHANS, Messages
+from app.replicas.postgres.nodes import PostgresNodes
 from app.replicas.postgres.undertaker import undertaker
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import StoreFailed
@@ -52,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class PostgresPeers:
-    """Entered by `opened`."""
+    """Entered by `opened`. `take_over` is called with the id of each run that this replica has claimed."""
 
     def __init__(self, url: str, me: Replica, lease_s: float, pool: Any) -> None:
         connect = partial(asyncpg.connect, url, command_timeout=COMMAND_S)
@@ -60,13 +62,16 @@ class PostgresPeers:
         self.lease = Lease(connect, me, lease_s)
         self.asks = Asks(pool, self.messages)
         self.watching = Watching(self.messages)
-        self._take_over: TakeOver | None = None  # before it is set, nothing is claimed
+        self.take_over: TakeOver | None = None  # before it is set, nothing is claimed
         self._holder: Holder | None = None
         self._fence: Fence = _unfenced
         self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
         self._pool = pool
         self._counters: list[Callable[[int], None]] = []
         self._locks = Locks(pool)
+        free_runs = partial(self.messages.send_all, ORPHANS)
+        self.nodes = PostgresNodes(me.node, self._connection, lambda: self.me, free_runs)
+        self.job_records = PostgresJobRecords(self._connection, lambda: self.me)
         self._duties = Duties()
         self._taking: set[asyncio.Task[None]] = set()
         self.messages.handlers |= {ORPHANS: lambda _: self.lease.beat_soon(), MOVED: self._moved}
@@ -82,10 +87,6 @@ class PostgresPeers:
     @property
     def left_s(self) -> float:
         return self.lease.left_s
-
-    def begin_taking(self, take_over: TakeOver) -> None:
-        self._take_over = take_over
-        self.lease.beat_soon()
 
     def begin(self, holder: Holder, fence: Fence) -> None:
         """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on."""
@@ -173,7 +174,7 @@ class PostgresPeers:
         count = await connection.fetchval(COUNT)
         for tell in self._counters:
             tell(count)
-        if self._take_over is None or self.lease.state != "up":
+        if self.take_over is None or self.lease.state != "up":
             return
         for run in await claim(connection, self.me, self.lease.me.node):
             task = asyncio.create_task(self._take(run), name=f"take over {run}")
@@ -181,8 +182,8 @@ class PostgresPeers:
             task.add_done_callback(self._taking.discard)
 
     async def _take(self, run: str) -> None:
-        assert self._take_over
-        taking = asyncio.ensure_future(self._take_over(run))
+        assert self.take_over
+        taking = asyncio.ensure_future(self.take_over(run))
         await asyncio.wait([taking])
         if error := taking.exception():  # other replicas go on without it
             logger.error("run %s not taken over", run, exc_info=error)

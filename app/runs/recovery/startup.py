@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from app.log.event_writer import EventWriter
-from app.runs.recovery.takeover import AgentOf, Takeover
-from app.runs.run_manager import RunManager
+from app.runs.recovery.takeover import Takeover
+from app.runs.run_manager import AgentOf, RunManager
 from app.storage.store import Store
 
 
@@ -18,6 +18,6 @@ async def recovered(
     """Recover all runs when a server starts, in the order in which they came. Raises StoreFailed."""
     await runs.documents.load()
     takeover = Takeover(store, journal, runs, agent_of)
-    await runs.recover(takeover.resume_run)
+    await runs.recover(takeover.resume_run, agent_of)
     yield takeover
     await takeover.close()

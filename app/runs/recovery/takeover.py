@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,13 +14,13 @@ from app.core.events import AgentEvent, ApprovalResolved, RunFailed, encode
 from app.log.event_writer import EventWriter
 from app.models.endpoints.model_registry import UnknownModel
 from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
-from app.runs.agent import Agent
+from app.replicas.nodes import HOME_GONE
 from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.recovery.history import conversation_of
 from app.runs.recovery.left_off import WAITED
 from app.runs.recovery.restored import UNKNOWN, is_of_backup
 from app.runs.recovery.state import crashes, left_off
-from app.runs.run_manager import RunManager
+from app.runs.run_manager import AgentOf, RunManager
 from app.runs.run_task import state_of
 from app.storage.approvals import ApprovalDecided
 from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
@@ -33,10 +32,8 @@ from app.transcript.run_totals import totals_of
 
 MOST_CRASHES = 3  # after which a run goes on; the next one ends it
 INTERRUPTION = "The server stopped during this run. Send the next message."
+LOST_HOME = "The node with the files of this run has not come back. Send the next message."
 TOO_OFTEN = "The server stopped {times} times during this run, so it is not continued. Send the next message."
-
-AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
-"""The agent that a run was begun with, and its time limit in seconds. Raises NotFound if its principal has gone."""
 
 
 class Takeover(Struct, frozen=True):
@@ -59,6 +56,8 @@ class Takeover(Struct, frozen=True):
         return terminal is None
 
     async def _asked_end(self, row: RunRow, reason: str) -> AgentEvent:
+        if reason == HOME_GONE:
+            return RunFailed(HOME_GONE, LOST_HOME, retryable=True)
         return totals_of(await self.store.events(row.id, 0, ALL), ()).finished(reason)
 
     async def _go_on(self, row: RunRow) -> AgentEvent | None:

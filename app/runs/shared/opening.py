@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 
@@ -17,6 +18,8 @@ from app.policy.approvals import Approvals
 from app.runs.run_manager import RunManager
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
+
+NODE = "node"  # a file in the data directory
 
 
 @asynccontextmanager
@@ -31,14 +34,39 @@ async def opened_runs(
     # An extra that may not be installed, and 40 ms of a start.
     from app.replicas.postgres.lease import Replica, new_id
     from app.replicas.postgres.peers import opened
-    from app.runs.shared.shared_runs import SharedRuns
+    from app.runs.shared.home_watch import HomeWatch, limit_in
+    from app.runs.shared.homing_runs import HomingRuns
     from app.storage.postgres.store import PostgresStore
 
     assert isinstance(store, PostgresStore)
-    me = Replica(new_id(), settings.node or socket.gethostname(), version("dragoman"), str(settings.data_dir.resolve()))
+    me = Replica(new_id(), node_of(settings), version("dragoman"))
     async with opened(settings.postgres_url, me, settings.lease_s) as replicas:
         tallies, places = StoredTallies(store, journal.flush), SharedPlaces(store, replicas)
         ledger = Ledger(store, default, tallies=tallies, places=places)
-        runs = SharedRuns(store, journal, switch, approvals, ledger, replicas)
+        runs = HomingRuns(store, journal, switch, approvals, ledger, replicas)
         replicas.begin(runs, partial(setattr, store, "fenced_by"))
-        yield runs
+        if settings.workspace_shared:
+            await replicas.nodes.share()
+        watch = HomeWatch(store, journal, replicas, partial(limit_in, default_s=settings.run_time_limit_s))
+        watching = asyncio.create_task(replicas.on_duty("waiting runs", watch.watch_forever), name="waiting runs")
+        try:
+            yield runs
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+
+def node_of(settings: Settings) -> str:
+    """The name of this node: that of the settings, else the host name of the server's first start on this data.
+
+    A container that is made anew has another host name, and the workspace of before.
+    """
+    if settings.node:
+        return settings.node
+    kept = settings.data_dir / NODE
+    with suppress(OSError, UnicodeError):
+        if name := kept.read_text().strip():
+            return name
+    name = socket.gethostname()
+    kept.write_text(f"{name}\n")
+    return name

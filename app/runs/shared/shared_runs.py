@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,12 +14,11 @@ from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.log.event_writer import EventWriter
 from app.policy.approvals import Approvals
-from app.policy.gate import Writes
 from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
-from app.runs.run_manager import Resume, RunManager
+from app.runs.run_manager import AgentOf, Resume, RunManager
 from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
 from app.runs.shared.job_limit import JobLimit
@@ -60,7 +58,6 @@ class SharedRuns(RunManager):
         super().__init__(store, journal, switch, approvals, ledger, peers=replicas)
         self._line = SharedQueue(store, replicas)
         self.replicas = replicas
-        self.writes = Writes(last=math.inf)
         self.observe_takeover: Callable[[], None] = _ignore
         replicas.answerers.update(
             cancel=self._cancel_here,
@@ -72,15 +69,15 @@ class SharedRuns(RunManager):
     def has(self, run: str) -> bool:
         return run in self._live
 
-    async def recover(self, resume: Resume) -> None:
+    async def recover(self, resume: Resume, _agent_of: AgentOf) -> None:
         """Go on with runs that no server has, as long as this one runs: those of another server are not touched."""
 
         async def take_over(run: str) -> None:
             if row := await self._store.run(run):
                 self.observe_takeover()
-                await resume(row)
+                await resume(row, await self.replicas.nodes.asked_of(run))
 
-        self.replicas.begin_taking(take_over)
+        self.replicas.take_over = take_over
 
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run. If a lock was lost, so that another server has begun one for the same key, that one counts."""

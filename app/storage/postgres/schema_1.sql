@@ -494,24 +494,43 @@ CREATE TABLE replicas (
     id          TEXT COLLATE "C" PRIMARY KEY,
     node        TEXT COLLATE "C" NOT NULL,
     version     TEXT COLLATE "C" NOT NULL,
-    folder      TEXT COLLATE "C" NOT NULL DEFAULT '',
     state       TEXT COLLATE "C" NOT NULL DEFAULT 'up',
     started     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     lease_until TIMESTAMPTZ NOT NULL
 );
 
--- Records of jobs, whose output stays on their node.
+-- Questions to the owner of something, and its answers.
+CREATE TABLE asks (
+    id      TEXT COLLATE "C" PRIMARY KEY,
+    replica TEXT COLLATE "C" NOT NULL,
+    kind    TEXT COLLATE "C" NOT NULL,
+    body    TEXT COLLATE "C" NOT NULL,
+    answer  TEXT COLLATE "C",
+    asked   TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX asks_open ON asks (replica, asked) WHERE answer IS NULL;
+
+-- The node that has the workspace of a principal: that of their first run. Empty where all nodes share one workspace.
+CREATE TABLE homes (
+    principal TEXT COLLATE "C" PRIMARY KEY,
+    node      TEXT COLLATE "C" NOT NULL,
+    fixed     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX homes_by_node ON homes (node);
+
+-- Records of jobs (JSON), whose output stays on their node. replica: the one that has the job, and keeps the record.
 CREATE TABLE jobs (
     id        TEXT COLLATE "C" PRIMARY KEY,
     node      TEXT COLLATE "C" NOT NULL,
+    replica   TEXT COLLATE "C" NOT NULL,
     principal TEXT COLLATE "C" NOT NULL,
     session   TEXT COLLATE "C" NOT NULL,
-    state     TEXT COLLATE "C" NOT NULL,
+    under_way BOOLEAN NOT NULL,
     record    TEXT COLLATE "C" NOT NULL,
     updated   TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX jobs_by_session ON jobs (session);
-CREATE INDEX jobs_by_node ON jobs (node, state);
+CREATE INDEX jobs_by_node ON jobs (node);
 
 -- Secrets that replicas share, encrypted with the secret key.
 CREATE TABLE sealed (

@@ -21,9 +21,16 @@ INSERT_MESSAGE = """
     INSERT INTO messages (session, position, run, message, role, at, untrusted, searched, words)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# `_me` is the replica that writes, which begins the run too; without one any may go on with it.
+# `_me` is the replica that writes, which begins the run too; without one any may go on with it. It has the home of its
+# principal, but one that ends with its client never goes on: any server may end it.
 _RUN = statement(RunRow, WRITES[RunRow])
-INSERT_RUN = f"INSERT INTO runs ({names(RunRow)}, owner) VALUES ({', '.join('?' * len(_RUN.types))}, _me)"
+TIED = "tied"  # in the policy of a run
+INSERT_RUN = f"""
+    INSERT INTO runs ({names(RunRow)}, owner, home) VALUES (
+        {", ".join("?" * len(_RUN.types))}, _me,
+        CASE WHEN ? THEN '*' ELSE COALESCE((SELECT node FROM homes WHERE homes.principal = ?), '*') END
+    )
+"""
 _MEMORY = statement(MemoryRow, WRITES[MemoryRow])
 _OTHERS = ", ".join(f"{name} = excluded.{name}" for name in MemoryRow.__struct_fields__ if name != "id")
 UPSERT_MEMORY = f"""
@@ -47,6 +54,11 @@ _NUMBER = "double precision"
 def settled_values(change: Settled) -> tuple[object, ...]:
     budget = change.principal, change.kind, change.period
     return (change.released, *budget, change.replica, *budget, change.amount)
+
+
+def run_values(row: RunRow) -> tuple[object, ...]:
+    is_tied = TIED in row.policy and TIED in json.loads(row.policy)
+    return (*_RUN.values(row), is_tied, row.principal)
 
 
 def message_values(row: MessageRow) -> tuple[object, ...]:
@@ -96,7 +108,7 @@ STATEMENTS: dict[type[Change], Statement] = {
         ["text", "bigint", "text", "text", "text", "double precision", "boolean", "text", TSVECTOR],
         message_values,
     ),
-    RunRow: Statement(INSERT_RUN, _RUN.types, _RUN.values),
+    RunRow: Statement(INSERT_RUN, [*_RUN.types, "boolean", "text"], run_values),
     Settled: Statement(SETTLE, [_NUMBER, *["text"] * 7, _NUMBER], settled_values),
     MemoryRow: Statement(UPSERT_MEMORY, [*_MEMORY.types, TSVECTOR], memory_values),
     **{
