@@ -201,7 +201,7 @@ $(VENV)/.serve: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve
-	@$(PIP) --group dev
+	@$(PIP) --group dev --editable '.[postgres]'
 	@touch $@
 
 # All tests with what takes too long for every change (tests/nightly.py): 200 kills of the server at random moments,

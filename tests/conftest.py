@@ -92,21 +92,30 @@ def database(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "replicas"])
+def servers(request: pytest.FixtureRequest) -> str:
+    """The servers that a test is for: one on each database, and three that its client asks in turn."""
+    if request.param != "sqlite":
+        request.getfixturevalue("postgres")
+    return str(request.param)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def usual_database(request: pytest.FixtureRequest) -> None:
     """Make the cluster at once where all tests are to use it."""
-    if USUAL_DATABASE == "postgres":
+    if USUAL_DATABASE != "sqlite":
         request.getfixturevalue("postgres")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose the database before any fixture opens one."""
-    chosen = item.callspec.params.get("database", USUAL_DATABASE) if hasattr(item, "callspec") else USUAL_DATABASE
-    if "tests.postgres" in sys.modules or chosen == "postgres":
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    chosen = str(params.get("servers", params.get("database", USUAL_DATABASE)))
+    if "tests.postgres" in sys.modules or chosen != "sqlite":
         from tests.postgres import DATABASES
 
-        DATABASES.wanted = chosen == "postgres"
+        DATABASES.kind = chosen
 
 
 @pytest.fixture(scope="session")

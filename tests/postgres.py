@@ -137,13 +137,14 @@ async def _filled(url: str) -> None:
 def cluster(*settings: str) -> Generator[Cluster, None, None]:
     """A running cluster; `settings` are those of PostgreSQL, such as `fsync=on`."""
     require_postgres()
-    with tempfile.TemporaryDirectory(prefix="dragoman-postgres-") as folder:
-        made = Cluster(Path(folder), *settings)
-        try:
-            made.make()
-            yield made
-        finally:
-            made.stop("immediate")
+    folder = Path(tempfile.mkdtemp(prefix="dragoman-postgres-"))
+    made = Cluster(folder, *settings)
+    try:
+        made.make()
+        yield made
+    finally:
+        made.stop("immediate")
+        subprocess.run(["rm", "-rf", folder], check=True)  # thousands of files
 
 
 class Databases:
@@ -151,12 +152,17 @@ class Databases:
 
     def __init__(self) -> None:
         self.cluster: Cluster | None = None
-        self.wanted = False
+        self.kind = "sqlite"  # or `postgres`, or `replicas`: three servers on one PostgreSQL
         self._urls: dict[Path, str] = {}
+
+    @property
+    def servers(self) -> int:
+        """The number of servers that a test's client asks in turn."""
+        return 3 if self.kind == "replicas" else 1
 
     def url_of(self, folder: Path) -> str | None:
         """The URL of the database of this folder; None if the test is for SQLite."""
-        if not self.wanted:
+        if self.kind == "sqlite":
             return None
         assert self.cluster
         if folder not in self._urls:

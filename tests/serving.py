@@ -6,10 +6,11 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from starlette.types import ASGIApp
 from app.config.settings import Settings, load_settings
 from app.core.provider import Provider
 from app.models.endpoints.retry_policy import Backoff
+from app.storage.database import DATABASE, open_store
+from app.storage.store import Store
 from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import Services, open_services
@@ -27,15 +30,22 @@ from tests.postgres import DATABASES
 
 # Of a client that speaks plain HTTP: each would read the system's certificates, which takes 40 ms.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+LEASE_S = 60  # of a server that shares a test's process: the other tests' work may hold it up
 HURRIED = Backoff(sleep=lambda _: asyncio.sleep(0))  # no test waits until a model is asked again
 
 
 def settings_in(folder: Path, **flags: object) -> Settings:
+    return load_settings(places_in(folder) | flags, {"HOME": str(folder)}, folder=folder).settings
+
+
+def places_in(folder: Path, number: int = 1) -> dict[str, object]:
+    """The folders and the database of a server; `number` tells it from others that share its database."""
     (folder / "work").mkdir(exist_ok=True)
-    places = {"data_dir": str(folder / "data"), "workspace": str(folder / "work"), "port": "0"}
+    data = folder / ("data" if number == 1 else f"data-{number}")
+    places: dict[str, object] = {"data_dir": str(data), "workspace": str(folder / "work"), "port": "0"}
     if url := DATABASES.url_of(folder):
-        places["database_url"] = url
-    return load_settings(places | flags, {"HOME": str(folder)}, folder=folder).settings
+        places |= {"database_url": url, "node": f"node-{number}", "lease_s": LEASE_S, "workspace_shared": True}
+    return places
 
 
 @dataclass(slots=True)
@@ -91,19 +101,47 @@ async def serving(
     folder: Path, provider: Provider | None, headers: Mapping[str, str] | None = None, **flags: object
 ) -> AsyncGenerator[Served, None]:
     """With this provider, or with what `dragoman.toml` in the folder names."""
-    settings = settings_in(folder, **flags)
-    choose = partial(chosen, provider) if provider else None
-    async with open_services(settings, choose) as services:
-        services.models.backoff = HURRIED
-        async with listening(create_server(services)) as port:
-            url = f"http://localhost:{port}"
-            async with httpx2.AsyncClient(
-                base_url=url, timeout=60, trust_env=False, verify=NO_TLS, headers=headers
-            ) as client:
-                try:
-                    yield Served(client, services)
-                finally:
-                    await services.runs.close()
+    async with AsyncExitStack() as stack:
+        enter, ports, servers = stack.enter_async_context, list[int](), list[Services]()
+        for number in range(1, DATABASES.servers + 1):
+            places = places_in(folder, number)
+            settings = load_settings(places | flags, {"HOME": str(folder)}, folder=folder).settings
+            services = await enter(open_services(settings, partial(chosen, provider) if provider else None))
+            services.models.backoff = HURRIED
+            ports.append(await enter(listening(create_server(services))))
+            stack.push_async_callback(services.runs.close)
+            servers.append(services)
+        transport = InTurn(ports) if len(ports) > 1 else None
+        url = f"http://localhost:{ports[0]}"
+        client = httpx2.AsyncClient(
+            base_url=url, timeout=60, trust_env=False, verify=NO_TLS, headers=headers, transport=transport
+        )
+        yield Served(await enter(client), servers[0])
+
+
+@asynccontextmanager
+async def stored(folder: Path) -> AsyncGenerator[Store, None]:
+    """The store of the server that is served in this folder, before or after that."""
+    store = await open_store(folder / "data" / DATABASE, DATABASES.url_of(folder))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class InTurn(httpx2.AsyncBaseTransport):
+    """Sends each request to the next one of several servers, as a balancer does that knows nothing of sessions."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._ports = cycle(ports)
+        self._transport = httpx2.AsyncHTTPTransport(verify=NO_TLS, trust_env=False)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.url = request.url.copy_with(port=next(self._ports))
+        return await self._transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
 
 
 @asynccontextmanager

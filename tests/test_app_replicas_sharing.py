@@ -54,7 +54,7 @@ async def server(url: str, node: str) -> AsyncGenerator[Server, None]:
     async with AsyncExitStack() as stack:
         store = await PostgresStore.open(url)
         stack.push_async_callback(store.close)
-        peers = await stack.enter_async_context(opened(url, Replica(new_id(), node, "1"), 10.0))
+        peers = await stack.enter_async_context(opened(url, Replica(new_id(), node, "1", node), 10.0))
         notifier = Notifier()
         sharing = await stack.enter_async_context(opened_sharing(peers, peers.messages, notifier, flushed))
         switch, heard, news = KillSwitch(store), list[tuple[str, Parts]](), asyncio.Event()

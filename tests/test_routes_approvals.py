@@ -14,7 +14,7 @@ import pytest
 from app.models.scripted import Scripted
 from tests.serving import Served, serving, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("servers")]
 
 WRITE = "```write_file\nnote.txt\nfirst\n```"
 AGAIN = [WRITE, "Done.", WRITE, "Done again."]

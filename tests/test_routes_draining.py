@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.chatting import DONE, chunk, says
-from tests.dragoman_process import server
+from tests.dragoman_process import DragomanProcess, server
 from tests.serving import events_of
 from tests.upstream import stream, upstream
 
 pytestmark = pytest.mark.anyio
 TEXT = "```bash\necho up; sleep 60\n```\n"
+
+
+async def last_code(
+    client: httpx2.AsyncClient, process: DragomanProcess, look: Callable[[str], Awaitable[None]]
+) -> str:
+    """Stop the server during a call, `look` at the run, stop it again; return the code of the stream's last event."""
+    code = ""
+    async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
+        async with aclosing(events_of(response)) as events:
+            async for event in events:
+                code = event.get("code", "")
+                if "up" in event.get("tail", ()) and process.returncode is None:
+                    process.terminate()
+                    await look(response.headers["x-run-id"])
+                    process.terminate()  # ends the delay and the grace
+    return code
 
 
 async def test_a_server_that_drains_is_not_ready_and_serves_on(tmp_path: Path) -> None:
@@ -23,21 +41,15 @@ async def test_a_server_that_drains_is_not_ready_and_serves_on(tmp_path: Path) -
     async with asyncio.timeout(40), upstream(stream(says(TEXT), chunk(finish="stop"), DONE), chats=True) as model:
         async with server(tmp_path, model.base_url, *flags) as (client, process):
             assert (await client.get("/readyz")).status_code == 200
-            reason = ""
-            async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
-                async with aclosing(events_of(response)) as events:
-                    async for event in events:
-                        reason = event.get("code", "")
-                        if "up" in event.get("tail", ()) and process.returncode is None:
-                            process.terminate()
-                            while (ready := await client.get("/readyz")).status_code == 200:  # the signal is on its way
-                                pass
-                            assert (ready.status_code, "stopping" in ready.json()["reason"]) == (503, True)
-                            assert (await client.get("/livez")).status_code == 200
-                            run = response.headers["x-run-id"]
-                            assert (await client.get(f"/runs/{run}")).json()["state"] == "running"
-                            process.terminate()  # a second signal ends the delay and the grace
-            assert reason == "suspended"
+
+            async def look(run: str) -> None:
+                while (ready := await client.get("/readyz")).status_code == 200:  # the signal is on its way
+                    pass
+                assert (ready.status_code, "stopping" in ready.json()["reason"]) == (503, True)
+                assert (await client.get("/livez")).status_code == 200
+                assert (await client.get(f"/runs/{run}")).json()["state"] == "running"
+
+            assert await last_code(client, process, look) == "suspended"
             assert await process.wait() == 0
 
 
@@ -49,14 +61,9 @@ async def test_idle_connections_end_with_the_first_signal_and_streams_do_not(tmp
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
             writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert await reader.readuntil(b"true}")
-            reason = ""
-            async with client.stream("POST", "/chat", json={"message": "Go"}) as response:
-                async with aclosing(events_of(response)) as events:
-                    async for event in events:
-                        reason = event.get("code", "")
-                        if "up" in event.get("tail", ()) and process.returncode is None:
-                            process.terminate()
-                            assert await reader.read() == b""  # ends while the stream goes on
-                            process.terminate()
+
+            async def look(_: str) -> None:
+                assert await reader.read() == b""  # ends while the stream goes on
+
+            assert await last_code(client, process, look) == "suspended"
             writer.close()
-            assert reason == "suspended"

@@ -16,7 +16,7 @@ from tests.people import bearer
 from tests.serving import Served, serving, until
 from tests.test_routes_approvals import WRITE, asked, note, rest
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("servers")]
 LIMIT_S = 30
 
 

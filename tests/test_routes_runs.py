@@ -20,15 +20,14 @@ from app.runs.run_context import EventSink
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
-from app.storage.sqlite.store import SQLiteStore
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.run_request import RunRequest
 from routes.protocol.requests import ChatRequest
 from tests.processes import alive, all_gone, endless
-from tests.serving import Served, serving, until
+from tests.serving import Served, serving, stored, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("servers")]
 
 
 # A shell that ignores TERM, a child and a grandchild; `up` when both have become `sleep`.
@@ -199,20 +198,19 @@ async def test_a_stopping_server_leaves_its_runs_to_the_next(tmp_path: Path) -> 
 
 
 async def test_what_a_killed_server_left_is_settled_at_the_next_start(tmp_path: Path) -> None:
-    store = await SQLiteStore.open(tmp_path / "data" / "dragoman.db")
-    asked = Message(
-        "assistant", "```bash\nrm -r x\n```", calls=(AskedCall("c1", "bash", {"command": "rm -r x"}, "fence"),)
-    )
-    await store.write(
-        [
-            SessionRow("ses_1", "local", 1.0, "t"),
-            RunRow("run_1", "ses_1", "local", "scripted", "running", 1.0),
-            MessageRow("ses_1", 0, "run_1", dump(Message("user", "Remove x"))),
-            MessageRow("ses_1", 1, "run_1", dump(asked)),
-            EventRow("run_1", 1, "tool.started", '{"type": "tool.started", "call": "c1"}'),
-        ]
-    )
-    await store.close()
+    async with stored(tmp_path) as store:
+        asked = Message(
+            "assistant", "```bash\nrm -r x\n```", calls=(AskedCall("c1", "bash", {"command": "rm -r x"}, "fence"),)
+        )
+        await store.write(
+            [
+                SessionRow("ses_1", "local", 1.0, "t"),
+                RunRow("run_1", "ses_1", "local", "scripted", "running", 1.0),
+                MessageRow("ses_1", 0, "run_1", dump(Message("user", "Remove x"))),
+                MessageRow("ses_1", 1, "run_1", dump(asked)),
+                EventRow("run_1", 1, "tool.started", '{"type": "tool.started", "call": "c1"}'),
+            ]
+        )
     provider = Scripted(["I will look first."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         events = await served.events("run_1")

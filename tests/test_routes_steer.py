@@ -13,13 +13,12 @@ from app.models.scripted import Line, Pause, Scripted
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import KEY_LIFE_S, EventRow, InboxRow, KeyRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
-from app.storage.sqlite.store import SQLiteStore
 from app.transcript.inbox import MAX_WAITING
 from app.transcript.run_request import MAX_LINE, RunRequest
 from routes.protocol.requests import ChatRequest
-from tests.serving import Served, answer_in, serving, until
+from tests.serving import Served, answer_in, serving, stored, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("servers")]
 
 
 async def steer(served: Served, run: str, text: str) -> int:
@@ -77,19 +76,18 @@ async def test_an_accepted_message_is_never_lost(tmp_path: Path) -> None:
 
 
 async def test_a_message_accepted_before_a_kill_is_in_the_history_after_it(tmp_path: Path) -> None:
-    store = await SQLiteStore.open(tmp_path / "data" / "dragoman.db")
-    await store.write(
-        [
-            SessionRow("ses_1", "local", 1.0, "t"),
-            RunRow("run_1", "ses_1", "local", "scripted", "running", 1.0),
-            MessageRow("ses_1", 0, "run_1", dump(Message("user", "First"))),
-            InboxRow("run_1", 1, "Second"),
-            RunRow("run_2", "ses_1", "local", "scripted", "queued", 2.0),
-            InboxRow("run_2", 0, "Third"),
-            EventRow("run_1", 1, "run.started", '{"type": "run.started"}'),
-        ]
-    )
-    await store.close()
+    async with stored(tmp_path) as store:
+        await store.write(
+            [
+                SessionRow("ses_1", "local", 1.0, "t"),
+                RunRow("run_1", "ses_1", "local", "scripted", "running", 1.0),
+                MessageRow("ses_1", 0, "run_1", dump(Message("user", "First"))),
+                InboxRow("run_1", 1, "Second"),
+                RunRow("run_2", "ses_1", "local", "scripted", "queued", 2.0),
+                InboxRow("run_2", 0, "Third"),
+                EventRow("run_1", 1, "run.started", '{"type": "run.started"}'),
+            ]
+        )
     provider = Scripted(["One", "Two", "Now."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         assert [(await served.events(run))[-1]["text"] for run in ("run_1", "run_2")] == ["One", "Two"]

@@ -39,14 +39,15 @@ class Writes:
     """The time of the last write of a tool into a workspace of this server.
 
     Without a sandbox, a command may run what was written: a grant to execute is valid until the next write. Writes
-    before the start of this server are unknown, so earlier grants are not valid either.
+    before the start of this server are unknown, so earlier grants are not valid either. With `last` in the far future
+    none is: of servers that share a workspace each knows its own writes only.
     """
 
     started: float = field(default_factory=time.time)
     last: float = 0.0
 
     def note(self) -> None:
-        self.last = time.time()
+        self.last = max(self.last, time.time())
 
 
 @dataclass(frozen=True, slots=True)

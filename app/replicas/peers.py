@@ -45,9 +45,10 @@ class Feed(Protocol):
 
 
 class Replicas(Peers, Protocol):
-    """The part of other servers that runs need. `take_over` is called with the id of each run that is claimed."""
+    """The part of other servers that runs need."""
 
-    take_over: Callable[[str], Coroutine[Any, Any, None]] | None
+    def begin_taking(self, take_over: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        """Claim runs that no server has, from now on, and call `take_over` with the id of each."""
 
     @property
     def nodes(self) -> Nodes: ...

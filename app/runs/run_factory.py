@@ -38,7 +38,7 @@ from app.memory.startup import memory_of_run
 from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.wire.structured_output import is_structured
-from app.policy.gate import Gate, PolicyContext, Writes
+from app.policy.gate import Gate, PolicyContext
 from app.policy.guards import guards_of
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
@@ -99,7 +99,6 @@ class RunFactory(Struct):
     built_in: Sequence[Tool] = TOOLS
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
-    writes: Writes = field(default_factory=Writes)
     project: ProjectFiles = field(default_factory=ProjectFiles)
     choices: ToolChoices = field(default_factory=ToolChoices)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
@@ -143,7 +142,7 @@ class RunFactory(Struct):
             planning=planning,
             narrowing=narrowing,
             rules=self.rules,
-            writes=self.writes,
+            writes=self.runs.writes,
         )
         return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)
 

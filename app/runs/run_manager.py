@@ -24,6 +24,7 @@ from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
 from app.policy.approvals import Approvals
+from app.policy.gate import Writes
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
@@ -83,6 +84,7 @@ class RunManager:
         self.outboxes: list[MakeOutbox] = []
         self._newest = 0.0  # when a run was created last
         self._stopping = False
+        self.writes = Writes()
 
     def share_limits(self, jobs: Jobs) -> None:
         """Count the jobs of other servers, too, if there may be any."""

@@ -22,9 +22,10 @@ BEATS = 5  # in a lease
 ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its tools
 RETRY_S = 0.25
 REGISTER = """
-    INSERT INTO replicas (id, node, version, state, lease_until)
-    VALUES ($1, $2, $3, 'up', clock_timestamp() + make_interval(secs => $4))
+    INSERT INTO replicas (id, node, version, folder, state, lease_until)
+    VALUES ($1, $2, $3, $4, 'up', clock_timestamp() + make_interval(secs => $5))
 """
+PREDECESSORS = "SELECT id FROM replicas WHERE node = $1 AND folder = $2 AND state <> 'gone' AND id <> $3"
 BEAT = """
     UPDATE replicas SET lease_until = clock_timestamp() + make_interval(secs => $2), state = $3
     WHERE id = $1 AND state <> 'gone' RETURNING 1
@@ -41,15 +42,16 @@ logger = logging.getLogger(__name__)
 
 
 class Replica(Struct, frozen=True):
-    """`id` is new at each start, `node` stays."""
+    """`id` is new at each start, `node` stays. `folder` is the data directory, which no other server can use."""
 
     id: str
     node: str
     version: str
+    folder: str
 
     def again(self) -> Replica:
         """The same server as another replica."""
-        return Replica(new_id(), self.node, self.version)
+        return Replica(new_id(), self.node, self.version, self.folder)
 
 
 def new_id() -> str:
@@ -86,7 +88,10 @@ class Lease:
         """Register the replica. Raises what the connection raises."""
         sent = time.monotonic()
         await self._connect()
-        await self._connection.execute(REGISTER, self.me.id, self.me.node, self.me.version, self.lease_s)
+        me = self.me
+        await self._connection.execute(REGISTER, me.id, me.node, me.version, me.folder, self.lease_s)
+        for row in await self._connection.fetch(PREDECESSORS, me.node, me.folder, me.id):
+            await self._bury(row["id"])  # this server has its data directory, so that one is dead
         self._confirmed = sent
         self.on_alive()
         await self.on_begun(self.me)
@@ -157,18 +162,12 @@ class Lease:
         while True:
             try:
                 await self.begin()
-                await self._bury(before.id)
                 return
             except FAILURES as error:
                 logger.warning("replica %s waits for the database: %s", self.me.id, error)
                 self.on_alive()  # it does nothing any more that would have to end
                 self.disconnect()
                 await asyncio.sleep(RETRY_S)
-
-    async def bury_predecessors(self, replicas: list[str]) -> None:
-        """Bury replicas of this node that are known to be dead."""
-        for replica in replicas:
-            await self._bury(replica)
 
     async def give_up(self) -> None:
         """Leave: runs that are left wait for another replica."""

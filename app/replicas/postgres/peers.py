@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class PostgresPeers:
-    """Entered by `opened`. `take_over` is called with the id of each run that this replica has claimed."""
+    """Entered by `opened`."""
 
     def __init__(self, url: str, me: Replica, lease_s: float, pool: Any) -> None:
         connect = partial(asyncpg.connect, url, command_timeout=COMMAND_S)
@@ -62,7 +62,7 @@ class PostgresPeers:
         self.lease = Lease(connect, me, lease_s)
         self.asks = Asks(pool, self.messages)
         self.watching = Watching(self.messages)
-        self.take_over: TakeOver | None = None  # before it is set, nothing is claimed
+        self._take_over: TakeOver | None = None  # before it is set, nothing is claimed
         self._holder: Holder | None = None
         self._fence: Fence = _unfenced
         self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
@@ -87,6 +87,10 @@ class PostgresPeers:
     @property
     def left_s(self) -> float:
         return self.lease.left_s
+
+    def begin_taking(self, take_over: TakeOver) -> None:
+        self._take_over = take_over
+        self.lease.beat_soon()
 
     def begin(self, holder: Holder, fence: Fence) -> None:
         """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on."""
@@ -174,7 +178,7 @@ class PostgresPeers:
         count = await connection.fetchval(COUNT)
         for tell in self._counters:
             tell(count)
-        if self.take_over is None or self.lease.state != "up":
+        if self._take_over is None or self.lease.state != "up":
             return
         for run in await claim(connection, self.me, self.lease.me.node):
             task = asyncio.create_task(self._take(run), name=f"take over {run}")
@@ -182,8 +186,8 @@ class PostgresPeers:
             task.add_done_callback(self._taking.discard)
 
     async def _take(self, run: str) -> None:
-        assert self.take_over
-        taking = asyncio.ensure_future(self.take_over(run))
+        assert self._take_over
+        taking = asyncio.ensure_future(self._take_over(run))
         await asyncio.wait([taking])
         if error := taking.exception():  # other replicas go on without it
             logger.error("run %s not taken over", run, exc_info=error)

@@ -39,7 +39,7 @@ async def opened_runs(
     from app.storage.postgres.store import PostgresStore
 
     assert isinstance(store, PostgresStore)
-    me = Replica(new_id(), node_of(settings), version("dragoman"))
+    me = Replica(new_id(), node_of(settings), version("dragoman"), str(settings.data_dir.resolve()))
     async with opened(settings.postgres_url, me, settings.lease_s) as replicas:
         tallies, places = StoredTallies(store, journal.flush), SharedPlaces(store, replicas)
         ledger = Ledger(store, default, tallies=tallies, places=places)

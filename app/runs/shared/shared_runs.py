@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.log.event_writer import EventWriter
 from app.policy.approvals import Approvals
+from app.policy.gate import Writes
 from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent
@@ -58,6 +60,7 @@ class SharedRuns(RunManager):
         super().__init__(store, journal, switch, approvals, ledger, peers=replicas)
         self._line = SharedQueue(store, replicas)
         self.replicas = replicas
+        self.writes = Writes(last=math.inf)
         self.observe_takeover: Callable[[], None] = _ignore
         replicas.answerers.update(
             cancel=self._cancel_here,
@@ -77,7 +80,7 @@ class SharedRuns(RunManager):
                 self.observe_takeover()
                 await resume(row, await self.replicas.nodes.asked_of(run))
 
-        self.replicas.take_over = take_over
+        self.replicas.begin_taking(take_over)
 
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run. If a lock was lost, so that another server has begun one for the same key, that one counts."""

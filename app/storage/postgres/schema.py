@@ -18,7 +18,7 @@ from app.storage.sqlite.schema import TABLES as SQLITE_TABLES
 _FILES = sorted(Path(__file__).parent.glob("schema_*.sql"), key=lambda path: int(path.stem.partition("_")[2]))
 SCHEMA = tuple(path.read_text() for path in _FILES)
 OLDEST = 1  # the version that programs must have, which use this schema
-SHARED = ("replicas", "homes", "asks", "jobs", "sealed", "windows", "held", "answers", "written")  # between servers
+SHARED = ("replicas", "homes", "jobs", "sealed", "windows", "held", "answers", "written")  # between servers
 TABLES = (*(table for table in SQLITE_TABLES if table != "event_batches"), *SHARED)
 VERSIONS = """
     CREATE TABLE IF NOT EXISTS dragoman_schema (

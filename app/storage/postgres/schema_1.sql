@@ -494,21 +494,11 @@ CREATE TABLE replicas (
     id          TEXT COLLATE "C" PRIMARY KEY,
     node        TEXT COLLATE "C" NOT NULL,
     version     TEXT COLLATE "C" NOT NULL,
+    folder      TEXT COLLATE "C" NOT NULL DEFAULT '',
     state       TEXT COLLATE "C" NOT NULL DEFAULT 'up',
     started     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     lease_until TIMESTAMPTZ NOT NULL
 );
-
--- Questions to the owner of something, and its answers.
-CREATE TABLE asks (
-    id      TEXT COLLATE "C" PRIMARY KEY,
-    replica TEXT COLLATE "C" NOT NULL,
-    kind    TEXT COLLATE "C" NOT NULL,
-    body    TEXT COLLATE "C" NOT NULL,
-    answer  TEXT COLLATE "C",
-    asked   TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
-);
-CREATE INDEX asks_open ON asks (replica, asked) WHERE answer IS NULL;
 
 -- The node that has the workspace of a principal: that of their first run. Empty where all nodes share one workspace.
 CREATE TABLE homes (
