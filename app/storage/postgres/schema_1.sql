@@ -579,7 +579,10 @@ CREATE FUNCTION reserve(
         INSERT INTO used VALUES (_principal, _kind, _period, 0) ON CONFLICT DO NOTHING;
         SELECT amount INTO total FROM used
             WHERE principal = _principal AND kind = _kind AND period = _period FOR UPDATE;
-        DELETE FROM held WHERE replica NOT IN (SELECT id FROM replicas) AND replica <> _me;
+        DELETE FROM held WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM held WHERE replica <> _me AND replica NOT IN (SELECT id FROM replicas)
+            OR principal = _principal AND kind = _kind AND period < _period AND amount <= 0 FOR UPDATE SKIP LOCKED
+        ));
     END IF;
     IF _limit - total >= _least THEN
         granted := floor(LEAST(_most, _limit - total) * 1024) / 1024;
