@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.storage.changes import StoreFailed
@@ -27,14 +29,21 @@ async def open_store(path: Path, url: str | None = None, *, visitor: bool = Fals
 
 
 async def _open_postgres(url: str) -> Store:
-    try:  # an extra, and 40 ms of a start
+    with named_driver():  # an extra, and 40 ms of a start
         from app.storage.postgres.store import PostgresStore
+    return await PostgresStore.open(url)
+
+
+@contextmanager
+def named_driver() -> Iterator[None]:
+    """Import what needs the driver of PostgreSQL. Raises StoreFailed."""
+    try:
+        yield
     except ModuleNotFoundError as missing:
         if missing.name != "asyncpg":
             raise
-        why = "DRAGOMAN_DATABASE_URL needs the package asyncpg, which is not installed."
+        why = "PostgreSQL needs the package asyncpg, which is not installed."
         raise StoreFailed(f"{why} Install it with: pip install 'dragoman[postgres]'") from None
-    return await PostgresStore.open(url)
 
 
 def open_checkpoints(path: Path) -> CheckpointStore:

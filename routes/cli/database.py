@@ -1,4 +1,4 @@
-"""`dragoman db`: how large the database is, make it smaller, take a session out of it, back it up and restore it."""
+"""`dragoman db`: the size of the database, make it smaller, export a session, back it up, restore it, move it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from app.storage.database import DATABASE
 from app.storage.runs import ALL
 from app.storage.store import Store
 from app.storage.transfer.backup import back_up, restore
+from routes.cli.move import add_move, move
 from routes.cli.tokens import with_store
 from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
@@ -41,7 +42,7 @@ def db_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, 
     help_text = "put a backup in the place of the database, which is kept; stop the server first"
     restoring = actions.add_parser("restore", help=help_text, allow_abbrev=False)
     restoring.add_argument("file", metavar="FILE", type=Path, help="a file that `dragoman db backup` wrote")
-    return sizes, shrink, exporting, backup, restoring
+    return sizes, shrink, exporting, backup, restoring, add_move(actions)
 
 
 def run_db(args: argparse.Namespace, loaded: Loaded) -> int:
@@ -55,6 +56,8 @@ def run_db(args: argparse.Namespace, loaded: Loaded) -> int:
             return export(loaded, args.session)
         case "backup":
             return _or_reason(lambda: _back_up(loaded, args.file))
+        case "move":
+            return _or_reason(lambda: move(loaded, args.target))
     return _or_reason(lambda: _restore(loaded, args.file))
 
 

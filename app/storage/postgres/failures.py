@@ -24,6 +24,7 @@ ADVICE = {
     "53100": "Make room on the disk of PostgreSQL.",
     "53300": "Raise max_connections of PostgreSQL, or run fewer servers on it.",
     "53": "Give PostgreSQL more memory or disk space.",
+    "55P03": "Another program holds that table: end it, and try again.",
     "57P03": "PostgreSQL is starting or stopping: try again in a moment.",
     "57014": "The statement took too long: look at the load of PostgreSQL.",
     "23": "The database refuses the row; this is a fault of dragoman, please report it.",

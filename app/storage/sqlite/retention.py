@@ -44,6 +44,10 @@ class SQLiteRetention(SQLiteRuns):
             await self._writer.commit()
             await self._writer.execute("VACUUM")
 
+    async def settle(self) -> None:
+        """Leave no event and no change in batches."""
+        await self._settle()
+
     async def check(self) -> None:
         async with self._transaction():
             await self._writer.execute("BEGIN IMMEDIATE")

@@ -31,7 +31,7 @@ def back_up(database: Path, target: Path) -> int:
         part = _copied(database, target)
         _check(part, database)
         part.replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return target.stat().st_size
 
 
@@ -48,7 +48,7 @@ def restore(backup: Path, database: Path) -> Path | None:
         _mark_as_restored(part)
         kept = _kept(database) if database.exists() else None
         part.replace(database)  # in one step: a server that starts now finds the old one or the new one
-        _sync_folder(database.parent)
+        sync_folder(database.parent)
     return kept
 
 
@@ -122,7 +122,7 @@ def _named_failures(path: Path) -> Iterator[None]:
         raise StoreFailed(f"{path} cannot be written from the other database: {reason}.") from error
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
