@@ -81,6 +81,7 @@ class RunLog:
         self.failure: EventRow | None = None
         self._journal = journal
         self._on_failure = on_failure
+        self._is_abandoned = False
         self.on_news: Callable[[], None] = _ignore
         self.on_rows: Callable[[list[EventRow]], None] | None = None
         self.outbox: Callable[[list[EventRow]], Sequence[Change]] | None = None
@@ -147,12 +148,12 @@ class RunLog:
 
     def take_changes(self) -> list[Change]:
         changes, self._changes = self._changes, []
-        return [] if self.failure else changes
+        return [] if self.failure or self._is_abandoned else changes
 
     def take_events(self) -> list[EventRow]:
         """The pending events as numbered rows; neighbouring deltas leave as one."""
         pending, self._pending = self._pending, []
-        if self.failure:
+        if self.failure or self._is_abandoned:
             return []
         events = self._documents.with_documents(joined(pending)) if self._documents else joined(pending)
         return [
@@ -176,6 +177,11 @@ class RunLog:
                 self.on_news()
                 return
 
+    def abandon(self) -> None:
+        """Leave the log to another server, which writes it from now on: nothing more of this one is taken."""
+        self._is_abandoned = True
+        self.leave()
+
     def leave(self) -> None:
         """End the watchers' streams, not the log: it goes on when the server is back."""
         self.ended = True
@@ -194,7 +200,7 @@ class RunLog:
     def refuse(self, failure: StoreFailed) -> None:
         """Take nothing more: the store refused, or another server goes on with the run."""
         if isinstance(failure, LeaseLost):
-            self.leave()
+            self.abandon()
         else:
             self.fail(str(failure))
 

@@ -180,7 +180,7 @@ class RunTask:
             if self._timer:
                 self._timer.cancel()
             if self.stopping == ABANDONED:
-                self.log.leave()
+                self.log.abandon()
             elif self.stopping == SUSPENDED:
                 await self._leave()
             else:

@@ -26,6 +26,9 @@ class StoreFailed(Exception):
     """The database could not read or write. The message says what happened and what to do next."""
 
 
+LOST = "lost"  # in place of the id of a replica: none has it, so nothing is written
+
+
 class LeaseLost(StoreFailed):
     """Other servers hold this one for dead: nothing that it writes is taken, and its runs are another server's."""
 

@@ -20,6 +20,7 @@ from app.replicas.postgres.messages import ALL, ORPHANS, Open, encoded
 
 BEATS = 5  # in a lease
 ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its tools
+ENDED = 0.85  # of a lease after which they must have ended: else the replica is killed
 RETRY_S = 0.25
 REGISTER = """
     INSERT INTO replicas (id, node, version, folder, state, lease_until)
@@ -158,6 +159,7 @@ class Lease:
         """End all that this replica does, and go on as another one as soon as the database is there."""
         before = self.me
         await self.on_lost()
+        self.on_alive()  # it does nothing any more that would have to end
         self.me = before.again()
         while True:
             try:
@@ -165,7 +167,7 @@ class Lease:
                 return
             except FAILURES as error:
                 logger.warning("replica %s waits for the database: %s", self.me.id, error)
-                self.on_alive()  # it does nothing any more that would have to end
+                self.on_alive()
                 self.disconnect()
                 await asyncio.sleep(RETRY_S)
 

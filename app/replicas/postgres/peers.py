@@ -23,13 +23,13 @@ from app.replicas.postgres.claims import COUNT, OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.job_records import PostgresJobRecords
-from app.replicas.postgres.lease import ACTS, Lease, Replica
+from app.replicas.postgres.lease import ENDED, Lease, Replica
 from app.replicas.postgres.locks import Locks
 from app.replicas.postgres.messages import ORPHANS, Messages
 from app.replicas.postgres.nodes import PostgresNodes
 from app.replicas.postgres.undertaker import undertaker
 from app.replicas.postgres.watching import Watching
-from app.storage.changes import StoreFailed
+from app.storage.changes import LOST, StoreFailed
 from app.storage.runs import EventRow
 
 POOL = 32  # connections for locks and questions, opened when they are needed
@@ -38,7 +38,6 @@ MOVED = "moved"  # the kind of a message: a run of a session has ended
 
 TakeOver = Callable[[str], Coroutine[Any, Any, None]]
 Fence = Callable[[str], None]
-LOST = "lost"  # in place of the id of a replica: none has it, so nothing is written
 
 
 class Holder(Protocol):
@@ -213,7 +212,7 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
                 asyncpg.create_pool(url, min_size=0, max_size=POOL, command_timeout=COMMAND_S)
             )
             peers = PostgresPeers(url, me, lease_s, pool)
-            peers.lease.on_alive = await stack.enter_async_context(undertaker(ACTS * lease_s))
+            peers.lease.on_alive = await stack.enter_async_context(undertaker(ENDED * lease_s))
             await peers.lease.begin()
         except FAILURES as error:
             raise StoreFailed(f"The database cannot be reached: {error}. Check DRAGOMAN_DATABASE_URL.") from error

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from app.storage.changes import Change
+from app.storage.changes import LOST, Change, LeaseLost
 from app.storage.postgres.connections import Connection, Connections
 from app.storage.postgres.failures import CLASHES, FAILURES, failure, is_lost, state_of
 from app.storage.postgres.schema import migrate
@@ -29,6 +29,7 @@ MARKS = ("written_pkey", "events_pkey")  # broken by a transaction that was comm
 ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
 Answer = TypeVar("Answer")
 OnWritten = Callable[[Sequence[Change]], Awaitable[None]]
+NOT_HELD = "This server has lost its lease: other servers go on with its runs."
 logger = logging.getLogger(__name__)
 
 
@@ -73,14 +74,15 @@ class PostgresDatabase(Rows):
             await asyncio.shield(writing)
 
     async def _write(self, changes: Sequence[Change]) -> None:
-        mark = secrets.randbits(63)
-        retried = False
+        me, mark, retried = self.fenced_by, secrets.randbits(63), False  # as which replica it was meant
+        if me == LOST:
+            raise LeaseLost(NOT_HELD)
 
         async def once(connection: Connection) -> None:
             nonlocal retried
             again, retried = retried, True
             try:
-                await connection.execute(WRITE.call, *WRITE.arguments(changes, self.fenced_by, mark))
+                await connection.execute(WRITE.call, *WRITE.arguments(changes, me, mark))
             except asyncpg.UniqueViolationError as error:
                 if not (again and error.constraint_name in MARKS):
                     raise
