@@ -177,6 +177,7 @@ class Lease:
         self.disconnect()
 
     async def _connect(self) -> None:
+        self.disconnect()
         self._connection = await self._open()
         self._buries_from = time.monotonic() + self.lease_s  # the database may have been away for the others, too
 
