@@ -112,7 +112,7 @@ async def test_a_released_run_is_claimed_once_by_another_server(postgres: Cluste
         await claimed.wait()
         owner, _ = await a.peers.owner_of("run_1")
         assert owner in (b.peers.me, c.peers.me)
-    assert len(taken) == 1
+        assert len(taken) == 1
 
 
 async def test_a_server_that_was_buried_writes_nothing_and_begins_again(postgres: Cluster) -> None:
@@ -141,7 +141,7 @@ async def test_a_write_that_waits_for_the_database_keeps_the_identity_it_began_w
             async with connect() as connection:
                 yield connection
 
-        a.store.connections.one = one  # type: ignore[method-assign,assignment]
+        a.store.connections.one = one  # type: ignore[method-assign]
         writing = asyncio.create_task(a.store.write([event(1)]))
         await asyncio.sleep(0)
         await b.peers.lease._bury(a.peers.me)
