@@ -18,7 +18,7 @@ import uvicorn
 from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
-from app.mcp.servers import CALLBACK
+from app.mcp.sign_ins import CALLBACK
 from app.redaction.json_logs import log_as_json, log_as_text
 from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed

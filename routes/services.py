@@ -67,7 +67,7 @@ from app.telemetry.opening import opened_telemetry
 from app.workspace.scanner import ScanLimits
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from routes.access.request_rates import Rates, rates_of
-from routes.sharing import opened_sharing_of
+from routes.sharing import opened_sharing_of, vault_of
 from tools.base.patterns import lazy_pattern
 from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
 from tools.jobs.manager import Jobs
@@ -145,18 +145,18 @@ async def open_services(
         stack.enter_context(lock_data_dir(settings.data_dir))
         store = await (open_store or partial(open_database, url=settings.postgres_url))(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
-        switch = await loaded_switch(store)
+        switch, vault = await loaded_switch(store), await vault_of(settings, store)
         journal = await enter(EventWriter(store, redactor, documents=settings.documents, spacing_s=store.spacing_s))
         traced = await enter(opened_telemetry(settings, redactor, os.environ))
-        mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check, traced.operations))
+        mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check, traced.operations, vault))
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = await enter(opened_runs(settings, store, journal, switch, approvals))
-        notifications = await enter(opened_notifications(settings, store, journal, runs))
+        notifications = await enter(opened_notifications(settings, store, journal, runs, vault))
         hooks = await enter(opened_hooks(settings.hooks, redactor, os.environ))
         runs.ledger.model_checks = ModelHooks(hooks) if hooks else None
         runs.ledger.observers, switch.on_change = traced.observers, [runs.notifier.wake_all, mcp.go_on]
         await enter(keeping_house(settings, store, runs.peers))
-        opened = await enter(open_models(settings, store, redactor, os.environ, choose, switch=switch))
+        opened = await enter(open_models(settings, store, redactor, os.environ, choose, switch=switch, vault=vault))
         runs.peers.on_count(opened.registry.share)
         looks, built_in = await enter(opened_looks(settings, store, redactor)), built_in_tools(settings, mcp)
         memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch, runs.peers))
@@ -177,9 +177,9 @@ async def open_services(
         await enter(recovered(store, journal, runs, unattended.restored_agent))
         await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
-        automation = await enter(opened_automation(unattended))
+        automation = await enter(opened_automation(unattended, notifications.keys))
         held = (opened.registry, notifications, automation, runtime_settings, presence)
-        sharing = await enter(opened_sharing_of(factory, *held, await enter(opened_digests(factory, journal))))
+        sharing = await enter(opened_sharing_of(factory, *held, await enter(opened_digests(factory, journal)), vault))
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
             *(automation, metrics, rates_of(store), sharing, opened_local_admin(settings.data_dir)),

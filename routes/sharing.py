@@ -28,7 +28,10 @@ from typing import Any, Protocol, cast
 
 from app.config.runtime_changes import STATE as SETTINGS
 from app.config.runtime_changes import RuntimeSettings
+from app.config.settings import Settings
 from app.context.project_files import STATE as PROJECT
+from app.mcp.servers import McpServers
+from app.mcp.sign_ins import KIND as OAUTH
 from app.models.endpoints.registry import EndpointRegistry
 from app.notifications.service import Notifications
 from app.replicas.changes import (
@@ -42,22 +45,27 @@ from app.replicas.changes import (
     MEMORY_JOBS,
     OPTIONS,
     SCHEDULES,
+    SEALED,
     STATE,
     TARGETS,
     TOKENS,
     VECTORS,
     Parts,
 )
-from app.replicas.peers import Alone, Body, Peers, Replicas
+from app.replicas.peers import Alone, Body, Peers, Refusal, Replicas
 from app.replicas.sharing import Messages, Reload, SharedLock, Sharing, opened_sharing
+from app.replicas.vault import SealedStore, Vault, opened_vault
 from app.runs.connections import Presence
 from app.runs.digests.jobs import Digests
 from app.runs.run_factory import RunFactory
 from app.schedules.service import Automation
 from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import NAME as PAUSED
+from app.storage.store import Store
+from tools.base.pause_check import Paused
+from tools.mcp.model import SignInFailed
 
-END_ALL = "end all"  # a question
+END_ALL, SIGNED_IN = "end all", "signed in"  # questions
 
 
 class Neighbours(Replicas, Protocol):
@@ -81,6 +89,7 @@ async def opened_sharing_of(
     settings: RuntimeSettings,
     presence: Presence,
     digests: Digests | None,
+    vault: Vault | None = None,
 ) -> AsyncGenerator[Sharing | None, None]:
     """Follow the other servers of the database; None where there are none. Raises StoreFailed."""
     runs = factory.runs
@@ -93,6 +102,9 @@ async def opened_sharing_of(
         sharing.reloads |= of_runs(factory, settings, registry) | of_others(notifications, automation, presence)
         sharing.reloads[DIGESTS] = _whole(digests.wake if digests else _nothing)
         runs.documents.announce = lambda session: sharing.announce({DOCUMENTS: frozenset({session})})
+        if vault:
+            vault.on_put = lambda kind: sharing.announce({SEALED: frozenset({kind})})
+        neighbours.answerers[SIGNED_IN] = partial(_signed_in, factory.mcp)
         neighbours.answerers[END_ALL] = partial(_end_all, factory)
         store.on_written = sharing.written
         try:
@@ -101,6 +113,14 @@ async def opened_sharing_of(
             yield sharing
         finally:
             store.on_written = None
+
+
+async def vault_of(settings: Settings, store: Store) -> Vault | None:
+    """The secrets that servers share; None for a server alone. Raises StoreFailed."""
+    if settings.postgres_url is None:
+        return None
+    key = settings.secret_key.get_secret_value() if settings.secret_key else None
+    return await opened_vault(cast("SealedStore", store), key)
 
 
 def lock_all(
@@ -132,6 +152,10 @@ def of_runs(factory: RunFactory, settings: RuntimeSettings, registry: EndpointRe
         if owners == ALL:
             memories.forget_all_vectors()
 
+    async def of_sealed(kinds: Parts) -> None:
+        if kinds == ALL or OAUTH in kinds:
+            await factory.mcp.follow_sign_ins()
+
     async def of_labels(_: Parts) -> None:
         if labels:
             await labels.book.reload(factory.store)
@@ -142,6 +166,7 @@ def of_runs(factory: RunFactory, settings: RuntimeSettings, registry: EndpointRe
         f"{STATE}{PROJECT}": _whole(factory.project.reload),
         ENDPOINTS: _whole(registry.reload),
         MCP: _whole(factory.mcp.reload),
+        SEALED: of_sealed,
         OPTIONS: _whole(factory.profiles.load),
         LABELS: of_labels,
         DOCUMENTS: of_documents,
@@ -163,6 +188,14 @@ def of_others(notifications: Notifications, automation: Automation, presence: Pr
         SCHEDULES: _whole(automation.scheduler.load),
         TOKENS: _whole(presence.look),
     }
+
+
+async def _signed_in(mcp: McpServers, body: Body) -> str:
+    """The name of the MCP server, if its sign-in waits here. Raises Refusal."""
+    try:
+        return await mcp.signed_in(body["state"], body["code"], body["issuer"])
+    except (SignInFailed, Paused) as failure:
+        raise Refusal("sign_in_failed", str(failure)) from failure
 
 
 async def _end_all(factory: RunFactory, _: Body) -> None:

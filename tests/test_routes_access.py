@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.mcp.servers import CALLBACK
+from app.mcp.sign_ins import CALLBACK
 from app.models.scripted import Scripted
 from app.storage.tokens import TokenRow
 from routes.access.authentication import is_loopback

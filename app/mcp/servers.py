@@ -19,15 +19,16 @@ from app.mcp.declared_trust import DeclaredTrust
 from app.mcp.elicitation import elicit
 from app.mcp.files import KeptFiles
 from app.mcp.secrets import secrets_of
+from app.mcp.sign_ins import sign_ins_of
 from app.mcp.trust_pins import StoredPins
 from app.redaction.redactor import Redactor
+from app.replicas.vault import Vault
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
 from tools.base.patterns import lazy_pattern
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Trust
-from tools.mcp.auth.oauth import SignIns
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
@@ -39,8 +40,6 @@ from tools.tool import Context, Tool
 if TYPE_CHECKING:
     from mcp_types import GetPromptResult, ReadResourceResult
 
-CALLBACK = "/mcp/callback"
-ANY_OR_LOCAL = ("0.0.0.0", "::", "127.0.0.1", "::1")
 LOOK_EVERY_S = 1.0  # how often the file is looked at
 # A child process with these variables runs code of their author, whatever the command is.
 _DANGEROUS = lazy_pattern(
@@ -89,6 +88,7 @@ class McpServers:
         environ: Mapping[str, str],
         check_paused: CheckPaused = never_paused,
         observe: ObserveOperation | None = None,
+        vault: Vault | None = None,
     ) -> None:
         self.problem = ""
         self._check_paused = check_paused
@@ -103,8 +103,7 @@ class McpServers:
         self._seen: object = None  # the state of the file when it was read
         self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
         self.trust = DeclaredTrust(store, settings.tools, settings.search_tool or "")
-        folder, hosts = settings.data_dir / "mcp", settings.private_hosts
-        self._sign_ins = SignIns(folder, _callback_url(settings), on_secret=redactor.add, private_hosts=hosts)
+        self._sign_ins = sign_ins_of(settings, redactor, vault)
         hooks = Hooks(
             elicit,
             _log,
@@ -113,7 +112,7 @@ class McpServers:
             KeptFiles(store, settings.max_attachment_bytes),
             observe,
         )
-        self._manager = Manager((), StoredPins(store), hooks, hosts, check_paused)
+        self._manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
 
     async def open(self) -> None:
         """Raises StoreFailed. Waits for no server."""
@@ -343,6 +342,12 @@ class McpServers:
         await self._manager.reconnect(name)
         return name
 
+    async def follow_sign_ins(self) -> None:
+        """Use the tokens that another server has got."""
+        for name in await self._sign_ins.follow():
+            if self.named(name).state is ServerState.NEEDS_AUTH:
+                await self._manager.reconnect(name)
+
     def not_signed_in(self, state: str, reason: str) -> str:
         """A person came back without a permission. The server's name. Raises SignInFailed."""
         return self._sign_ins.refuse(state, reason)
@@ -359,9 +364,10 @@ async def opened(
     environ: Mapping[str, str],
     check_paused: CheckPaused = never_paused,
     observe: ObserveOperation | None = None,
+    vault: Vault | None = None,
 ) -> AsyncGenerator[McpServers, None]:
     """Raises StoreFailed."""
-    servers = McpServers(settings, store, redactor, environ, check_paused, observe)
+    servers = McpServers(settings, store, redactor, environ, check_paused, observe, vault)
     await servers.open()
     watching = asyncio.create_task(servers.watch_forever(), name="mcp.json")
     try:
@@ -370,12 +376,6 @@ async def opened(
         watching.cancel()
         await asyncio.wait([watching])
         await servers.close()
-
-
-def _callback_url(settings: Settings) -> str:
-    """The URL that sign-in pages lead back to: this server, as a browser on the same machine reaches it."""
-    host = "localhost" if settings.host in ANY_OR_LOCAL else settings.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{CALLBACK}"
 
 
 def _state_of(file: Path | None) -> tuple[int, int, int] | None:

@@ -1,11 +1,12 @@
 """Keys of this server in private files of the data directory: they sign webhooks and requests to push services.
 
 A webhook's secret is stored nowhere: it is derived from `signing.key`, the webhook's id and the number of its secret.
-A copy of the database alone reveals no secret.
+A copy of the database alone reveals no secret. Servers that share a database share these keys, too, encrypted in it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
 import secrets
@@ -15,10 +16,12 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from app.replicas.vault import Vault
 from app.storage.data_dir import make_private
 
 FOLDER = "notifications"
-SIGNING, VAPID = "signing.key", "vapid.key"
+SIGNING, VAPID, TRIGGERS = "signing.key", "vapid.key", "triggers.key"
+KIND = "key"  # in the vault
 SECRET_BYTES = 32
 PREFIX = "whsec_"
 
@@ -30,9 +33,18 @@ class KeyFiles:
         self._folder = data_dir / FOLDER
         self._known: dict[str, bytes] = {}
 
+    async def share(self, vault: Vault) -> None:
+        """Take the keys that all servers use; the first server gives its own. Raises StoreFailed, OSError."""
+        from app.notifications.push_encryption import new_scalar  # 50 ms
+
+        for name, make in ((SIGNING, _new_secret), (TRIGGERS, _new_secret), (VAPID, new_scalar)):
+            path = self._folder / name
+            own = await asyncio.to_thread(path.read_bytes) if path.exists() else make()
+            self._known[name] = await vault.first(KIND, name, own)
+
     def webhook_secret(self, webhook: str, version: int) -> bytes:
         """Return the key that signs the messages of a webhook."""
-        master = self.read(SIGNING, lambda: secrets.token_bytes(SECRET_BYTES))
+        master = self.read(SIGNING, _new_secret)
         return hmac.digest(master, f"dragoman webhook {webhook} {version}".encode(), sha256)
 
     def read(self, name: str, make: Callable[[], bytes]) -> bytes:
@@ -45,6 +57,10 @@ class KeyFiles:
                     _write_new(path, make())
             self._known[name] = path.read_bytes()
         return self._known[name]
+
+
+def _new_secret() -> bytes:
+    return secrets.token_bytes(SECRET_BYTES)
 
 
 def secret_text(secret: bytes) -> str:

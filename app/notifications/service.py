@@ -25,6 +25,7 @@ from app.notifications.signing import signed_headers
 from app.notifications.targets import Targets
 from app.policy.current_rights import principal_named
 from app.replicas.duty import attended
+from app.replicas.vault import Vault
 from app.runs.run_manager import RunManager
 from app.storage.audit import AuditRow
 from app.storage.notices.notifications import (
@@ -82,7 +83,7 @@ class Notifications:
         self._store = store
         self._journal = journal
         self._timing = timing or Timing()
-        self._keys = KeyFiles(settings.data_dir)
+        self.keys = KeyFiles(settings.data_dir)
         self.sender = sender or Sender(settings.private_hosts, (settings.port,))
         self.targets = Targets(store)
         self._messages = Messages(store, journal.redactor, settings.public_url or "")
@@ -99,12 +100,12 @@ class Notifications:
 
     def push_key(self) -> str:
         """Return the public key that browsers subscribe with. Raises OSError."""
-        key: str = self._encryption.public_key(self._keys.read(VAPID, self._encryption.new_scalar))
+        key: str = self._encryption.public_key(self.keys.read(VAPID, self._encryption.new_scalar))
         return key
 
     def secret(self, row: TargetRow) -> str:
         """Return the secret of a webhook, to be shown once. Raises OSError."""
-        return secret_text(self._keys.webhook_secret(row.id, row.version))
+        return secret_text(self.keys.webhook_secret(row.id, row.version))
 
     def own(self, target: str, kind: str, principal: Principal) -> TargetRow:
         """Raises NotFound."""
@@ -245,7 +246,7 @@ class Notifications:
         if target.kind == PUSH:
             return await self._push(row, target, now)
         body = await self._messages.webhook(row, target)
-        headers = signed_headers(row.id, now, body, self._keys.webhook_secret(target.id, target.version))
+        headers = signed_headers(row.id, now, body, self.keys.webhook_secret(target.id, target.version))
         return await self.sender.post(target.url, AGENT | {"Content-Type": "application/json"} | dict(headers), body)
 
     async def _push(self, row: DeliveryRow, target: TargetRow, now: float) -> Attempt:
@@ -253,7 +254,7 @@ class Notifications:
         text = await self._messages.push(row, target)
         scheme, _, rest = target.url.partition("://")
         origin, contact = f"{scheme}://{rest.partition('/')[0]}", self._settings.push_contact
-        scalar = self._keys.read(VAPID, self._encryption.new_scalar)
+        scalar = self.keys.read(VAPID, self._encryption.new_scalar)
         headers = {
             "Authorization": self._encryption.identity(scalar, origin, contact, time.time()),
             "Content-Encoding": "aes128gcm",
@@ -267,10 +268,12 @@ class Notifications:
 
 @asynccontextmanager
 async def opened_notifications(
-    settings: Settings, store: Store, journal: EventWriter, runs: RunManager
+    settings: Settings, store: Store, journal: EventWriter, runs: RunManager, vault: Vault | None = None
 ) -> AsyncGenerator[Notifications, None]:
     """Notifications of a server. Nothing runs as long as nothing is pending."""
     notifications = Notifications(settings, store, journal)
+    if vault:
+        await notifications.keys.share(vault)
     await notifications.targets.load()
     runs.outboxes.append(notifications.outbox.of_run)
     runs.ledger.watch = notifications.outbox.budget_used

@@ -77,6 +77,13 @@ class Sharing:
             if isinstance(failure, BaseException):
                 raise failure
 
+    async def first_answer(self, question: str, body: Body) -> Any:
+        """The answer of the first other server that does not refuse; None if all do. Raises StoreFailed."""
+        for replica in await self._replicas.others():
+            with suppress(Refusal, ReplicaGone):
+                return await self._replicas.ask(replica, question, body)
+        return None
+
     async def _ask_one(self, replica: str, question: str, body: Body) -> None:
         with suppress(ReplicaGone):
             try:

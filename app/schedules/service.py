@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
+from app.notifications.key_files import KeyFiles
 from app.replicas.duty import attended
 from app.runs.composition.unattended import UnattendedRuns
 from app.schedules.scheduler import Scheduler
@@ -23,10 +24,10 @@ class Automation(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def opened_automation(unattended: UnattendedRuns) -> AsyncGenerator[Automation, None]:
+async def opened_automation(unattended: UnattendedRuns, keys: KeyFiles) -> AsyncGenerator[Automation, None]:
     """Begins what was due while the server was off. Raises StoreFailed."""
     factory, starts = unattended.factory, Starts(unattended)
     scheduler = Scheduler(starts)
     factory.switch.on_change = [*factory.switch.on_change, scheduler.wake]
     async with attended(factory.runs.peers, "schedules", scheduler):
-        yield Automation(starts, scheduler, Triggers(starts, factory.settings.data_dir))
+        yield Automation(starts, scheduler, Triggers(starts, keys))

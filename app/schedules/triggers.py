@@ -7,7 +7,6 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import Any
 
@@ -16,7 +15,7 @@ from msgspec import Struct
 from app.budget.kinds import BudgetSpent
 from app.config.folders import FolderUnusable
 from app.core.data_delimiters import RULE, as_data
-from app.notifications.key_files import KeyFiles
+from app.notifications.key_files import TRIGGERS, KeyFiles
 from app.schedules.signatures import HMAC, Secret, WrongSignature, delivery_id, new_secret
 from app.schedules.starts import KEPT, Start, Starts
 from app.schedules.templates import rendered
@@ -35,7 +34,7 @@ from app.storage.schedules import (
 from app.transcript.run_request import IdempotencyKey, NotFound
 
 BY = "trigger"
-KEY_FILE, KEY_BYTES = "triggers.key", 32
+KEY_BYTES = 32
 TITLE = "Untrusted data of the delivery"
 
 
@@ -60,12 +59,12 @@ class Delivery(Struct, frozen=True):
 
 
 class Triggers:
-    """The triggers of one server; secrets are derived from a key in the data directory."""
+    """The triggers of one server; secrets are derived from one of `keys`."""
 
-    def __init__(self, starts: Starts, data_dir: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, starts: Starts, keys: KeyFiles, clock: Callable[[], float] = time.time) -> None:
         self._starts = starts
         self._store = starts.unattended.factory.store
-        self._data_dir = data_dir
+        self._keys = keys
         self._clock = clock
         self._key = b""
         # To be held from when a trigger is read until its change is written.
@@ -150,7 +149,7 @@ class Triggers:
     def _read_key(self) -> bytes:
         if not self._key:
             try:
-                self._key = KeyFiles(self._data_dir).read(KEY_FILE, lambda: token_bytes(KEY_BYTES))
+                self._key = self._keys.read(TRIGGERS, lambda: token_bytes(KEY_BYTES))
             except OSError as error:
                 raise StoreFailed(f"The key of triggers cannot be used: {error}.") from error
         return self._key

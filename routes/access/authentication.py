@@ -20,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.core.log_context import enter_principal
-from app.mcp.servers import CALLBACK
+from app.mcp.sign_ins import CALLBACK
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of

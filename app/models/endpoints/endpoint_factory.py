@@ -24,6 +24,7 @@ from app.models.server_connection import (
     not_available,
 )
 from app.redaction.redactor import Redactor
+from app.replicas.vault import Vault
 
 # Errors of a client that come from the environment: invalid proxies or certificate files.
 ENVIRONMENT_ERRORS = (OSError, ValueError, ImportError, httpx2.InvalidURL)
@@ -60,8 +61,9 @@ class EndpointFactory:
         environ: Mapping[str, str],
         folder: Path,
         redactor: Redactor,
+        vault: Vault | None = None,
     ) -> None:
-        self.keys = KeyFolder(folder)
+        self.keys = KeyFolder(folder, vault)
         self._common = common
         self._manner = options
         self._prices = prices
@@ -71,7 +73,7 @@ class EndpointFactory:
 
     def keys_of(self, spec: EndpointSpec) -> Keys:
         """Read the keys of a spec and register them with the redactor."""
-        keys = read_keys(spec, self._environ, self.keys.folder)
+        keys = read_keys(spec, self._environ, self.keys.folder, self.keys.shared)
         self.redactor.add(*keys.values)
         return keys
 

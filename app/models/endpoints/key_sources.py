@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,9 +12,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.core.endpoint_spec import EndpointSpec
+from app.replicas.vault import KEPT_S, Vault
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_KEY = 8192  # characters
+KIND = "endpoint"  # in the vault
 SENT = ".sent"  # suffix of the files written here; other files are never deleted
 
 
@@ -28,12 +31,16 @@ class Keys(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def read_keys(spec: EndpointSpec, environ: Mapping[str, str], folder: Path) -> Keys:
-    """Read the keys that a spec names. A file name without a path is relative to the KeyFolder `folder`."""
+def read_keys(
+    spec: EndpointSpec, environ: Mapping[str, str], folder: Path, shared: Mapping[str, bytes] | None = None
+) -> Keys:
+    """Read the keys that a spec names. A file name without a path is one of `shared`, or in the KeyFolder `folder`."""
     values: list[str] = []
     problems: list[str] = []
     sources = [(f"the variable {name}", partial(_in_variable, environ, name)) for name in spec.key_env]
-    sources += [(f"the file {file}", partial(_in_file, folder / file)) for file in spec.key_file]
+    sources += [
+        (f"the file {file}", partial(_in_shared, (shared or {}).get(file), folder / file)) for file in spec.key_file
+    ]
     for source, read in sources:
         try:
             values += [check_key(key) for key in read()]
@@ -48,6 +55,10 @@ def _in_variable(environ: Mapping[str, str], name: str) -> list[str]:
     if not environ.get(name):
         raise ValueError("is not set")
     return [environ[name]]
+
+
+def _in_shared(shared: bytes | None, file: Path) -> list[str]:
+    return _in_file(file) if shared is None else shared.decode().splitlines()
 
 
 def _in_file(file: Path) -> list[str]:
@@ -76,13 +87,34 @@ def check_key(key: str) -> str:
 
 
 class KeyFolder:
-    """Key files written by the server, one per endpoint, readable only by the server's user."""
+    """Key files written by the server, one per endpoint, readable only by the server's user.
 
-    def __init__(self, folder: Path) -> None:
+    With a vault they lie there, under the same names; `shared` are those that were there at the last `refresh`.
+    """
+
+    def __init__(self, folder: Path, vault: Vault | None = None) -> None:
         self.folder = folder
+        self.shared: Mapping[str, bytes] = {}
+        self._vault = vault
 
-    def keep(self, name: str, keys: Sequence[str]) -> str:
-        """Write a new file with a unique name, and return the name. Raises OSError."""
+    async def refresh(self) -> None:
+        """Read what other servers have put; put what lies in files of a time before. Raises StoreFailed."""
+        if self._vault:
+            self.shared = await self._vault.all(KIND)
+            for file in self.folder.glob(f"*{SENT}"):
+                own = await asyncio.to_thread(file.read_bytes)
+                self.shared = {**self.shared, file.name: await self._vault.first(KIND, file.name, own)}
+                file.unlink()
+
+    async def keep(self, name: str, keys: Sequence[str]) -> str:
+        """Write a new file with a unique name, and return the name. Raises OSError, StoreFailed."""
+        if self._vault is None:
+            return self._keep(name, keys)
+        file = f"{name}.{secrets.token_hex(4)}{SENT}"
+        await self._vault.put(KIND, file, "\n".join(keys).encode())
+        return file
+
+    def _keep(self, name: str, keys: Sequence[str]) -> str:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = f"{name}.{secrets.token_hex(4)}{SENT}"
         opened = os.open(self.folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -90,11 +122,21 @@ class KeyFolder:
             kept.write("".join(f"{key}\n" for key in keys))
         return file
 
-    def drop(self, files: Sequence[str]) -> None:
+    async def drop(self, files: Sequence[str]) -> None:
+        self._drop(files)
+        if self._vault and files:
+            await self._vault.remove(KIND, files)
+
+    def _drop(self, files: Sequence[str]) -> None:
         for file in files:
             (self.folder / file).unlink(missing_ok=True)
 
-    def sweep(self, specs: Sequence[EndpointSpec]) -> None:
-        """Delete the files that no endpoint refers to."""
+    async def sweep(self, specs: Sequence[EndpointSpec]) -> None:
+        """Delete the files that no endpoint refers to; of those in the vault, where one may be just being added, late.
+
+        Raises StoreFailed.
+        """
         wanted = {Path(file).name for spec in specs for file in spec.key_file}
-        self.drop([file.name for file in self.folder.glob(f"*{SENT}") if file.name not in wanted])
+        if self._vault and (unused := self.shared.keys() - wanted):
+            await self._vault.remove(KIND, unused, KEPT_S)
+        self._drop([file.name for file in self.folder.glob(f"*{SENT}") if file.name not in wanted])

@@ -94,6 +94,7 @@ class EndpointRegistry(Mapping[str, Endpoint]):
         rows = {row.name: row for row in await self.rows()}
         if rows == self._rows:
             return
+        await self.factory.keys.refresh()
         specs = {name: spec for name, row in rows.items() if (spec := endpoint_spec(row))}
         for name in [name for name in self._added if rows.get(name) != self._rows[name]]:
             self._retire(self._added.pop(name))
@@ -107,7 +108,7 @@ class EndpointRegistry(Mapping[str, Endpoint]):
         )
         self._order()
         if len(specs) == len(rows):
-            self.factory.keys.sweep(list(specs.values()))
+            await self.factory.keys.sweep(list(specs.values()))
 
     def _order(self) -> None:
         """Rebuild the mapping: configured and added endpoints come before discovered ones."""
@@ -151,7 +152,7 @@ class EndpointRegistry(Mapping[str, Endpoint]):
             if name in self._set:
                 raise ReadOnlyEndpoint(f"{name} is in the settings: change it there, or use another name.")
             try:
-                files = (self.factory.keys.keep(name, keys),) if keys else ()
+                files = (await self.factory.keys.keep(name, keys),) if keys else ()
             except OSError as error:
                 folder = self.factory.keys.folder
                 raise StoreFailed(f"The keys cannot be stored in {folder}: {error.strerror}.") from error
@@ -159,7 +160,7 @@ class EndpointRegistry(Mapping[str, Endpoint]):
             try:
                 await self._store.write([endpoint_row(name, kept, by), audit_row(name, "added", by, kept)])
             except StoreFailed:
-                self.factory.keys.drop(files)
+                await self.factory.keys.drop(files)
                 raise
             await self._reload()
         return self._all[name]

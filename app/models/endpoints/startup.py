@@ -31,6 +31,7 @@ from app.models.serving.lazy_pool import Serving
 from app.models.tokens.counter import create_counter
 from app.models.wire.openai.provider import ANY_MODEL
 from app.redaction.redactor import Redactor
+from app.replicas.vault import Vault
 from app.storage.endpoints import EndpointRow
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
@@ -60,6 +61,7 @@ async def open_models(
     choose: ChooseProvider | None = None,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
     switch: KillSwitch | None = None,
+    vault: Vault | None = None,
 ) -> AsyncGenerator[OpenedModels, None]:
     """Open all endpoints, and keep them in sync with the store until the context ends.
 
@@ -68,7 +70,9 @@ async def open_models(
     """
     switch = switch or KillSwitch.always_on(store)
     serving = Serving(settings, store, switch)
-    registry = EndpointRegistry(build_endpoint_factory(settings, redactor, environ, serving), store, switch.unpaused)
+    registry = EndpointRegistry(
+        build_endpoint_factory(settings, redactor, environ, serving, vault), store, switch.unpaused
+    )
     registry.serving = serving
     try:
         opened = await _open(registry, settings, choose, known_servers, switch)
@@ -89,13 +93,17 @@ async def open_models(
 
 
 def build_endpoint_factory(
-    settings: Settings, redactor: Redactor, environ: Mapping[str, str], serving: Serving | None = None
+    settings: Settings,
+    redactor: Redactor,
+    environ: Mapping[str, str],
+    serving: Serving | None = None,
+    vault: Vault | None = None,
 ) -> EndpointFactory:
     common = EndpointDefaults(
         settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window
     )
     options = ConnectionOptions(Clock(settings.time_zone), settings.transport, serving.connect if serving else None)
-    return EndpointFactory(common, options, settings.prices, environ, settings.data_dir / KEYS, redactor)
+    return EndpointFactory(common, options, settings.prices, environ, settings.data_dir / KEYS, redactor, vault)
 
 
 async def _open(

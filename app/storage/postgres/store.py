@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.storage.postgres.rates import PostgresRates
 from app.storage.postgres.retention import PostgresRetention
+from app.storage.postgres.sealed import PostgresSealed
 from app.storage.postgres.sessions import PostgresHelpers, PostgresMemories, PostgresSessions
 from app.storage.postgres.usage import PostgresUsage
 from app.storage.sql.aggregates import SqlAggregates
@@ -16,6 +17,7 @@ class PostgresStore(
     PostgresHelpers,
     PostgresUsage,
     PostgresRates,
+    PostgresSealed,
     SqlAggregates,
 ):
     """Every change is in its table, and durable, when `write` returns."""

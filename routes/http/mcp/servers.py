@@ -14,7 +14,8 @@ from app.mcp.servers import McpServers
 from routes.http.mcp.trust import DistrustRequest, TrustRequest, trust_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
-from routes.services import current_principal, services_of
+from routes.services import Services, current_principal, services_of
+from routes.sharing import SIGNED_IN
 from tools.base.escape_invisible import visible
 from tools.mcp.model import SignInFailed, Status
 
@@ -107,13 +108,25 @@ async def callback(request: Request) -> Response:
     state = given.get("state", "")
     try:
         if "code" in given:
-            name = await servers.signed_in(state, given["code"], given.get("iss"))
+            name = await _signed_in(services_of(request), state, given["code"], given.get("iss"))
             return PlainTextResponse(f"You are signed in to {name}. You can close this page.\n")
         reason = given.get("error_description") or given.get("error") or "the page gave no code"
         name = servers.not_signed_in(state, visible(reason[:MAX_REASON]))
     except SignInFailed as failure:
         raise Refused(400, "sign_in_failed", str(failure)) from None
     return PlainTextResponse(f"You are not signed in to {name}: {visible(reason[:MAX_REASON])}\n", 403)
+
+
+async def _signed_in(services: Services, state: str, code: str, issuer: str | None) -> str:
+    """The name of the server; the sign-in may wait at another server of ours. Raises SignInFailed."""
+    try:
+        return await services.mcp.signed_in(state, code, issuer)
+    except SignInFailed:
+        body = {"state": state, "code": code, "issuer": issuer}
+        name = await services.sharing.first_answer(SIGNED_IN, body) if services.sharing else None
+        if name is None:
+            raise
+        return str(name)
 
 
 async def act_on_server(request: Request) -> Response:

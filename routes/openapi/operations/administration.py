@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.mcp.servers import CALLBACK
+from app.mcp.sign_ins import CALLBACK
 from routes.access.authentication import HELLO, OPENAPI
 from routes.access.token_auth import PROOF
 from routes.access.tokens import TokenRequest

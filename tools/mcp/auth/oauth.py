@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.mcp.auth.token_file import TokenFile
+from tools.mcp.auth.token_file import TokenFile, TokenFolder, TokenPlace
 from tools.mcp.model import ServerConfig, SignInFailed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class SignIns:
 
     def __init__(
         self,
-        folder: Path,
+        place: Path | TokenPlace,
         callback_url: str,
         *,
         client_metadata_url: str | None = None,
@@ -40,7 +40,7 @@ class SignIns:
         private_hosts: Sequence[str] = (),
     ) -> None:
         self.callback_url = callback_url
-        self._folder = folder
+        self._place = TokenFolder(place) if isinstance(place, Path) else place
         self._client_metadata_url = client_metadata_url
         self._on_secret = on_secret
         self._private_hosts = private_hosts
@@ -71,8 +71,11 @@ class SignIns:
         """Sign all users out of a server."""
         for key in [key for key in self._flows if key[0] == name]:
             await self._flows.pop(key).close()
-        for path in self._folder.glob(f"{_slug(name)}-*.json"):
-            await TokenFile(path).remove()
+        await self._place.remove(f"{_slug(name)}-")
+
+    async def follow(self) -> list[str]:
+        """Take over the tokens that other processes have got; return the names of their servers."""
+        return [key[0] for key, flow in list(self._flows.items()) if await flow.follow()]
 
     async def close(self) -> None:
         flows, self._flows = list(self._flows.values()), {}
@@ -88,9 +91,8 @@ class SignIns:
 
     def _file(self, config: ServerConfig, user: str) -> TokenFile:
         key = json.dumps([config.name, config.url, user])
-        return TokenFile(
-            self._folder / f"{_slug(config.name)}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.json", self._on_secret
-        )
+        name = f"{_slug(config.name)}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+        return TokenFile(self._place, name, self._on_secret)
 
 
 def _slug(name: str) -> str:

@@ -91,6 +91,17 @@ class Flow(OAuthClientProvider):
             )
         return self._config.name
 
+    async def follow(self) -> bool:
+        """Take over tokens that another process has got meanwhile; return True if there are such."""
+        kept = await self._file.read()
+        token = (kept.get("tokens") or {}).get("access_token")
+        if not token or token == self._token():
+            return False
+        self.drop_sign_in()
+        self._restore(kept)
+        self._initialized = True
+        return True
+
     def drop_sign_in(self) -> None:
         if self._sign_in:
             self._sign_in.close()
@@ -145,6 +156,16 @@ class Flow(OAuthClientProvider):
         await asyncio.shield(self._renewing)
 
     async def _renewed(self) -> None:
+        async with self._file.lock():
+            if not self._has_answer() and await self._is_renewed_elsewhere():
+                return
+            await self._exchange()
+
+    async def _is_renewed_elsewhere(self) -> bool:
+        """Take over the tokens that another server has got meanwhile."""
+        return self._file.is_shared and await self.follow()
+
+    async def _exchange(self) -> None:
         take: Callable[[httpx2.Response], Awaitable[object]]
         if (sign_in := self._sign_in) and sign_in.exchange and self._has_answer():
             self._sign_in = None
@@ -226,7 +247,11 @@ class Flow(OAuthClientProvider):
 
     async def _initialize(self) -> None:
         """Restore all state: the SDK restores tokens only, without their expiry and issuer."""
-        context, kept = self.context, await self._file.read()
+        self._restore(await self._file.read())
+        self._initialized = True
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        context = self.context
         try:
             if kept:
                 context.client_info = _read(OAuthClientInformationFull, kept.get("client"))
@@ -247,7 +272,6 @@ class Flow(OAuthClientProvider):
                 redirect_uris=context.client_metadata.redirect_uris,
             )
             self._choose_method()
-        self._initialized = True
 
     async def _keep(self) -> None:
         context = self.context
