@@ -70,14 +70,17 @@ async def test_what_one_server_changes_the_other_goes_by(tmp_path: Path, postgre
         assert (await other.client.patch("/settings", json={"changes": {"max_calls": 8}})).status_code == 200
         await until(one, lambda: one.services.factory.settings.max_calls == 8)
         assert one.services.factory.settings.max_rounds == 7, "the change of the other server was made of this one"
-        spec = {"name": "near", "url": "http://127.0.0.1:9/v1"}
+        spec = {"name": "near", "url": "http://127.0.0.1:9/v1", "keys": ["sk-of-tests-1"]}
         assert (await one.client.post("/endpoints", json=spec)).status_code < 300
         await until(other, lambda: "near" in there.endpoints)
+        assert not there.endpoints["near"].problem, "its key is there, too"
         entry = {"name": "near", "url": "http://127.0.0.1:9/mcp"}
         assert (await one.client.post("/mcp/servers", json=entry)).status_code < 300
         await until(other, lambda: [status.name for status in there.mcp.status()] == ["near"])
         hook = (await other.client.post("/webhooks", json={"url": "http://127.0.0.1:9/hook"})).json()
         await until(one, lambda: [row.id for row in one.services.notifications.targets] == [hook["id"]])
+        [row] = one.services.notifications.targets
+        assert one.services.notifications.secret(row) == hook["secret"]
         (tmp_path / "work/AGENTS.md").write_text("Be brief.")
         [file] = (await one.client.get("/project")).json()["files"]
         wish = {"path": "AGENTS.md", "digest": file["digest"], "decision": "accept"}

@@ -40,7 +40,7 @@ class ReplicaSettings(BaseModel, defer_build=True):
     secret_key: SecretStr | None = setting(
         None,
         "encrypts the keys and tokens that servers share; the same on each, best as DRAGOMAN_SECRET_KEY",
-        f"at least {SHORTEST_SECRET} random characters, such as of `openssl rand -base64 32`",
+        f"at least {SHORTEST_SECRET} random characters, such as of `openssl rand -base64 32`; `NEW,OLD` replaces one",
     )
 
     @field_validator("database_url")
