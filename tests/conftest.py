@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, USUAL_DATABASE
 
 if TYPE_CHECKING:
     from tests.chromium import Chromium
@@ -44,8 +44,6 @@ WITH_A_MODEL = frozenset(
         "test_routes_served_models",
     }
 )
-# Of the tests that do not take the fixture `database`.
-USUAL_DATABASE = os.environ.get("DRAGOMAN_TESTS_ON", "sqlite")
 MODEL_GROUP = "with a model"
 HOUSE_GROUP = "test_house"  # they read all sources, once
 # The longest begin first, so that all workers end together. Others follow in alphabetical order.

@@ -9,6 +9,8 @@ import pytest
 
 T = TypeVar("T")
 NIGHTLY = os.environ.get("DRAGOMAN_NIGHTLY") == "1"
+# Of the tests that do not take the fixture `database` of tests/conftest.py.
+USUAL_DATABASE = os.environ.get("DRAGOMAN_TESTS_ON", "sqlite")
 
 
 only_at_night = pytest.mark.skipif(not NIGHTLY, reason="takes too long for every change: `make nightly` runs it")
