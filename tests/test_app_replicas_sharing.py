@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from app.core.notifier import Notifier
 from app.replicas.changes import ALL, EXACT, KINDS, Parts, joined, kinds_of
+from app.replicas.duty import attended
 from app.replicas.peers import Refusal, ReplicaGone
 from app.replicas.sharing import SharedLock, Sharing, opened_sharing
 from app.storage.changes import Change, StoreFailed
@@ -234,3 +235,49 @@ class Silent:
 async def test_a_server_that_has_stopped_or_is_starting_is_not_waited_for(error: Exception) -> None:
     async with opened_sharing(Absent(error), Silent(), Notifier(), flushed) as sharing:  # type: ignore[arg-type]
         await sharing.written([StateRow(NAME, PAUSED)])
+
+
+class Attending:
+    """Counts in `log` when it begins and rests; `news` is set then."""
+
+    def __init__(self, name: str, log: list[str], news: asyncio.Event) -> None:
+        self.name, self.log, self.news = name, log, news
+
+    async def begin(self) -> None:
+        self.log.append(f"{self.name} begins")
+        self.news.set()
+
+    async def rest(self) -> None:
+        self.log.append(f"{self.name} rests")
+        self.news.set()
+
+
+async def test_a_duty_is_one_servers_and_then_the_next_ones(postgres: Cluster) -> None:
+    log, news = list[str](), asyncio.Event()
+
+    async def until(line: str) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while line not in log:
+                news.clear()
+                await news.wait()
+
+    url = postgres.database()
+    async with server(url, "b") as other:
+        async with server(url, "a") as one, attended(one.peers, "duty", Attending("a", log, news)):
+            one.peers.lease.beat_soon()
+            await until("a begins")
+            waiting = asyncio.create_task(attend(other, Attending("b", log, news)))
+            for _ in range(3):  # it looks, and finds that it is another server's
+                other.peers.lease.beat_soon()
+                await other.sharing.ask_others("reload", {"kinds": []})
+        other.peers.lease.beat_soon()
+        await until("b begins")
+        assert log == ["a begins", "a rests", "b begins"]
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert log[3:] == ["b rests"]
+
+
+async def attend(server: Server, attending: Attending) -> None:
+    async with attended(server.peers, "duty", attending):
+        await asyncio.Event().wait()
