@@ -26,7 +26,7 @@ from tests.serving import Served, answer_in, serving, until
 from tests.test_routes_kill import killed_turn
 from tests.upstream import hang, stream, upstream
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
 
 MONTH, DAY = "tokens_per_month", "tool_seconds_per_day"
 SPENT: list[list[Line]] = [[TokenUsage(90_000, 9_990), "Hi."]]  # of 100,000
@@ -128,6 +128,7 @@ CUT: list[tuple[list[Line], dict[str, object], str]] = [
 async def test_a_run_that_is_cut_off_is_charged(
     tmp_path: Path, script: list[Line], wish: dict[str, object], end: str
 ) -> None:
+    script = [Pause(asyncio.Event()) if isinstance(step, Pause) else step for step in script]  # of this test's loop
     async with asyncio.timeout(30), serving(tmp_path, Scripted([script]), tokens_per_month="100_000") as served:
         async with aclosing(served.turn(message="x", **wish)) as turn:
             run = (await until(turn, "run.started"))["run"]

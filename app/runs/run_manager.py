@@ -107,8 +107,7 @@ class RunManager:
     async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         self._may_begin()
         await self._lost.keep_all()
-        limited = turn.asked or turn.budgeted
-        if limited:
+        if limited := turn.asked or turn.budgeted:
             await self.ledger.check(principal, agent.budgets())
         session = turn.session or turn.new_session or f"ses_{token_hex(10)}"
         async with self.peers.lock("session", session):  # it is not deleted meanwhile
@@ -125,8 +124,7 @@ class RunManager:
                 if not turn.unlisted:
                     self._put_rows(row, turn, begins_session=turn.session is None)
                 live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), unlisted=turn.unlisted)
-                live.begins_session = turn.session is None
-                live.turn = turn
+                live.begins_session, live.turn = turn.session is None, turn
                 live.keep(turn.imported)
                 if turn.has_message:
                     live.post(turn.message, files, untrusted=turn.untrusted)
