@@ -40,6 +40,8 @@ class PostgresDatabase(Rows):
     `on_written` is awaited with changes that are durable, before `write` returns.
     """
 
+    statements = WRITE
+
     def __init__(self, url: str) -> None:
         self.fenced_by: str | None = None
         self.on_written: OnWritten | None = None
@@ -56,14 +58,25 @@ class PostgresDatabase(Rows):
         except FAILURES as error:
             raise failure(error, "of DRAGOMAN_DATABASE_URL") from error
         try:
-            async with store.named_failures(), store.connections.one() as connection:
-                await migrate(connection, store.place, WRITE)
-                if await connection.fetchval("SHOW synchronous_commit") == "off":
-                    logger.warning("synchronous_commit is off: a crash of PostgreSQL loses what clients have seen")
+            async with store.named_failures():
+                await store._begin()
         except BaseException:
             await store.close()
             raise
         return store
+
+    async def _begin(self) -> None:
+        """Upgrade the schema in short tries, so that servers which use the database are not held up for long."""
+        for left in reversed(range(MOST_CLASHES)):
+            try:
+                async with self.connections.one() as connection:
+                    await migrate(connection, self.place, self.statements)
+                    if await connection.fetchval("SHOW synchronous_commit") == "off":
+                        logger.warning("synchronous_commit is off: a crash of PostgreSQL loses what clients have seen")
+                    return
+            except asyncpg.PostgresError as error:
+                if not left or state_of(error) not in CLASHES:
+                    raise
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Write all of the changes in one transaction, or none, even if the caller is cancelled meanwhile."""
@@ -82,7 +95,7 @@ class PostgresDatabase(Rows):
             nonlocal retried
             again, retried = retried, True
             try:
-                await connection.execute(WRITE.call, *WRITE.arguments(changes, me, mark))
+                await connection.execute(self.statements.call, *self.statements.arguments(changes, me, mark))
             except asyncpg.UniqueViolationError as error:
                 if not (again and error.constraint_name in MARKS):
                     raise
@@ -114,7 +127,7 @@ class PostgresDatabase(Rows):
     async def write_in(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write changes in a transaction of the caller's."""
         if changes:
-            await connection.execute(WRITE.call, *WRITE.arguments(changes, self.fenced_by, None))
+            await connection.execute(self.statements.call, *self.statements.arguments(changes, self.fenced_by, None))
 
     @asynccontextmanager
     async def transaction(self, *, starts: bool = False) -> AsyncIterator[Connection]:

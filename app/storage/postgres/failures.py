@@ -31,7 +31,7 @@ ADVICE = {
 }
 GENERAL_ADVICE = "Look into the log of PostgreSQL."
 LOST = ("08", "57P01", "57P02", "57P03")  # SQLSTATEs: the connection is gone, or the server is starting
-CLASHES = ("40001", "40P01")  # of two transactions, one of which may be tried again
+CLASHES = ("40001", "40P01", "55P03")  # of two transactions, one of which may be tried again
 NOT_STORED = "it cannot be stored in PostgreSQL"
 
 

@@ -26,6 +26,8 @@ VERSIONS = """
     );
     INSERT INTO dragoman_schema (version, oldest) VALUES (0, 0) ON CONFLICT DO NOTHING
 """
+WAIT_S = 2  # for a table that other servers use, which wait behind this one meanwhile
+PATIENCE = f"SET LOCAL lock_timeout = '{WAIT_S}s'"
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('dragoman schema', 0))"
 EXISTS = "SELECT to_regclass('dragoman_schema') IS NOT NULL"
 NEEDED = 140000  # server_version_num of PostgreSQL 14
@@ -43,6 +45,7 @@ async def migrate(connection: Connection, place: str, write: WriteFunction) -> N
     async with connection.transaction():
         await connection.execute(LOCK)
         await connection.execute(VERSIONS)
+        await connection.execute(PATIENCE)
         version = await _version(connection, place)
         for script in SCHEMA[version:]:
             await connection.execute(script)
