@@ -129,14 +129,16 @@ async def _states(services: Services, principal: Principal, seen: Seen) -> Async
     with notifier.subscribed(principal.name) as changed:
         changed.set()
         while not notifier.closed and (principal.token or not services.presence.asks_for_tokens):
-            if changed.is_set():
-                changed.clear()
-                try:
+            more = True
+            try:
+                if changed.is_set():
+                    changed.clear()
                     pending = await seen.approvals(services.store, principal.name)
-                except StoreFailed as failure:
-                    _log.warning("what waits for %s is not known: %s", principal.name, failure)
-                    asyncio.get_running_loop().call_later(IDLE_S, changed.set)
-            now, more = await state_of(services, principal, pending, seen), True
+                now = await state_of(services, principal, pending, seen)
+            except StoreFailed as failure:
+                _log.warning("the state of what %s has is not known: %s", principal.name, failure)
+                asyncio.get_running_loop().call_later(IDLE_S, changed.set)
+                more = False
             while more:
                 news, more = changes.news(now)
                 if news:

@@ -236,7 +236,10 @@ class SharedRuns(RunManager):
 
     async def _ask_others(self, question: str, body: Body) -> None:
         """Returns when every other server has answered or is gone. Raises StoreFailed."""
-        await gather_all(self._ask_one(replica, question, body) for replica in await self.replicas.others())
+        asking = [self._ask_one(replica, question, body) for replica in await self.replicas.others()]
+        for result in await asyncio.gather(*asking, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
     async def _ask_one(self, replica: str, question: str, body: Body) -> None:
         with suppress(ReplicaGone):
