@@ -313,6 +313,15 @@ class EventWriter:
         batch.done = batch.done or asyncio.get_running_loop().create_future()
         await asyncio.shield(batch.done)
 
+    def drop(self, failure: StoreFailed) -> None:
+        """Refuse all that waits for the next write."""
+        batch, self._next = self._next, None
+        if batch:
+            self._announced = 0
+            for log in batch.logs:
+                log.refuse(failure)
+            batch.refuse(failure)
+
     @property
     def backlog(self) -> int:
         """The number of changes that wait for the next write."""

@@ -28,6 +28,10 @@ class TerminalRetry:
     def forget(self, run: str) -> None:
         self._ends.pop(run, None)
 
+    def forget_all(self) -> None:
+        """The runs are another server's now."""
+        self._ends.clear()
+
     def events(self, run: str, after: int) -> list[EventRow]:
         """The terminal event, if it is still to be told behind `after`."""
         return [row for row in self._ends.get(run, ())[:1] if isinstance(row, EventRow) and row.seq > after]

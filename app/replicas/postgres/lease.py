@@ -1,7 +1,7 @@
 """The lease of a replica: it may act as long as the database has confirmed within the lease that it is alive.
 
 The database's clock decides when a lease is over for the others, the replica's own monotonic clock when it stops
-acting, which is earlier by LEFT of the lease. So no clock needs to be right, and no two replicas own one run.
+acting, which is earlier. So no clock needs to be right, and no two replicas own one run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from msgspec import Struct
 
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.messages import ALL, ORPHANS, Open, encoded
+from app.storage.postgres.connections import name_of
 
 BEATS = 5  # in a lease
 ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its tools
 ENDED = 0.85  # of a lease after which they must have ended: else the replica is killed
+NEXT_LOOK_S = 0.02  # behind the end of another replica's lease
 RETRY_S = 0.25
+LEAVING_S = 2.0  # for the database to take it
 REGISTER = """
     INSERT INTO replicas (id, node, version, folder, state, lease_until)
     VALUES ($1, $2, $3, $4, 'up', clock_timestamp() + make_interval(secs => $5))
@@ -32,6 +35,12 @@ BEAT = """
     WHERE id = $1 AND state <> 'gone' RETURNING 1
 """
 EXPIRED = "SELECT id FROM replicas WHERE state <> 'gone' AND lease_until < clock_timestamp()"
+FIRST_TO_EXPIRE = """
+    SELECT extract(epoch FROM min(lease_until) - clock_timestamp())::float8 FROM replicas
+    WHERE state <> 'gone' AND id <> $1
+"""
+# What it had begun would hold its locks until the network notices that it is away.
+HANG_UP = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
 LAST_WRITE = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))"  # behind it: each write holds it shared
 BURY = "UPDATE replicas SET state = 'gone' WHERE id = $1 AND state <> 'gone' {expired} RETURNING 1"
 ONLY_EXPIRED = "AND lease_until < clock_timestamp()"
@@ -63,7 +72,8 @@ class Lease:
     """Use `hold_forever` as a task. `on_beat` is called with the connection after each beat.
 
     When the lease is lost `on_lost` ends all that the replica does, and the server goes on as another replica, which
-    `on_begun` is given. `on_alive` is called when the replica may act for another ACTS of its lease.
+    `on_beginning` is given and, once it is registered, `on_begun`. `on_alive` is called with the monotonic time until
+    which the process may live, each time that this has moved.
     """
 
     def __init__(self, open_connection: Open, me: Replica, lease_s: float) -> None:
@@ -72,11 +82,13 @@ class Lease:
         self.state = "up"
         self.on_beat: Callable[[Any], Awaitable[None]] = _nothing
         self.on_lost: Callable[[], Awaitable[None]] = _nothing
+        self.on_beginning: Callable[[Replica], None] = _begin_nothing
         self.on_begun: Callable[[Replica], Awaitable[None]] = _nothing
-        self.on_alive: Callable[[], None] = _alive
+        self.on_alive: Callable[[float], None] = _alive
         self._open = open_connection
         self._confirmed = 0.0  # monotonic time at which the last confirmed beat was sent
         self._buries_from = 0.0
+        self._look_in_s = lease_s / BEATS
         self._connection: Any = None
         self._beat_now = asyncio.Event()
 
@@ -87,20 +99,20 @@ class Lease:
 
     async def begin(self) -> None:
         """Register the replica. Raises what the connection raises."""
-        sent = time.monotonic()
+        self.on_beginning(self.me)
         await self._connect()
+        sent = time.monotonic()
         me = self.me
         await self._connection.execute(REGISTER, me.id, me.node, me.version, me.folder, self.lease_s)
+        self._confirm(sent)
         for row in await self._connection.fetch(PREDECESSORS, me.node, me.folder, me.id):
             await self._bury(row["id"])  # this server has its data directory, so that one is dead
-        self._confirmed = sent
-        self.on_alive()
         await self.on_begun(self.me)
 
     async def hold_forever(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(max(0.01, self.left_s)):
+                async with self._in_time():
                     if self._connection is None:
                         await self._connect()
                     alive = await self._beat()
@@ -123,7 +135,7 @@ class Lease:
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(self.lease_s / BEATS):
+            async with asyncio.timeout(self._look_in_s):
                 await self._beat_now.wait()
         except TimeoutError:
             return
@@ -133,21 +145,37 @@ class Lease:
         sent = time.monotonic()
         alive = await self._connection.fetchval(BEAT, self.me.id, self.lease_s, self.state)
         if alive:
-            self._confirmed = sent
-            self.on_alive()
+            self._confirm(sent)
         return bool(alive)
+
+    def _confirm(self, sent: float) -> None:
+        self._confirmed = sent
+        self.on_alive(sent + ENDED * self.lease_s)
+
+    def _in_time(self) -> asyncio.Timeout:
+        """Half of the time that is left: then another connection has a chance, too."""
+        return asyncio.timeout(max(self.left_s / 2, min(self.left_s, RETRY_S), 0.01))
 
     async def _look_around(self) -> None:
         """Bury the dead, and do what is to be done after a beat, within the lease."""
-        async with asyncio.timeout(max(0.01, self.left_s)):
+        async with self._in_time():
             if time.monotonic() >= self._buries_from:
                 for row in await self._connection.fetch(EXPIRED):
                     await self._bury(row["id"], ONLY_EXPIRED)
                 await self._connection.execute(FORGET)
             await self.on_beat(self._connection)
+            expires_in_s = await self._connection.fetchval(FIRST_TO_EXPIRE, self.me.id)
+        usual_s = self.lease_s / BEATS
+        if expires_in_s is None:
+            self._look_in_s = usual_s
+        else:
+            look_in_s = max(expires_in_s, self._buries_from - time.monotonic(), 0) + NEXT_LOOK_S
+            self._look_in_s = min(usual_s, look_in_s)
 
     async def _bury(self, replica: str, condition: str = "") -> None:
         """Take its runs from a replica, behind its last write."""
+        if replica != self.me.id:
+            await self._connection.execute(HANG_UP, name_of(replica))
         async with self._connection.transaction():
             await self._connection.execute(LAST_WRITE, replica)
             if await self._connection.fetchval(BURY.format(expired=condition), replica):
@@ -159,21 +187,31 @@ class Lease:
         """End all that this replica does, and go on as another one as soon as the database is there."""
         before = self.me
         await self.on_lost()
-        self.on_alive()  # it does nothing any more that would have to end
-        self.me = before.again()
         while True:
+            self.on_alive(time.monotonic() + ENDED * self.lease_s)  # it does nothing that would have to end
+            self.me = before.again()  # the one tried before may be registered: its answer may have been lost
             try:
-                await self.begin()
+                async with asyncio.timeout(ACTS * self.lease_s / 2):
+                    await self.begin()
                 return
             except FAILURES as error:
                 logger.warning("replica %s waits for the database: %s", self.me.id, error)
-                self.on_alive()
+                await self.on_lost()
                 self.disconnect()
                 await asyncio.sleep(RETRY_S)
 
     async def give_up(self) -> None:
         """Leave: runs that are left wait for another replica."""
-        await self._bury(self.me.id)
+        for _ in range(2):  # the second time on another connection
+            try:
+                async with asyncio.timeout(LEAVING_S):
+                    if self._connection is None:
+                        await self._connect()
+                    await self._bury(self.me.id)
+                break
+            except FAILURES as error:
+                logger.warning("other servers wait until the lease of replica %s is over: %s", self.me.id, error)
+                self.disconnect()
         self.disconnect()
 
     async def _connect(self) -> None:
@@ -187,9 +225,13 @@ class Lease:
             self._connection = None
 
 
+def _begin_nothing(_: Replica) -> None:
+    """Do nothing."""
+
+
 async def _nothing(*_: object) -> None:
     """Do nothing."""
 
 
-def _alive() -> None:
+def _alive(_: float) -> None:
     """Do nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from app.replicas.peers import Alone
@@ -43,9 +43,16 @@ class Locks:
     async def _unlock(self, connection: Any) -> None:
         try:
             await connection.execute("COMMIT")
-        except FAILURES:  # its locks are gone with it
+        except FAILURES:
+            await self._hang_up(connection)
+        else:
+            await self._pool.release(connection)
+
+    async def _hang_up(self, connection: Any) -> None:
+        """Give up a connection, and the locks with it; the pool has taken back one that was lost."""
+        with suppress(*FAILURES):
             connection.terminate()
-        await self._pool.release(connection)
+            await self._pool.release(connection)
 
     async def _locked(self, kind: str, name: str) -> Any:
         connection: Any = None
@@ -57,8 +64,7 @@ class Locks:
                 return connection
         except BaseException as error:
             if connection is not None:
-                connection.terminate()
-                await self._pool.release(connection)
+                await self._hang_up(connection)
             if isinstance(error, FAILURES):
                 raise StoreFailed(BUSY.format(kind=kind, name=name, seconds=WAIT_S, error=error)) from error
             raise

@@ -22,6 +22,8 @@ ORPHANS = "orphans"  # the kind of a message: runs wait for an owner
 MOST_BYTES = 7_900  # of a payload: the database refuses 8,000
 MOST_WAITING = 4_096  # messages not yet sent; older ones are dropped, and found by those who look once a second
 RETRY_S = 0.5
+LISTENS_S = 10.0  # between two looks if the connection is still there: one that nothing comes over ends unnoticed
+ANSWER_S = 5.0  # for the database
 SEND = "SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS sent(channel, payload)"
 
 Handler = Callable[[Body], None]
@@ -93,7 +95,7 @@ class Messages:
         """Send the batch, and what has come meanwhile, until nothing waits."""
         while batch:
             channels, payloads = zip(*batch, strict=True)
-            await connection.execute(SEND, list(channels), list(payloads))
+            await connection.execute(SEND, list(channels), list(payloads), timeout=ANSWER_S)
             for _ in batch:
                 with suppress(IndexError):  # dropped meanwhile
                     self._waiting.popleft()
@@ -109,12 +111,20 @@ class Messages:
                     await self._listener.add_listener(channel, self._received)
                 for call in self.on_gap:
                     call()
-                await gone.wait()
+                await self._until_gone(gone)
             except FAILURES as error:
                 logger.warning("messages of other replicas are not heard, connecting again: %s", error)
                 await asyncio.sleep(RETRY_S)
             finally:
                 await self._close(self._listener)
+
+    async def _until_gone(self, gone: asyncio.Event) -> None:
+        while not gone.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LISTENS_S):
+                    await gone.wait()
+                return
+            await self._listener.execute("SELECT 1", timeout=ANSWER_S)
 
     def _received(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         try:

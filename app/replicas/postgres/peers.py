@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -19,17 +20,18 @@ import asyncpg
 
 from app.replicas.peers import Answerer, Body, Feed, Work
 from app.replicas.postgres.asks import Asks
-from app.replicas.postgres.claims import COUNT, OTHERS, OWNER, RELEASE, claim
+from app.replicas.postgres.claims import COUNT, MOST, OTHERS, OWNER, RELEASE, claim, claimed
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.job_records import PostgresJobRecords
-from app.replicas.postgres.lease import ENDED, Lease, Replica
+from app.replicas.postgres.lease import Lease, Replica
 from app.replicas.postgres.locks import Locks
 from app.replicas.postgres.messages import ORPHANS, Messages
 from app.replicas.postgres.nodes import PostgresNodes
 from app.replicas.postgres.undertaker import undertaker
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import LOST, StoreFailed
+from app.storage.postgres.connections import Line, name_of
 from app.storage.runs import EventRow
 
 POOL = 32  # connections for locks and questions, opened when they are needed
@@ -55,16 +57,16 @@ logger = logging.getLogger(__name__)
 class PostgresPeers:
     """Entered by `opened`."""
 
-    def __init__(self, url: str, me: Replica, lease_s: float, pool: Any) -> None:
-        connect = partial(asyncpg.connect, url, command_timeout=COMMAND_S)
-        self.messages = Messages(connect)
-        self.lease = Lease(connect, me, lease_s)
+    def __init__(self, line: Line, me: Replica, lease_s: float, pool: Any) -> None:
+        self.messages = Messages(line.connect)
+        self.lease = Lease(line.connect, me, lease_s)
         self.asks = Asks(pool, self.messages)
         self.watching = Watching(self.messages)
         self._take_over: TakeOver | None = None  # before it is set, nothing is claimed
         self._holder: Holder | None = None
         self._fence: Fence = _unfenced
         self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
+        self._line = line
         self._pool = pool
         self._counters: list[Callable[[int], None]] = []
         self._locks = Locks(pool)
@@ -72,10 +74,12 @@ class PostgresPeers:
         self.nodes = PostgresNodes(me.node, self._connection, lambda: self.me, free_runs)
         self.job_records = PostgresJobRecords(self._connection, lambda: self.me)
         self._duties = Duties()
-        self._taking: set[asyncio.Task[None]] = set()
+        self._taking: dict[str, asyncio.Task[None]] = {}
+        self._is_sure = True  # that all runs which were claimed are here
         self.messages.handlers |= {ORPHANS: lambda _: self.lease.beat_soon(), MOVED: self._moved}
         self.messages.on_gap.append(self._wake_all)
         self.lease.on_beat = self._on_beat
+        self.lease.on_beginning = lambda me: line.rename(name_of(me.id))
         self.lease.on_begun = self._on_begun
         self.lease.on_lost = self._on_lost
 
@@ -168,6 +172,7 @@ class PostgresPeers:
 
     async def _on_lost(self) -> None:
         self._fence(LOST)
+        self._line.rename(name_of(LOST))  # they may hang, and the work that waits for them with them
         self._duties.stop()
         if self._holder:
             await self._holder.abandon()
@@ -179,10 +184,22 @@ class PostgresPeers:
             tell(count)
         if self._take_over is None or self.lease.state != "up":
             return
-        for run in await claim(connection, self.me, self.lease.me.node):
-            task = asyncio.create_task(self._take(run), name=f"take over {run}")
-            self._taking.add(task)
-            task.add_done_callback(self._taking.discard)
+        if not self._is_sure:
+            for run in await claimed(connection, self.me):
+                if self._holder and not self._holder.has(run):
+                    self._start_taking(run)
+        self._is_sure = False  # if the answer is lost
+        runs = await claim(connection, self.me, self.lease.me.node)
+        self._is_sure = True
+        for run in runs:
+            self._start_taking(run)
+        if len(runs) == MOST:
+            self.lease.beat_soon()  # for more, once others had their part
+
+    def _start_taking(self, run: str) -> None:
+        if run not in self._taking:
+            task = self._taking[run] = asyncio.create_task(self._take(run), name=f"take over {run}")
+            task.add_done_callback(lambda _: self._taking.pop(run))
 
     async def _take(self, run: str) -> None:
         assert self._take_over
@@ -190,7 +207,10 @@ class PostgresPeers:
         await asyncio.wait([taking])
         if error := taking.exception():  # other replicas go on without it
             logger.error("run %s not taken over", run, exc_info=error)
-            await self.release([run])
+            try:
+                await self.release([run])
+            except StoreFailed:
+                self._is_sure = False
 
     def _moved(self, body: dict[str, Any]) -> None:
         for waiting in self._moves.get(body["session"], ()):
@@ -208,11 +228,12 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
     """Register the replica and hold its lease. Raises StoreFailed."""
     async with AsyncExitStack() as stack:
         try:
+            line = Line(url, name_of(me.id), COMMAND_S)
             pool = await stack.enter_async_context(
-                asyncpg.create_pool(url, min_size=0, max_size=POOL, command_timeout=COMMAND_S)
+                asyncpg.create_pool(url, min_size=0, max_size=POOL, connect=line.connect)
             )
-            peers = PostgresPeers(url, me, lease_s, pool)
-            peers.lease.on_alive = await stack.enter_async_context(undertaker(ENDED * lease_s))
+            peers = PostgresPeers(line, me, lease_s, pool)
+            peers.lease.on_alive = await stack.enter_async_context(undertaker(time.monotonic() + lease_s))
             await peers.lease.begin()
         except FAILURES as error:
             raise StoreFailed(f"The database cannot be reached: {error}. Check DRAGOMAN_DATABASE_URL.") from error

@@ -27,7 +27,7 @@ from app.runs.shared.job_limit import JobLimit
 from app.runs.shared.remote_stream import watched_elsewhere
 from app.runs.shared.shared_queue import SharedQueue
 from app.storage.approvals import ApprovalRow
-from app.storage.changes import StoreFailed
+from app.storage.changes import LeaseLost, StoreFailed
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
@@ -40,6 +40,7 @@ ASKED_S = 60.0  # that a request waits for a server to have its run: longer than
 LOOK_S = 0.25  # between two looks for the owner of a run that has none
 NO_OWNER = "No server has run {run} at the moment. Try again."
 UNKNOWN = "The server that has run {run} has stopped just now. Look whether your message is in GET /sessions/{session}."
+LOST_WORDS = "The database did not confirm in time that this server is alive: others continue its runs. Try again."
 ENDED = object()
 
 
@@ -70,7 +71,7 @@ class SharedRuns(RunManager):
         )
 
     def has(self, run: str) -> bool:
-        return run in self._live
+        return run in self._live or bool(self._lost.events(run, 0))
 
     async def recover(self, resume: Resume, _agent_of: AgentOf) -> None:
         """Go on with runs that no server has, as long as this one runs: those of another server are not touched."""
@@ -200,6 +201,8 @@ class SharedRuns(RunManager):
 
     async def abandon(self) -> None:
         """End all that this server does for its runs, and write nothing: they are another server's now."""
+        self._journal.drop(LeaseLost(LOST_WORDS))
+        self._lost.forget_all()
         await gather_all(super(SharedRuns, self).cancel(run, ABANDONED) for run in list(self._live))
 
     def _check_here(self, run: str) -> None:

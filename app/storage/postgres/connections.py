@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import asyncpg
 
@@ -14,7 +15,6 @@ CONNECT_S = 10.0
 COMMAND_S = 60.0  # for one statement
 # Statements are small and planned once: compiling them would take longer than executing them.
 SETTINGS = {
-    "application_name": "dragoman",
     "jit": "off",
     "timezone": "UTC",
     "tcp_keepalives_idle": "10",
@@ -24,20 +24,48 @@ SETTINGS = {
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
+def name_of(replica: str) -> str:
+    """Return the name that the connections of a replica have in the database: by it others can end them."""
+    return f"dragoman {replica}"
+
+
+class Line:
+    """The way to one database. `name` is that of its connections there."""
+
+    def __init__(self, url: str, name: str = "dragoman", command_s: float = COMMAND_S) -> None:
+        self._url = url
+        self._name = name
+        self._command_s = command_s
+        self._open: WeakSet[Connection] = WeakSet()
+
+    async def connect(self, *_: object, **options: Any) -> Connection:
+        """Return a connection of the caller's own; asyncpg's pool gives `options`."""
+        settings = SETTINGS | {"application_name": self._name}
+        options |= {"timeout": CONNECT_S, "command_timeout": self._command_s, "server_settings": settings}
+        connection = await asyncpg.connect(self._url, **options)
+        self._open.add(connection)
+        return connection
+
+    def rename(self, name: str) -> None:
+        """End all connections: what waits for an answer of one gets an error. The next ones have this name."""
+        self._name = name
+        for connection in list(self._open):
+            connection.terminate()
+        self._open.clear()
+
+
 class Connections:
     """At most MOST at a time. asyncpg's own pool asks the server to reset a connection after each use: a round trip."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.line = Line(url)
         self._idle: list[Connection] = []
         self._free = asyncio.Semaphore(MOST)
         self._closed = False
 
     async def connect(self) -> Connection:
         """Return a connection of the caller's own."""
-        return await asyncpg.connect(
-            self._url, timeout=CONNECT_S, command_timeout=COMMAND_S, statement_cache_size=400, server_settings=SETTINGS
-        )
+        return await self.line.connect(statement_cache_size=400)
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Connection]:

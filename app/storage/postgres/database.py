@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from app.storage.changes import LOST, Change, LeaseLost
-from app.storage.postgres.connections import Connection, Connections
+from app.storage.postgres.connections import Connection, Connections, name_of
 from app.storage.postgres.failures import CLASHES, FAILURES, failure, is_lost, state_of
 from app.storage.postgres.schema import migrate
 from app.storage.postgres.statements import WRITE
@@ -77,6 +77,11 @@ class PostgresDatabase(Rows):
             except asyncpg.PostgresError as error:
                 if not left or state_of(error) not in CLASHES:
                     raise
+
+    def belong_to(self, replica: str) -> None:
+        """Write as this replica, while it has its lease; what was begun before comes to nothing."""
+        self.fenced_by = replica
+        self.connections.line.rename(name_of(replica))
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Write all of the changes in one transaction, or none, even if the caller is cancelled meanwhile."""
