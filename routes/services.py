@@ -55,6 +55,8 @@ from app.runs.recovery.startup import recovered
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
 from app.runs.shared.opening import opened_runs
+from app.runs.shared.shared_jobs import SharedJobs
+from app.runs.shared.shared_runs import SharedRuns
 from app.schedules.service import Automation, opened_automation
 from app.storage.changes import Change
 from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints
@@ -162,7 +164,7 @@ async def open_services(
         memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch, runs.peers))
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
-        jobs = jobs_of(settings, switch)
+        jobs = jobs_of(settings, switch, runs, redactor)
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
@@ -286,8 +288,9 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
     )
 
 
-def jobs_of(settings: Settings, switch: KillSwitch) -> Jobs:
-    return Jobs(
+def jobs_of(settings: Settings, switch: KillSwitch, runs: RunManager, redactor: Redactor) -> Jobs:
+    kind = partial(SharedJobs, runs.replicas, redactor.redact_value) if isinstance(runs, SharedRuns) else Jobs
+    return kind(
         settings.data_dir / JOBS,
         limit=settings.job_limit,
         time_limit_s=settings.job_time_limit_s,

@@ -102,7 +102,7 @@ class Replicas:
     def __init__(self, members: Sequence[Replica], url: str, client: httpx2.AsyncClient, database_url: str) -> None:
         self.members, self.url, self.client = members, url, client
         self.token = client.headers.get("authorization", "").removeprefix("Bearer ")
-        self._database_url = database_url
+        self.database_url = database_url
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self.members)
@@ -129,7 +129,7 @@ class Replicas:
     async def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Rows of the database, past all replicas."""
         asyncpg = importlib.import_module("asyncpg")
-        connection = await asyncpg.connect(self._database_url)
+        connection = await asyncpg.connect(self.database_url)
         try:
             return [tuple(row) for row in await connection.fetch(sql, *values)]
         finally:

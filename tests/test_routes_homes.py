@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,26 @@ import httpx2
 import pytest
 
 from tests.chatting import DONE, chunk, says
+from tests.dragoman_process import run_dragoman
 from tests.postgres import Cluster, cluster, require_postgres
-from tests.replicas import Replica, Replicas, three_replicas
+from tests.replicas import Replica, Replicas, replica_environ, three_replicas
 from tests.upstream import Upstream, stream, upstream
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 90
+WAIT = "until [ -e go ]; do read -t 0.05 <> <(:); done"
+STARTS = stream(says(f"```bash\n#!bg\necho one; {WAIT}; echo two\n```\n"), chunk(finish="stop"), DONE)
 HELLO = stream(says("Hello."), chunk(finish="stop"), DONE)
+
+
+class Answers:
+    """An Act: a message with "job" begins one."""
+
+    server: Upstream
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        last = self.server.asked[-1].json["messages"][-1]
+        await (STARTS if last["role"] == "user" and "A job" in str(last["content"]) else HELLO)(reader, writer)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +43,12 @@ def postgres() -> Iterator[Cluster]:
 
 
 @asynccontextmanager
-async def apart(folder: Path, postgres: Cluster, count: int = 2) -> AsyncGenerator[tuple[Replicas, Upstream], None]:
-    async with asyncio.timeout(LIMIT_S), upstream(HELLO, repeat=True, chats=True) as model:
-        url = postgres.database()
-        async with three_replicas(folder, url, model.base_url, apart=True, count=count) as replicas:
-            yield replicas, model
+async def apart(folder: Path, postgres: Cluster, count: int = 2) -> AsyncGenerator[Replicas, None]:
+    answers = Answers()
+    async with asyncio.timeout(LIMIT_S), upstream(answers, repeat=True, chats=True) as answers.server:
+        url, flags = postgres.database(), ("--unsafe-no-sandbox", "--lease-s", "3")
+        async with three_replicas(folder, url, answers.server.base_url, *flags, apart=True, count=count) as replicas:
+            yield replicas
 
 
 async def home_of(replicas: Replicas) -> tuple[Replica, list[Replica]]:
@@ -51,7 +65,7 @@ def events(text: str) -> list[dict[str, Any]]:
 async def test_the_runs_and_files_of_a_person_are_at_one_node_whichever_server_is_asked(
     tmp_path: Path, postgres: Cluster
 ) -> None:
-    async with apart(tmp_path, postgres, 3) as (replicas, _):
+    async with apart(tmp_path, postgres, 3) as replicas:
         asked = [one.client.post("/chat", json={"message": "Hi"}) for one in replicas]
         answers = await asyncio.gather(*asked)  # the first messages, all at once
         assert [answer.text.count("event: run.finished") for answer in answers] == [1, 1, 1]
@@ -83,3 +97,80 @@ async def check_files(home: Replica, other: httpx2.AsyncClient, session: str) ->
     assert missing.status_code == 404
     assert (await other.get("/project")).json()["files"][0]["text"] == "Be brief."
     assert (await other.get(f"/sessions/{session}/files")).json()["files"] == []
+
+
+async def until(client: httpx2.AsyncClient, path: str, met: Callable[[Any], Any]) -> Any:
+    """The first answer that meets the condition; the test is bounded."""
+    while not met(found := (await client.get(path)).json()):
+        pass  # each request waits
+    return found
+
+
+async def test_a_job_is_seen_followed_and_cancelled_through_every_server(tmp_path: Path, postgres: Cluster) -> None:
+    async with apart(tmp_path, postgres) as replicas:
+        await replicas.members[0].client.post("/chat", json={"message": "A job, please.", "approval": "auto"})
+        home, [other] = await home_of(replicas)
+        [job] = (await home.client.get("/jobs")).json()["jobs"]
+        path = f"/jobs/{job['id']}"
+        seen = await until(other.client, "/jobs", lambda found: found["jobs"])
+        assert [one["id"] for one in seen["jobs"]] == [job["id"]]
+        shown = await until(other.client, path, lambda found: found["tail"])
+        assert (shown["state"], shown["tail"], shown["bytes"]) == ("running", ["one"], 4)
+        output = (await other.client.get(f"{path}/output")).json()
+        assert output["text"] == "one\n", output
+        watching = asyncio.create_task(other.client.get(f"{path}/events"))
+        (tmp_path / f"work-{home.node}" / "go").touch()
+        *progress, finished = events((await watching).text)
+        assert {one["type"] for one in progress} <= {"job.progress"}
+        assert (finished["type"], finished["state"], finished["tail"]) == ("job.finished", "exited", ["one", "two"])
+        runs = await until(other.client, f"/sessions/{job['session']}", lambda found: len(found["runs"]) > 1)
+        assert (await replicas.query("SELECT DISTINCT home FROM runs")) == [(home.node,)]
+        follow_up = await other.client.get(f"/runs/{runs['runs'][1]['id']}/events")
+        assert follow_up.text.count("event: run.finished") == 1
+
+
+async def test_what_belongs_to_a_node_without_a_server_waits_or_is_given_up(tmp_path: Path, postgres: Cluster) -> None:
+    async with apart(tmp_path, postgres) as replicas:
+        await replicas.members[0].client.post("/chat", json={"message": "A job, please.", "approval": "auto"})
+        home, [other] = await home_of(replicas)
+        [job] = (await home.client.get("/jobs")).json()["jobs"]
+        await until(other.client, "/jobs", lambda found: found["jobs"])
+        environ = replica_environ(tmp_path, other.node, replicas.database_url, apart=True)
+        refused = await asyncio.to_thread(run_dragoman, "node", "forget", home.node, environ=environ)
+        assert refused.returncode == 1
+        assert f"{home.node} has 1 server running" in refused.stderr
+
+        home.kill()
+        await home.process.wait()
+        await until(other.client, f"/jobs/{job['id']}", lambda found: found["state"] == "unreachable")
+        cancelled = await other.client.post(f"/jobs/{job['id']}/cancel")
+        assert (cancelled.status_code, cancelled.json()["error"]["code"]) == (503, "jobs_failed")
+        files = await other.client.get("/project")
+        assert (files.status_code, files.json()["error"]["node"]) == (503, home.node)
+        asked = {"message": "Are you there?", "on_disconnect": "cancel"}
+        assert (await other.client.post("/chat", json=asked)).json()["error"]["code"] == "home_away"
+
+        waiting = asyncio.create_task(other.client.post("/chat", json={"message": "Are you there?"}))
+        while not await replicas.query("SELECT 1 FROM events WHERE data LIKE $1", '%"home_away"%'):
+            pass
+        await home.restart()
+        shown = events((await waiting).text)
+        assert (shown[0]["code"], shown[1]["type"]) == ("home_away", "run.started")
+        assert (shown[-1]["type"], shown[-1]["text"]) == ("run.finished", "Hello.")
+        await until(other.client, f"/jobs/{job['id']}", lambda found: found["state"] != "unreachable")
+
+        home.kill()
+        await home.process.wait()
+        said = {"message": "And now?", "session": shown[1]["session"], "when_busy": "queue"}
+        both = [asyncio.create_task(other.client.post("/chat", json=said)) for _ in range(2)]
+        await until(other.client, f"/sessions/{said['session']}", lambda found: len(found["runs"]) == 3)
+        forgotten = await asyncio.to_thread(run_dragoman, "node", "forget", home.node, environ=environ)
+        assert forgotten.stdout.startswith(f"Node {home.node} is given up: 2 runs waiting for it end"), forgotten
+        for run in both:
+            last = events((await run).text)[-1]
+            assert (last["type"], last["code"]) == ("run.failed", "home_gone")
+        again = await other.client.post("/chat", json={"message": "Hi", "session": said["session"]})
+        assert events(again.text)[-1]["type"] == "run.finished"
+        assert await replicas.query("SELECT node FROM homes") == [(other.node,)]
+        listed = await asyncio.to_thread(run_dragoman, "node", "list", environ=environ)
+        assert [line.split()[:3] for line in listed.stdout.splitlines()[1:]] == [[other.node, "1", "1"]]

@@ -21,7 +21,8 @@ class JobOutput(Struct, frozen=True):
 
     async def part(self, job: str, principal: str, after: int) -> OutputPart:
         """Return the output after byte `after`. Raises NoSuchJob, JobsFailed."""
-        ended = not self.jobs.get(job, principal).under_way  # looked at first: what is read then is all there is
+        found = await self.jobs.look_up(job, principal)
+        ended = not found.under_way  # looked at first: what is read then is all there is
         lines = 0
 
         async def read(offset: int, size: int) -> OutputSlice:

@@ -45,11 +45,9 @@ from tools.base.gather_all import gather_all
 from tools.jobs.manager import Jobs
 
 logger = logging.getLogger(__name__)
-
 ONE_ROUND = "Run {run} relays one answer of a model, so it takes no message. Send the message with the next request."
 Resume = Callable[[RunRow, str | None], Awaitable[object]]
-AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]
-"""The agent that a run was begun with, and its time limit in seconds. Raises NotFound if its principal has gone."""
+AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]  # and its time limit; raises NotFound
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
 UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end
 

@@ -362,6 +362,7 @@ REMOTE = (
     ("webhook", "routes.cli.webhooks", "add, list, test and remove receivers of notifications"),
 )
 FOUND, LAID = ("host", "port", "data_dir"), ("host", "port", "data_dir", "workspace")
+SHARED = ("database_url",)
 COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
     Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
@@ -376,6 +377,7 @@ COMMANDS = (
     _single("connect", "routes.cli.connect", "point another program at the server: Codex, Claude Code, SDKs", LAID),
     *(Command(name, text, partial(_remote_flags, name, of), partial(_remote, name, of)) for name, of, text in REMOTE),
     Command("db", "show the database's size, shrink it, back it up, restore it, export a session", _db_flags, _db),
+    _single("node", "routes.cli.nodes", "list the nodes that share a database, and give one up", SHARED),
     Command("doctor", "check this installation, and say what to do about what is wrong", _doctor_flags, _doctor),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
     Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),

@@ -54,7 +54,11 @@ class Seen(Struct):
         """Oldest first, each with its last lines; without its age, which only the clock changes."""
         async with self._looking.setdefault(principal, asyncio.Lock()):  # those that come meanwhile get the same
             known, now = self._jobs.get(principal, {}), dict[str, tuple[float, Job, Row]]()
-            for job in jobs.listed(principal):
+            try:
+                there = await jobs.all_of(principal)
+            except JobsFailed:  # the database is away: as they were
+                return [row for _, _, row in known.values()]
+            for job in there:
                 at, before, row = known.get(job.id, (0.0, None, Row()))
                 if before != job or (job.under_way and time.monotonic() - at > LOOK_S):
                     at, row = time.monotonic(), await _job_row(jobs, job)

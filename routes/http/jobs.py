@@ -31,7 +31,7 @@ def seen(glance: Glance) -> dict[str, Any]:
 
 async def list_jobs(request: Request) -> Response:
     """Oldest first."""
-    jobs = services_of(request).jobs.listed(current_principal(request).name)
+    jobs = await services_of(request).jobs.all_of(current_principal(request).name)
     return ASCIIResponse({"jobs": [job_fields(job) for job in jobs]})
 
 
@@ -51,7 +51,7 @@ async def job_events(request: Request) -> Response:
     """`job.progress` while it runs, then exactly one `job.finished`; 204 if `Last-Event-ID` names that."""
     services, principal = services_of(request), current_principal(request).name
     jobs = services.jobs
-    job = jobs.get(request.path_params["job"], principal)
+    job = await jobs.look_up(request.path_params["job"], principal)
     if not job.under_way and request.headers.get("last-event-id") == LAST_ID:
         return Response(status_code=204)  # a browser's EventSource would come back for ever
     with services.presence.place(current_principal(request)) as place:

@@ -81,7 +81,7 @@ async def _start(jobs: Jobs, arguments: Arguments, context: Context) -> str:
 async def _status(jobs: Jobs, arguments: Arguments, context: Context) -> str:
     if wanted := arguments.get("id"):
         return described(await jobs.glance(wanted, context.principal))
-    mine = jobs.listed(context.principal, context.session)[-_LISTED:]
+    mine = (await jobs.all_of(context.principal, context.session))[-_LISTED:]
     return "\n".join(map(in_one_line, mine)) or "This conversation has no background jobs."
 
 

@@ -202,6 +202,10 @@ class Jobs:
         jobs = [known.job for known in self._of(principal) if session in (None, known.job.session)]
         return sorted(jobs, key=lambda job: job.created)
 
+    async def all_of(self, principal: str, session: str | None = None) -> list[Job]:
+        """The same, with those that other servers have. Raises JobsFailed."""
+        return self.listed(principal, session)
+
     def under_way(self) -> int:
         """Return the number of jobs that have not ended."""
         return sum(not known.ended.is_set() for known in self._known.values())
@@ -213,6 +217,10 @@ class Jobs:
     def get(self, job: str, principal: str) -> Job:
         """Raises NoSuchJob."""
         return self._find(job, principal).job
+
+    async def look_up(self, job: str, principal: str) -> Job:
+        """The same, also of a job that another server has. Raises NoSuchJob, JobsFailed."""
+        return self.get(job, principal)
 
     async def glance(self, job: str, principal: str) -> Glance:
         """The job, its last lines and counts of its output. Raises NoSuchJob, JobsFailed."""

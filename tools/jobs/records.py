@@ -39,9 +39,10 @@ class JobState(StrEnum):
     TIMED_OUT = "timed_out"
     FAILED = "failed"
     LOST = "lost"
+    UNREACHABLE = "unreachable"  # of another server, which has gone: it may still run there
 
 
-UNDER_WAY = frozenset({JobState.STARTING, JobState.RUNNING})
+UNDER_WAY = frozenset({JobState.STARTING, JobState.RUNNING, JobState.UNREACHABLE})
 
 
 class FollowUp(StrEnum):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import asyncpg
+
 from app.replicas.nodes import HOME_GONE, NodeState, WaitingRun
+from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.lease import ANNOUNCE
+from app.storage.changes import StoreFailed
+
+COMMAND_S = 30.0
 
 HOME = "SELECT node FROM homes WHERE principal = $1"
 FIX = "INSERT INTO homes (principal, node) VALUES ($1, $2) ON CONFLICT (principal) DO NOTHING"
@@ -103,6 +110,19 @@ class PostgresNodes:
             return found
 
 
+@asynccontextmanager
+async def connected(url: str) -> AsyncGenerator[Any, None]:
+    """A connection for `states` and `forget`, to a database that servers have used. Raises StoreFailed."""
+    try:
+        connection = await asyncpg.connect(url, command_timeout=COMMAND_S)
+        try:
+            yield connection
+        finally:
+            connection.terminate()
+    except FAILURES as error:
+        raise StoreFailed(f"The database failed: {error}. Check DRAGOMAN_DATABASE_URL.") from error
+
+
 async def states(connection: Any) -> list[NodeState]:
     """All nodes that are known, by name."""
     return [NodeState(**dict(row)) for row in await connection.fetch(LIST)]
@@ -119,4 +139,5 @@ async def forget(connection: Any, node: str) -> NodeState | None:
         if known is not None and not known.replicas:
             for statement in FORGET:
                 await connection.execute(statement, node)
+            await connection.execute(ANNOUNCE)
         return known

@@ -519,7 +519,7 @@ CREATE TABLE jobs (
     record    TEXT COLLATE "C" NOT NULL,
     updated   TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX jobs_by_session ON jobs (session);
+CREATE INDEX jobs_by_principal ON jobs (principal);
 CREATE INDEX jobs_by_node ON jobs (node);
 
 -- Secrets that replicas share, encrypted with the secret key.

@@ -11,8 +11,9 @@ export const STATES = {
   timed_out: "timed out",
   failed: "failed",
   lost: "lost",
+  unreachable: "out of reach",
 };
-const RUNNING = new Set(["starting", "running"]);
+const RUNNING = new Set(["starting", "running", "unreachable"]);
 
 export const isRunning = ({ state }) => RUNNING.has(state);
 
