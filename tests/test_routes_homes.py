@@ -15,7 +15,7 @@ import pytest
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import run_dragoman
 from tests.postgres import Cluster, cluster, require_postgres
-from tests.replicas import Replica, Replicas, replica_environ, three_replicas
+from tests.replicas import Replica, Replicas, client_of, made_token, replica_environ, three_replicas
 from tests.upstream import Upstream, stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +118,7 @@ async def test_a_job_is_seen_followed_and_cancelled_through_every_server(tmp_pat
         assert (shown["state"], shown["tail"], shown["bytes"]) == ("running", ["one"], 4)
         output = (await other.client.get(f"{path}/output")).json()
         assert output["text"] == "one\n", output
+        await check_stranger(tmp_path, replicas, other, path)
         watching = asyncio.create_task(other.client.get(f"{path}/events"))
         (tmp_path / f"work-{home.node}" / "go").touch()
         *progress, finished = events((await watching).text)
@@ -127,6 +128,36 @@ async def test_a_job_is_seen_followed_and_cancelled_through_every_server(tmp_pat
         assert (await replicas.query("SELECT DISTINCT home FROM runs")) == [(home.node,)]
         follow_up = await other.client.get(f"/runs/{runs['runs'][1]['id']}/events")
         assert follow_up.text.count("event: run.finished") == 1
+        await check_cancelling(tmp_path / f"work-{home.node}", other.client, job["session"])
+
+
+async def check_stranger(folder: Path, replicas: Replicas, other: Replica, path: str) -> None:
+    """Another person has another home, and sees nothing of the job."""
+    environ = replica_environ(folder, other.node, replicas.database_url, apart=True)
+    async with client_of(other.base_url, await asyncio.to_thread(made_token, environ)) as stranger:
+        for request in (stranger.get(path), stranger.get(f"{path}/output"), stranger.get(f"{path}/events")):
+            assert (await request).status_code == 404
+        assert (await stranger.post(f"{path}/cancel")).status_code == 404
+        assert (await stranger.get("/jobs")).json() == {"jobs": []}
+        await stranger.post("/chat", json={"message": "Hi"})
+        assert await replicas.query("SELECT COUNT(*) FROM homes WHERE node = $1", other.node) == [(1,)]
+        for one in (await stranger.get("/sessions")).json()["sessions"]:
+            await stranger.delete(f"/sessions/{one['id']}")
+
+
+async def check_cancelling(workspace: Path, other: httpx2.AsyncClient, session: str) -> None:
+    """A second job of the session is cancelled, a third one ends with the session."""
+    (workspace / "go").unlink()
+    asked = {"message": "A job, please.", "approval": "auto", "session": session, "when_busy": "queue"}
+    await other.post("/chat", json=asked)
+    second = (await until(other, "/jobs", lambda found: len(found["jobs"]) == 2))["jobs"][1]
+    assert (await other.post(f"/jobs/{second['id']}/cancel")).json()["state"] == "cancelled"
+    await other.post("/chat", json=asked)
+    third = (await until(other, "/jobs", lambda found: len(found["jobs"]) == 3))["jobs"][2]
+    assert third["state"] == "running"
+    assert (await other.delete(f"/sessions/{session}")).status_code == 204
+    assert (await other.get(f"/jobs/{third['id']}")).status_code == 404
+    await until(other, "/jobs", lambda found: not found["jobs"])
 
 
 async def test_what_belongs_to_a_node_without_a_server_waits_or_is_given_up(tmp_path: Path, postgres: Cluster) -> None:
