@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
@@ -16,23 +17,26 @@ from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import run_dragoman
 from tests.postgres import Cluster, cluster, require_postgres
 from tests.replicas import Replica, Replicas, client_of, made_token, replica_environ, three_replicas
-from tests.upstream import Upstream, stream, upstream
+from tests.upstream import Act, Upstream, stream, upstream
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 90
 WAIT = "until [ -e go ]; do read -t 0.05 <> <(:); done"
 STARTS = stream(says(f"```bash\n#!bg\necho one; {WAIT}; echo two\n```\n"), chunk(finish="stop"), DONE)
+CHANGES = stream(says("```bash\necho x > made.txt\n```\n"), chunk(finish="stop"), DONE)
 HELLO = stream(says("Hello."), chunk(finish="stop"), DONE)
 
 
 class Answers:
-    """An Act: a message with "job" begins one."""
+    """An Act: a message that begins so gets that reply."""
 
+    replies: ClassVar[Mapping[str, Act]] = {"A job": STARTS, "A change": CHANGES}
     server: Upstream
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         last = self.server.asked[-1].json["messages"][-1]
-        await (STARTS if last["role"] == "user" and "A job" in str(last["content"]) else HELLO)(reader, writer)
+        asked = last["content"] if last["role"] == "user" and isinstance(last["content"], str) else ""
+        await next((reply for words, reply in self.replies.items() if asked.startswith(words)), HELLO)(reader, writer)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,7 @@ def postgres() -> Iterator[Cluster]:
 async def apart(folder: Path, postgres: Cluster, count: int = 2) -> AsyncGenerator[Replicas, None]:
     answers = Answers()
     async with asyncio.timeout(LIMIT_S), upstream(answers, repeat=True, chats=True) as answers.server:
-        url, flags = postgres.database(), ("--unsafe-no-sandbox", "--lease-s", "3")
+        url, flags = postgres.database(), ("--unsafe-no-sandbox", "--checkpoints", "--lease-s", "3")
         async with three_replicas(folder, url, answers.server.base_url, *flags, apart=True, count=count) as replicas:
             yield replicas
 
@@ -93,10 +97,23 @@ async def check_files(home: Replica, other: httpx2.AsyncClient, session: str) ->
     assert large.status_code == 200
     assert large.content == whole
     assert large.headers["content-length"] == str(len(whole))
+    table = {"type": "file", "data": b64encode(b"city,people\nRome,3\n").decode(), "name": "table.csv"}
+    message = [{"type": "text", "text": "Look."}, table]
+    looked = await other.post("/chat", json={"message": message, "session": session})
+    assert events(looked.text)[-1]["type"] == "run.finished", looked.text
+    assert (path / "table.csv").read_bytes() == b"city,people\nRome,3\n"
+    assert (await other.get(f"/sessions/{session}/workspace/table.csv")).text == "city,people\nRome,3\n"
+    changing = {"message": "A change.", "session": session, "approval": "auto"}
+    run = (await other.post("/chat", json=changing)).headers["x-run-id"]
+    made = path / "made.txt"
+    assert made.read_text() == "x\n"
+    assert [one["path"] for one in (await other.get(f"/sessions/{session}/files")).json()["files"]] == ["made.txt"]
+    assert [one["path"] for one in (await other.get(f"/runs/{run}/changes")).json()["files"]] == ["made.txt"]
+    assert (await other.post(f"/runs/{run}/undo")).json()["state"] == "undone"
+    assert not made.exists()
     missing = await other.get(f"/sessions/{session}/workspace/none.txt")
     assert missing.status_code == 404
     assert (await other.get("/project")).json()["files"][0]["text"] == "Be brief."
-    assert (await other.get(f"/sessions/{session}/files")).json()["files"] == []
 
 
 async def until(client: httpx2.AsyncClient, path: str, met: Callable[[Any], Any]) -> Any:
