@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -41,20 +41,27 @@ class DatabaseLink:
         self._open.set()
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        with suppress(OSError):
-            while not self._open.is_set():
-                await self._open.wait()
-            theirs = await asyncio.open_connection("127.0.0.1", self._to)
-            mine = self._open
-            ways = [self._to_server(mine, reader, theirs[1]), self._to_client(mine, theirs[0], writer)]
-            tasks = [asyncio.create_task(way) for way in ways]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                theirs[1].close()
-        writer.close()
+        ends = [writer]
+        try:
+            with suppress(OSError):
+                while not self._open.is_set():
+                    await self._open.wait()
+                back, onward = await asyncio.open_connection("127.0.0.1", self._to)
+                ends.append(onward)
+                await self._join(self._to_server(self._open, reader, onward), self._to_client(self._open, back, writer))
+        finally:
+            for end in ends:
+                end.transport.abort()
+
+    async def _join(self, *ways: Coroutine[None, None, None]) -> None:
+        """Go both ways until one of them has ended."""
+        tasks = [asyncio.create_task(way) for way in ways]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _to_server(self, mine: asyncio.Event, reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(ConnectionError):
@@ -86,9 +93,10 @@ class DatabaseLink:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -31,6 +31,7 @@ from tests.upstream import Act, Upstream, stream, upstream
 
 Event = dict[str, Any]
 EFFECTS = "ran.txt"
+AGAIN_S = 0.1  # after which a client that was refused asks again
 
 
 @asynccontextmanager
@@ -57,14 +58,19 @@ def slowly(parts: Sequence[str], pause_s: float) -> Act:
 
     async def act(reader: StreamReader, writer: StreamWriter) -> None:
         for part in parts:
-            due = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_later(pause_s, due.set_result, None)
-            await due
+            await passed(pause_s)
             writer.write(b"%x\r\n%s\r\n" % (len(part), part.encode()))
             await writer.drain()
         writer.write(b"0\r\n\r\n")
 
     return stream(then=act)
+
+
+async def passed(seconds: float) -> None:
+    """Let time pass as a model or a client does; what a test waits for has a sign of its own."""
+    due = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(seconds, due.set_result, None)
+    await due
 
 
 class Run(Struct):
@@ -121,6 +127,10 @@ class Load:
     async def follow(self, client: httpx2.AsyncClient | None = None, **body: object) -> Run:
         """Begin a run, and return to it with the number of the last event until it has ended."""
         self.runs.append(run := Run())
+        await self.see_to_its_end(run, client, **body)
+        return run
+
+    async def see_to_its_end(self, run: Run, client: httpx2.AsyncClient | None = None, **body: object) -> None:
         client, key = client or self._client, {"idempotency-key": secrets.token_hex(8)}
         while not run.has_ended:
             if run.id:
@@ -132,11 +142,12 @@ class Load:
                 async with begins as response:
                     await self._read(response, run)
             run.returns += 1
-        return run
 
     async def _read(self, response: httpx2.Response, run: Run) -> None:
         if response.status_code != 200:
-            run.refused.append((response.status_code, (await response.aread()).decode()))
+            await response.aread()
+            run.refused.append((response.status_code, response.json()["error"]["code"]))
+            await passed(AGAIN_S)
             return
         run.id = run.id or response.headers["x-run-id"]
         async with aclosing(events_of(response)) as events:

@@ -156,20 +156,24 @@ async def three_replicas(
     token: str | None = None,
     port: int = 0,
     apart: bool = False,
-    urls: Sequence[str] = (),
+    each: Sequence[Mapping[str, str]] = (),
 ) -> AsyncGenerator[Replicas, None]:
     """Servers on an empty or used database; `flags` and `environ` are for each of them.
 
-    With `apart` each has a workspace of its own, which is `work-` and its node. `urls` are the ways of each to the
-    database, if they differ.
+    With `apart` each has a workspace of its own, which is `work-` and its node. `each` is more of the environment,
+    for one of them each.
 
     Without `model_url` the model is the settings'. `token` is an admin's of that database; without it one is made.
     """
     (folder / "work").mkdir(parents=True, exist_ok=True)
     model = ("--model-url", model_url, "--model", "m", "--tool-calls", "fenced") if model_url else ()
     words = (*model, *flags)
-    ways = enumerate(urls or [database_url] * count, start=1)
-    environs = [replica_environ(folder, f"node-{n}", url, apart=apart) | dict(environ or {}) for n, url in ways]
+    environs = [
+        replica_environ(folder, f"node-{n}", database_url, apart=apart) | dict(environ or {})
+        for n in range(1, count + 1)
+    ]
+    for one, more in zip(environs, each, strict=False):
+        one |= more
     if token is None:
         token = await asyncio.to_thread(made_token, environs[0])
     async with AsyncExitStack() as stack:

@@ -43,10 +43,9 @@ class Locks:
     async def _unlock(self, connection: Any) -> None:
         try:
             await connection.execute("COMMIT")
-        except FAILURES:
-            await self._hang_up(connection)
-        else:
             await self._pool.release(connection)
+        except FAILURES:  # what was done under the lock is done
+            await self._hang_up(connection)
 
     async def _hang_up(self, connection: Any) -> None:
         """Give up a connection, and the locks with it; the pool has taken back one that was lost."""

@@ -1,0 +1,161 @@
+"""Faults of servers that share a database, and of the way to it: runs go on, and each client sees every event once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.chatting import DONE, chunk, says
+from tests.database_link import database_link
+from tests.nginx import needs_nginx
+from tests.nightly import only_at_night
+from tests.postgres import cluster
+from tests.replica_clients import Load, Run, calling, clients
+from tests.replicas import Balancer, Replica, Replicas, three_replicas
+from tests.upstream import Act, hang, stream, upstream
+
+pytestmark = pytest.mark.anyio
+LIMIT_S = 60
+CLIENTS = 6
+HURRIED = {"DRAGOMAN_LEASE_S": "3"}
+FAST, SLOW = {"TESTS_CLOCK_S": "3600"}, {"TESTS_CLOCK_S": "-3600"}
+TICKS = "```bash\nwhile :; do echo x >> ticks.txt; sleep 0.05; done\n```\n"
+NEWEST = "SELECT id, state FROM replicas WHERE node = $1 ORDER BY started DESC LIMIT 1"
+HANG_UP = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'dragoman %'"
+
+
+async def newest(replicas: Replicas, node: str) -> tuple[object, ...]:
+    """The id and state of the replica that a node was last."""
+    [row] = await replicas.query(NEWEST, node)
+    return row
+
+
+async def until_newest(replicas: Replicas, node: str, replica: object, state: str) -> None:
+    """Wait until this (None: whichever) replica is the newest of the node, and in this state."""
+    while (found := await newest(replicas, node))[1] != state or replica not in (None, found[0]):
+        pass
+
+
+async def until_resumed(run: Run, load: Load) -> None:
+    while "resumed" not in run.codes():
+        await load.more_events(1)
+
+
+@asynccontextmanager
+async def one_run(folder: Path, url: str, *acts: Act) -> AsyncGenerator[tuple[Replicas, Load, Run, Replica], None]:
+    """A run at one of three servers whose client comes by another, once something has come of it."""
+    async with asyncio.timeout(LIMIT_S), upstream(*acts, chats=True) as model:
+        async with three_replicas(folder, url, model.base_url, environ=HURRIED) as replicas:
+            owner = replicas.members[0]
+            begun = await owner.client.post("/chat", json={"message": "Go"}, headers={"prefer": "respond-async"})
+            load = Load(replicas.members[1].client)
+            load.runs.append(run := Run(id=begun.json()["run"]))
+            following = asyncio.create_task(load.see_to_its_end(run))
+            await load.more_events(2)
+            yield replicas, load, run, owner
+            await following
+            run.check()
+
+
+async def test_a_server_cut_off_from_its_database_stops_by_itself_and_comes_back(tmp_path: Path) -> None:
+    with cluster() as postgres:
+        async with asyncio.timeout(LIMIT_S), database_link(postgres.port) as link, calling() as model:
+            url = postgres.database()
+            each = [{"DRAGOMAN_DATABASE_URL": link.url(url)}, FAST, SLOW]
+            async with three_replicas(tmp_path, url, model.base_url, environ=HURRIED, each=each) as replicas:
+                first = replicas.members[0]
+                async with clients(replicas, CLIENTS) as load:
+                    link.deaf = True
+                    await load.more_events(60)
+                    before, _ = await newest(replicas, first.node)
+                    link.cut()
+                    await until_newest(replicas, first.node, before, "gone")
+                    link.mend()
+                    await until_newest(replicas, first.node, None, "up")
+                    run = await load.follow(first.client)
+                assert first.process.returncode is None and run.seen[-1]["reason"] == "answered"
+                assert (await first.client.get("/readyz")).status_code == 200
+    assert link.dropped
+    load.check(tmp_path)
+    assert load.ends == {"answered"}
+    assert set(load.refusals) <= {(503, "storage_failed")}
+
+
+async def test_runs_go_on_when_their_database_is_restarted_killed_or_ends_connections(tmp_path: Path) -> None:
+    with cluster() as postgres:
+        async with asyncio.timeout(LIMIT_S), calling() as model:
+            url = postgres.database()
+            async with three_replicas(tmp_path, url, model.base_url, environ=HURRIED) as replicas:
+                async with clients(replicas, CLIENTS) as load:
+                    for _ in range(5):
+                        await load.more_events(20)
+                        await replicas.query(HANG_UP)
+                    assert not load.takeovers, "the owner stays while its lease holds"
+                    for mode in ("fast", "immediate"):
+                        await load.more_events(40)
+                        await asyncio.to_thread(postgres.stop, mode)
+                        await asyncio.to_thread(postgres.start)
+                assert all(one.process.returncode is None for one in replicas)
+    load.check(tmp_path)
+    assert load.ends == {"answered"}
+    assert set(load.refusals) <= {(503, "storage_failed")}
+
+
+async def test_a_tool_of_a_frozen_server_is_dead_before_another_goes_on(tmp_path: Path) -> None:
+    acts = stream(says(TICKS), chunk(finish="stop"), DONE), stream(says("Done."), chunk(finish="stop"), DONE)
+    ticks = tmp_path / "work" / "ticks.txt"
+    with cluster() as postgres:
+        async with one_run(tmp_path, postgres.database(), *acts) as (_, load, run, owner):
+            while not ticks.exists():
+                await load.more_events(1)
+            owner.stop()
+            await until_resumed(run, load)
+            size = ticks.stat().st_size
+            assert await owner.process.wait() == -signal.SIGKILL
+    assert ticks.stat().st_size == size
+    assert run.seen[-1]["reason"] == "answered" and len(run.of("tool.started")) == 1
+
+
+@only_at_night
+async def test_a_machine_that_was_frozen_past_its_lease_writes_nothing_more(tmp_path: Path) -> None:
+    acts = stream(says("One "), then=hang), stream(says("two."), chunk(finish="stop"), DONE)
+    with cluster() as postgres:
+        async with one_run(tmp_path, postgres.database(), *acts) as (replicas, load, run, owner):
+            before, _ = await newest(replicas, owner.node)
+            [keeper] = children(owner.process.pid)
+            os.kill(keeper, signal.SIGSTOP)
+            owner.stop()
+            await until_resumed(run, load)
+            owner.go_on()
+            while (await newest(replicas, owner.node))[0] == before:
+                assert owner.process.returncode is None
+            os.kill(keeper, signal.SIGCONT)
+            assert (await owner.client.get(f"/runs/{run.id}")).json()["state"] in ("running", "answered")
+    assert run.seen[-1]["reason"] == "answered"
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@needs_nginx
+@pytest.mark.parametrize("balancer", ["nginx"])
+async def test_servers_are_upgraded_one_by_one_and_no_run_is_lost(tmp_path: Path, balancer: Balancer) -> None:
+    with cluster() as postgres:
+        async with asyncio.timeout(LIMIT_S), calling() as model:
+            url, quick = postgres.database(), {"DRAGOMAN_SHUTDOWN_GRACE_S": "0", **HURRIED}
+            async with three_replicas(tmp_path, url, model.base_url, balancer=balancer, environ=quick) as replicas:
+                async with clients(replicas, CLIENTS) as load:
+                    for one in replicas:
+                        await load.more_events(30)
+                        one.terminate()
+                        await one.restart()
+    load.check(tmp_path)
+    assert load.ends == {"answered"}
+    assert set(load.refusals) <= {(503, "stopping"), (503, "no_replica")}, "to be sent again"
