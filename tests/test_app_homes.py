@@ -75,10 +75,17 @@ async def test_a_run_that_waits_for_longer_than_it_may_last_is_ended() -> None:
 
 def test_a_request_arrives_at_another_server_as_it_was() -> None:
     turn = RunRequest(
-        "Hi", "ses_1", "queue", IdempotencyKey("k", "b"), 60, labels=["secret"], run="r", history=[Message("user", "x")]
+        "Hi",
+        "ses_1",
+        "queue",
+        IdempotencyKey("k", "b"),
+        60.0,
+        labels=["secret"],
+        run="r",
+        history=[Message("user", "x")],
     )
     there = turn_of(json.loads(json.dumps(fields_of(turn))))
-    assert fields_of(there) == fields_of(turn)
+    assert json.dumps(fields_of(there)) == json.dumps(fields_of(turn))
     assert (there.key, there.history[0]) == (turn.key, turn.history[0])
     change = KeyRow("ann", "k", "b", "run_1", 1.0)
     kind, fields = change_fields(change)
