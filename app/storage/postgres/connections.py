@@ -74,6 +74,8 @@ class Connections:
             try:
                 yield connection
             except BaseException as error:
+                if isinstance(error, AttributeError) and connection.is_closed():  # by `rename`, while asyncpg prepared
+                    raise asyncpg.InterfaceError("the connection was closed") from error
                 if not _is_intact(connection, error):
                     connection.terminate()
                 raise
