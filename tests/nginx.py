@@ -9,7 +9,8 @@ import shutil
 import socket
 import subprocess
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ import pytest
 CONFIGURATION = Path(__file__).parent.parent / "docs" / "deploy" / "nginx.conf"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 LIMIT_S = 20
+FIRST_PORT, PORTS = 20_000, 12_000  # below those of outgoing connections, and of port 0
+_TURNS = count(os.getpid() * 97)  # the workers of a suite begin at different places
 needs_nginx = pytest.mark.skipif(
     NGINX is None and os.environ.get("CI") != "true", reason="there is no nginx (apt-get install nginx-light)"
 )
@@ -47,8 +50,10 @@ def checked(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    """A port for a server that cannot choose one itself. The kernel gives none of these to others meanwhile."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", FIRST_PORT + next(_TURNS) % PORTS)) as taken:
+            return int(taken.getsockname()[1])
 
 
 @asynccontextmanager
