@@ -24,6 +24,7 @@ OSLO, LIMA = ("weather", {"city": "Oslo"}), ("weather", {"city": "Lima"})
 NOTE = {"text": LONG_TEXT, "tags": ["two words", 'a "quote"', ""], "urgent": True, "size": 42}
 CUT = "This answer ends before it"
 BEFORE_FAILURE = "The first words came, and"
+WAIT, REST = "One moment. ", "That was all."
 EXAMPLE = "A model would write it so:\n\n````text\n%s\n````\n\nNothing was called."
 
 
@@ -113,6 +114,12 @@ FILLERS: Mapping[str, Any] = {
 }
 
 
+def slow(read: Read) -> Reply:
+    """Words without end, or the rest of them for a run that goes on after its server's end."""
+    begun = any(role == "assistant" and text.startswith(WAIT) for role, text in read.turns)
+    return Reply(REST) if begun else Reply(WAIT, then="go on")
+
+
 def shell(read: Read) -> Reply:
     """One command with whatever tool the client has for that; requests without one, such as for a title, get words."""
     name = next((name for name in SHELLS if name in read.offered), None)
@@ -162,7 +169,7 @@ SCENARIOS: Mapping[str, Callable[[Read], Reply]] = {
     "cut-call": lambda read: Reply(CUT, calls=[("note", NOTE)], finish="length", cut_call=True),
     "failure": lambda read: Reply(BEFORE_FAILURE, then="fail"),
     "break": lambda read: Reply(BEFORE_FAILURE, then="break"),
-    "slow": lambda read: Reply("One moment. ", then="go on"),
+    "slow": slow,
     "image": pictures,
     "history": history,
     "together": lambda read: Reply("All are here.", then="together"),
