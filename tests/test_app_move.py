@@ -182,6 +182,8 @@ def row_of_table(draw: st.DrawFn, table: str, columns: list[tuple[Any, ...]], nu
             row.append(number)
         elif name == "owner" and table == "memories":
             row.append(f"{number}")  # unique with the digest
+        elif (table, name) == ("runs", "id"):
+            row.append(f"run_{number}")  # the events of a run are packed as lines, each with its id
         elif key or (table, name) == ("memories", "id"):
             row.append(f"{draw(TEXTS)}{number}".replace("\0", ""))
         elif not required and draw(NULLS):

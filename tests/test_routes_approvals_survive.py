@@ -131,6 +131,25 @@ async def test_a_decision_that_came_just_before_the_kill_counts(tmp_path: Path) 
     assert kinds.count("run.finished") == 1 and kinds.count("tool.started") == 1
 
 
+async def test_a_decision_that_came_while_the_run_was_taken_up_counts(tmp_path: Path) -> None:
+    provider = Scripted([TWO, "Done."])
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        question, _ = await waiting(served)
+        run, call = question["run"], question["call"]
+        await left_as_killed(served.services, run)
+        assert (await served.client.post("/pause")).is_success
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        assert served.services.runs.approvals.is_waiting(run), "it is taken up, and the pause holds it"
+        decided = ApprovalDecided(run, call, "approved", time.time(), "local", "once")
+        assert await served.services.store.decide_approval(decided), "as of a request before it was"
+        assert (await served.client.post("/resume")).is_success
+        second = await until(following(served.client, run, question["seq"] + 1), "approval.required")
+        assert note(tmp_path).read_text() == "first" and second["arguments"]["path"] == "other.txt"
+        await served.services.runs.cancel(run)
+        kinds = [event["type"] for event in await served.events(run)]
+    assert kinds.count("approval.resolved") == 2 and kinds.count("tool.started") == 1
+
+
 async def test_what_expired_while_the_server_was_away_is_not_run(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([TWO]), approval_time_limit_s="1") as served:
         question, path = await waiting(served)

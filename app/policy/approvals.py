@@ -120,6 +120,13 @@ class Approvals:
     def reopen(self, row: ApprovalRow) -> None:
         self._waiting[row.run] = row, asyncio.get_running_loop().create_future()
 
+    async def current(self, row: ApprovalRow) -> ApprovalRow:
+        """Return the row with a decision that came between its reading and its `reopen`. Raises StoreFailed."""
+        known = await self._store.approval(row.run, row.call) or row
+        if known.state != "pending":
+            self._waiting.pop(row.run, None)
+        return known
+
     async def wait(self, row: ApprovalRow) -> ApprovalRow:
         """Wait for the decision and return the stored row; `expired` after the time limit. Raises StoreFailed."""
         if row.state != "pending":

@@ -184,7 +184,7 @@ class ToolExecutor(Struct):
             for notice in self.guards.news(conversation):
                 await context.emit(notice)
         elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
-            await self._decided(context, call, asked, resolved=unanswered.resolved)
+            await self._decided(context, call, await self.approvals.current(asked), resolved=unanswered.resolved)
         elif isinstance(decision, Ask):
             await self._ask(context, call, decision.reason)
         else:
