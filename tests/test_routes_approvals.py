@@ -106,14 +106,22 @@ async def test_a_grant_for_the_session_is_for_the_same_call_only(tmp_path: Path)
             await served.client.post(f"/runs/{later['run']}/cancel")
 
 
-async def test_unboxed_a_granted_command_asks_again_once_a_tool_has_written(tmp_path: Path) -> None:
-    """In the session of another, too: what it runs may have been written there."""
+async def test_unboxed_a_granted_command_asks_again_once_a_tool_has_written(tmp_path: Path, servers: str) -> None:
+    """In the session of another, too: what it runs may have been written there.
+
+    Of servers that share a workspace none knows what the others write, so each command asks again.
+    """
     run, script = "```bash\nsh script.sh\n```", "```write_file\nscript.sh\necho theirs\n```"
     provider = Scripted([run, run, "Done.", script, "Written.", run, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider, unsafe_no_sandbox="true") as served:
         turn, question, path = await asked(served, approval="sandboxed")
         async with aclosing(turn):
             await served.client.post(path, json={"decision": "approve", "scope": "session"})
+            if servers != "sqlite":
+                second = await until(turn, "approval.required")
+                assert second["call"] != question["call"] and "No sandbox holds it" in second["reason"]
+                await served.client.post(f"/runs/{question['run']}/cancel")
+                return
             kinds = [event["type"] for event in await rest(turn)]
         assert kinds.count("tool.finished") == 2 and "approval.required" not in kinds
         kinds = [event["type"] for event in await served.chat("Write.")]
