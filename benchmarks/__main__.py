@@ -17,14 +17,13 @@ from benchmarks import (
     parser,
     provenance,
     relay,
-    replicas,
     request_calls,
     stages,
     startup,
 )
 from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import databases, served_models
+from benchmarks.serving import databases, replicas, served_models
 
 ALL = (
     startup,

@@ -1,7 +1,7 @@
 """Servers that share a PostgreSQL: a remote watcher's latency, CPU and write-ahead log a token, silence after a kill.
 
-`python -m benchmarks.replicas` makes a cluster of its own, which waits for the disk. Rates are low and figures are CPU
-times and differences of the same round, so that a machine which does other work gives the same ones.
+`python -m benchmarks.serving.replicas` makes a cluster of its own, which waits for the disk. Rates are low and figures
+are CPU times and differences of the same round, so that a machine which does other work gives the same ones.
 """
 
 from __future__ import annotations
