@@ -72,6 +72,7 @@ ERRORS: Mapping[str, ErrorKind] = {
     "server_stopped": UNAVAILABLE,
     "paused": UNAVAILABLE,
     "interrupted": BROKEN,
+    "home_gone": BROKEN,
     "internal": BROKEN,
     "script_ended": BROKEN,
 }
