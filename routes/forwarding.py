@@ -51,10 +51,11 @@ async def home_of_caller(services: Services, principal: Principal, _named: str) 
     return await _home_of(services, principal.name)
 
 
-async def home_of_run(services: Services, _principal: Principal, run: str) -> str | None:
+async def home_of_run(services: Services, principal: Principal, run: str) -> str | None:
     """A server of the node with the files that the run has changed. Raises HomeAway."""
     row = await services.store.run(run)
-    return await _home_of(services, row.principal) if row else None
+    is_theirs = row is not None and row.principal == principal.name  # others must not learn where it is
+    return await _home_of(services, principal.name) if is_theirs else None
 
 
 async def home_if_up(services: Services, principal: Principal, _named: str) -> str | None:

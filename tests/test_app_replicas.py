@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,20 @@ class Server:
     def __init__(self, peers: PostgresPeers, store: PostgresStore) -> None:
         self.peers, self.store, self.holder = peers, store, Holder()
         peers.begin(self.holder, partial(setattr, store, "fenced_by"))
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[Any, None]:
+        """A connection of its own: that of the lease is in use."""
+        connection = await self.store.connections.connect()
+        try:
+            yield connection
+        finally:
+            connection.terminate()
+
+    async def buries(self, replica: str) -> None:
+        async with self.connected() as connection:
+            await connection.execute("UPDATE replicas SET state = 'gone' WHERE id = $1", replica)
+            await connection.execute("UPDATE runs SET owner = NULL WHERE owner = $1 AND ended IS NULL", replica)
 
 
 @asynccontextmanager
@@ -119,7 +134,7 @@ async def test_a_server_that_was_buried_writes_nothing_and_begins_again(postgres
     async with servers(postgres, "a", "b") as (a, b):
         await begun(a)
         before = a.peers.me
-        await b.peers.lease._bury(before)
+        await b.buries(before)
         with pytest.raises(LeaseLost):
             await a.store.write([event(1)])
         a.peers.lease.beat_soon()
@@ -144,7 +159,7 @@ async def test_a_write_that_waits_for_the_database_keeps_the_identity_it_began_w
         a.store.connections.one = one  # type: ignore[method-assign]
         writing = asyncio.create_task(a.store.write([event(1)]))
         await asyncio.sleep(0)
-        await b.peers.lease._bury(a.peers.me)
+        await b.buries(a.peers.me)
         a.store.fenced_by = b.peers.me  # as after it has begun again
         held.set()
         with pytest.raises(LeaseLost):

@@ -45,8 +45,9 @@ class TerminalRetry:
         async with self._keeping:
             if run in self._ends:
                 await self._approvals.close_pending(run)
-                await self._store.write(self._ends[run])
-                self._ends.pop(run, None)
+                if ends := self._ends.get(run):  # else forgotten meanwhile
+                    await self._store.write(ends)
+                    self._ends.pop(run, None)
 
     async def keep_all(self) -> None:
         """Try all of them; a store that still refuses says so to whoever wants something of it."""

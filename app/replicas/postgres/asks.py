@@ -22,7 +22,10 @@ from app.storage.changes import StoreFailed
 AGAIN_S = 1.0
 TIDIED = 64  # long messages after which those are deleted that were never read
 REMEMBERED = 1_024  # answers, for questions that come again
-KEEP_LONG = "INSERT INTO answers (ask, part, content) VALUES ($1, 0, $2)"
+KEEP_LONG = """
+    INSERT INTO answers (ask, part, content) VALUES ($1, 0, $2)
+    ON CONFLICT (ask, part) DO UPDATE SET content = excluded.content
+"""
 READ_LONG = "SELECT content FROM answers WHERE ask = $1"
 FORGET_USED = "DELETE FROM answers WHERE ask = ANY ($1::text[])"
 FORGET_LONG = "DELETE FROM answers WHERE at < clock_timestamp() - interval '10 minutes'"
@@ -50,9 +53,12 @@ class Asks:
         number, long = token_hex(8), list[str]()
         answer = self._open[number] = asyncio.get_running_loop().create_future()
         try:
-            payload = await self._fitting("ask", number, {"by": self.me, "question": question, "body": body})
-            long += _place_of(payload)
+            payload, me = "", ""
             while True:
+                if long or me != self.me:  # a crash empties `answers`; one that begins again has a new channel
+                    me = self.me
+                    payload = await self._fitting("ask", number, {"by": me, "question": question, "body": body})
+                    long = _place_of(payload)
                 self._messages.send(channel_of(replica), payload)
                 await asyncio.wait([answer], timeout=AGAIN_S)
                 if answer.done():
@@ -89,13 +95,24 @@ class Asks:
             if number not in self._answers:
                 self._answers[number] = asyncio.create_task(self._worked_out(number, whole), name=whole["question"])
                 if len(self._answers) > REMEMBERED:
-                    self._answers.popitem(last=False)
+                    self._forget_one()
             self._messages.send(channel_of(whole["by"]), await asyncio.shield(self._answers[number]))
         except StoreFailed as failure:  # it is asked again
             logger.warning("a question of another replica is not answered: %s", failure)
 
     async def _worked_out(self, number: str, whole: Body) -> str:
-        return await self._fitting("answer", number, await self._result_of(whole["question"], whole["body"]))
+        result = await self._result_of(whole["question"], whole["body"])
+        while True:
+            try:
+                return await self._fitting("answer", number, result)
+            except StoreFailed as failure:  # what was done is not done again
+                logger.warning("the answer to another replica waits: %s", failure)
+                await asyncio.sleep(AGAIN_S)
+
+    def _forget_one(self) -> None:
+        """Forget the oldest answer; a question that is still worked on would be worked on twice."""
+        if oldest := next((number for number, task in self._answers.items() if task.done()), None):
+            del self._answers[oldest]
 
     async def _result_of(self, question: str, body: Body) -> Body:
         answerer = self.answerers.get(question)

@@ -59,6 +59,9 @@ class Messages:
 
     def send(self, channel: str, payload: str) -> None:
         """Send soon, behind what was sent before. `payload` is what `encoded` returns, at most MOST_BYTES long."""
+        if len(payload) > MOST_BYTES:  # the database would refuse it with all that waits, again and again
+            logger.error("a message to other replicas is left out, it has %d bytes: %.80s", len(payload), payload)
+            return
         self._waiting.append((channel, payload))
         self._news.set()
 

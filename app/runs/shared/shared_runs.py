@@ -77,7 +77,8 @@ class SharedRuns(RunManager):
         """Go on with runs that no server has, as long as this one runs: those of another server are not touched."""
 
         async def take_over(run: str) -> None:
-            if row := await self._store.run(run):
+            await self._lost.keep(run)  # it has ended here, and its end was not stored
+            if (row := await self._store.run(run)) and row.ended is None:
                 self.observe_takeover()
                 await resume(row, await self.replicas.nodes.asked_of(run))
 
