@@ -201,3 +201,17 @@ def test_a_call_that_wants_any_host_is_narrowed_to_those_that_are_granted() -> N
         assert narrowed(HOSTS, other) == other
     over = (Grant("bash", hosts=("example.org",), expires=1.0),)
     assert granted_hosts(over) == () and narrowed(over, everything) == everything
+
+
+async def test_what_is_disabled_stays_so_when_grants_are_withdrawn(tmp_path: Path) -> None:
+    replies = [WRITE, "```bash\necho hello\n```", "Done."]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies)) as served:
+        turn, question, path = await asked(served)
+        async with aclosing(turn):
+            session = question["session"]
+            await served.client.patch(f"/sessions/{session}", json={"disabled_tools": ["bash"]})
+            for _ in range(3):  # at each server, where there are several
+                await served.client.delete(f"/sessions/{session}/grants")
+            await served.client.post(path, json={"decision": "approve"})
+            events = await rest(turn)
+    assert [event["name"] for event in events if event["type"] == "tool.started"] == ["write_file"]

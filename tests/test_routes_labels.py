@@ -99,6 +99,7 @@ async def test_a_person_marks_a_message_a_session_and_its_files(tmp_path: Path) 
         assert "there are customer, secret" in refused.json()["error"]["message"]
 
 
+@pytest.mark.usefixtures("servers")
 async def test_a_mark_reaches_the_run_under_way(tmp_path: Path) -> None:
     ask = "```ask_user\nWhich?\n```"
     async with labelled(tmp_path, [ask, "Never."], ["Told."]) as one:

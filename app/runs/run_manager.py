@@ -342,9 +342,11 @@ class RunManager:
         for helper in await self._store.helpers(session):
             await self.disable_tools(helper.session, patterns)
 
-    def agents_of(self, session: str) -> list[Agent]:
-        """Return the agents of a session's runs that are under way or wait."""
-        return [self._live[run].agent for run in self._line.of(session)]
+    async def adopt_labels(self, session: str, labels: Sequence[str]) -> None:
+        """Let the session's runs have labels that are stored. Raises StoreFailed."""
+        for run in self._line.of(session):
+            if known := self._live[run].agent.calls.labels:
+                known.adopt(labels)
 
     async def decide(self, run: str, call: str, principal: Principal, review: Review) -> ApprovalRow:
         """A person's decision on a call that waits. Raises what `Approvals.decide` raises."""

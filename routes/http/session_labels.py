@@ -59,7 +59,5 @@ async def mark_session(services: Services, principal: Principal, row: SessionRow
     workspace = await asyncio.to_thread(workspace_of, services.settings.workspace, principal)
     files = services.factory.labels.book.label_files(workspace, paths, joined(there, new))
     await services.store.write([*rows, audit, *files])
-    for agent in services.runs.agents_of(row.id):
-        if agent.calls.labels:
-            agent.calls.labels.adopt(new)
+    await services.runs.adopt_labels(row.id, new)
     services.runs.notifier.notify(row.id)

@@ -194,11 +194,19 @@ class SharedRuns(RunManager):
         await self._ask_others("session", {"session": session})
         return count
 
+    async def adopt_labels(self, session: str, labels: Sequence[str]) -> None:
+        await super().adopt_labels(session, labels)
+        await self._ask_others("session", {"session": session, "labels": list(labels)})
+
     async def _follow_session_here(self, body: Body) -> None:
         """Let the runs of a session here follow a change of what they may do."""
-        for agent in self.agents_of(body["session"]):
-            agent.calls.gate.disable(body.get("disable", ()))
-            agent.calls.gate.grant(await self.approvals.grants(body["session"]))
+        if "labels" in body:
+            await super().adopt_labels(body["session"], body["labels"])
+        for run in self._line.of(body["session"]):
+            gate = self._live[run].agent.calls.gate
+            if "disable" in body:  # else what is disabled stays so
+                gate.disable(body["disable"])
+            gate.grant(await self.approvals.grants(body["session"]))
 
     async def abandon(self) -> None:
         """End all that this server does for its runs, and write nothing: they are another server's now."""
