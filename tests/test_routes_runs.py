@@ -58,7 +58,6 @@ async def test_disconnect_is_not_cancel(tmp_path: Path) -> None:
     assert (whole[-1]["reason"], whole[-1]["text"]) == ("answered", "Here is one. Two.")
 
 
-@pytest.mark.usefixtures("database")
 async def test_resume_at_every_event_gives_exactly_the_rest(tmp_path: Path) -> None:
     provider = Scripted([bash("for i in 1 2 3; do echo $i; done"), bash("exit 3"), "Done."])
     async with asyncio.timeout(60), serving(tmp_path, provider) as served:
@@ -72,7 +71,6 @@ async def test_resume_at_every_event_gives_exactly_the_rest(tmp_path: Path) -> N
         assert (bad.status_code, bad.json()["error"]["code"]) == (400, "invalid_cursor")
 
 
-@pytest.mark.usefixtures("database")
 async def test_two_watchers_see_the_same_bytes(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     provider = Scripted([["a", Pause(go_on), *(f"{n} " for n in range(500))]])
@@ -107,7 +105,6 @@ async def test_cancel_reaches_the_model_request(tmp_path: Path) -> None:
     assert provider.requests[1].messages[-2] == Message("assistant", "Half an ", shown="Half an ", cut=True)
 
 
-@pytest.mark.usefixtures("database")
 async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> None:
     sleeper = endless()
     provider = Scripted([bash(TREE.replace("SLEEPER", sleeper)), "Done."])
@@ -133,7 +130,6 @@ async def test_cancel_reaches_the_tool_and_its_whole_tree(tmp_path: Path) -> Non
     assert "stopped before it finished" in answer.text
 
 
-@pytest.mark.usefixtures("database")
 async def test_cancel_before_the_first_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hello."])) as served:
         agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
@@ -144,7 +140,6 @@ async def test_cancel_before_the_first_event(tmp_path: Path) -> None:
     assert events[-1]["reason"] in ("cancelled", "answered")
 
 
-@pytest.mark.usefixtures("database")
 async def test_a_busy_session_is_refused_with_its_run(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     provider = Scripted([["One", Pause(go_on)], "Two"])
@@ -186,7 +181,6 @@ async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> Non
         assert (await served.chat("y", session=row.session))[-1]["text"] == "Fine."
 
 
-@pytest.mark.usefixtures("database")
 async def test_a_stopping_server_leaves_its_runs_to_the_next(tmp_path: Path) -> None:
     provider = Scripted([["Half", Pause(asyncio.Event())]])
     async with asyncio.timeout(30):
