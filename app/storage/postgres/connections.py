@@ -42,7 +42,13 @@ class Line:
         """Return a connection of the caller's own; asyncpg's pool gives `options`."""
         settings = SETTINGS | {"application_name": self._name}
         options |= {"timeout": CONNECT_S, "command_timeout": self._command_s, "server_settings": settings}
-        connection = await asyncpg.connect(self._url, **options)
+        connecting = asyncio.create_task(asyncpg.connect(self._url, **options), name="connect to PostgreSQL")
+        try:
+            # Cancelled in the middle of it, asyncpg leaves an error behind that no caller can fetch.
+            connection = await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_hang_up)
+            raise
         self._open.add(connection)
         return connection
 
@@ -105,3 +111,9 @@ def _is_intact(connection: Connection, error: BaseException) -> bool:
     """Return True if the server has refused a statement, and the connection takes the next one."""
     refused = isinstance(error, asyncpg.PostgresError) and getattr(error, "severity_en", "ERROR") == "ERROR"
     return refused and not connection.is_closed() and not connection.is_in_transaction()
+
+
+def _hang_up(connecting: asyncio.Task[Connection]) -> None:
+    """End a connection for which no caller waits any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().terminate()
