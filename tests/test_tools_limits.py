@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tests.processes import all_gone, endless
 from tools.base.outcome import Result, ToolFailed
 from tools.builtin.shell import running
-from tools.process.orphan_reaper import MARK, OF_PRINCIPAL, PREFIX, clear, clear_stale
+from tools.process.orphan_reaper import MARK, PREFIX, clear, clear_stale
 from tools.process.resource_limits import NO_LIMITS, Group, ResourceLimits, find_limits, possible_groups
 from tools.sandbox.landlock import Landlock, find_landlock
 from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
@@ -151,10 +151,6 @@ print(made, flush=True)
 END"""
 
 
-def groups_of_principals(limits: ResourceLimits) -> list[Path]:
-    return [path for one in limits.groups for path in one.folder.glob(f"{OF_PRINCIPAL}*")]
-
-
 @pytest.mark.skipif(not find_limits().bounds("pids"), reason="no group can be made here")
 @levels
 def test_bounds_hold_for_all_commands_of_a_principal_together(tmp_path: Path, box: Bubblewrap | Landlock) -> None:
@@ -185,10 +181,9 @@ def test_bounds_hold_for_all_commands_of_a_principal_together(tmp_path: Path, bo
 
     held, free = asyncio.Event(), asyncio.Event()
     ann, bob = (f"{name} {secrets.token_hex(8)}" for name in ("ann", "bob"))  # of no other server of this machine
-    before = set(groups_of_principals(limits))
     more, others = asyncio.run(main())
     assert more < 24 and others == 40
-    around = set(groups_of_principals(limits)) - before
+    around = [path for one in limits.groups for path in map(one.of_principal, (ann, bob)) if path.exists()]
     assert around and not [path for one in around for path in one.glob(f"{PREFIX}*")]
 
 

@@ -50,13 +50,15 @@ class Group(Struct, frozen=True):
     settings: tuple[tuple[str, int], ...]
     optional_settings: tuple[tuple[str, int], ...] = ()
 
+    def of_principal(self, principal: str) -> Path:
+        """The group around those of a principal. Other bounds, other group: another start may have left one."""
+        return self.folder / f"{OF_PRINCIPAL}{sha256(f'{self.settings} {principal}'.encode()).hexdigest()[:16]}"
+
     def make(self, name: str, principal: str = "") -> Path:
         """A group; the principal's own, with the same bounds for all of them together, is around it. Raises OSError."""
         made = self.folder / name
         if principal:
-            # Other bounds, other group: one may be there from another start of the server.
-            principal_digest = sha256(f"{self.settings} {principal}".encode()).hexdigest()[:16]
-            made = self.folder / f"{OF_PRINCIPAL}{principal_digest}" / name
+            made = self.of_principal(principal) / name
         for _ in range(_ATTEMPTS):
             try:
                 made.mkdir()
