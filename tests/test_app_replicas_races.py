@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -10,7 +11,7 @@ from app.replicas.peers import Body
 from app.replicas.postgres.messages import MOST_BYTES
 from app.storage.changes import LOST
 from tests.postgres import Cluster
-from tests.test_app_replicas import Server, servers
+from tests.test_app_replicas import Server, begun, servers
 
 pytestmark = pytest.mark.anyio
 
@@ -54,3 +55,37 @@ async def test_a_message_that_is_too_long_stops_no_other(postgres: Cluster) -> N
         a.peers.messages.send_all("bell", names=["ö" * MOST_BYTES])
         async with asyncio.timeout(10):
             assert await a.peers.ask(b.peers.me, "x", {}) == 1
+
+
+async def test_a_lost_lease_ends_the_taking_over_of_runs(postgres: Cluster) -> None:
+    begun_to, ended = asyncio.Event(), asyncio.Event()
+
+    async def take_over(_: str) -> None:
+        begun_to.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with servers(postgres, "a", "b") as (a, b):
+        await begun(b)
+        a.peers.begin_taking(take_over)
+        await b.peers.release(["run_1"])
+        await begun_to.wait()
+        await begins_again(a, b)
+        assert ended.is_set()
+
+
+async def test_a_request_that_leaves_while_its_lock_ends_leaves_no_connection_behind(postgres: Cluster) -> None:
+    async with servers(postgres, "a") as (a,):
+        locks = a.peers._locks
+        for _ in range(40):  # more than the pool has
+            held = locks.lock("session", "ses_1")
+            await held.__aenter__()
+            leaving = asyncio.create_task(held.__aexit__(None, None, None))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+        async with asyncio.timeout(10), locks.lock("session", "ses_1"):
+            pass

@@ -41,6 +41,10 @@ class Locks:
                 await self._unlock(connection)
 
     async def _unlock(self, connection: Any) -> None:
+        """Give the lock back whole, even if the caller is cancelled: the pool waits for the connection."""
+        await asyncio.shield(asyncio.create_task(self._give_back(connection), name="give a lock back"))
+
+    async def _give_back(self, connection: Any) -> None:
         try:
             await connection.execute("COMMIT")
             await self._pool.release(connection)

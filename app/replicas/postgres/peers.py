@@ -174,8 +174,15 @@ class PostgresPeers:
         self._fence(LOST)
         self._line.rename(name_of(LOST))  # they may hang, and the work that waits for them with them
         self._duties.stop()
+        await self._end_takings()  # else one would go on under the next id
         if self._holder:
             await self._holder.abandon()
+
+    async def _end_takings(self) -> None:
+        if takings := list(self._taking.values()):
+            for taking in takings:
+                taking.cancel()
+            await asyncio.wait(takings)
 
     async def _on_beat(self, connection: Any) -> None:
         await self._duties.look(connection)
@@ -204,9 +211,15 @@ class PostgresPeers:
     async def _take(self, run: str) -> None:
         assert self._take_over
         taking = asyncio.ensure_future(self._take_over(run))
-        await asyncio.wait([taking])
+        try:
+            await asyncio.wait([taking])
+        except asyncio.CancelledError:
+            taking.cancel()
+            await asyncio.wait([taking])
+            raise
         if error := taking.exception():  # other replicas go on without it
             logger.error("run %s not taken over", run, exc_info=error)
+            await asyncio.sleep(self.lease.lease_s)  # it may fail at all of them
             try:
                 await self.release([run])
             except StoreFailed:
@@ -235,6 +248,7 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
             peers = PostgresPeers(line, me, lease_s, pool)
             peers.lease.on_alive = await stack.enter_async_context(undertaker(time.monotonic() + lease_s))
             await peers.lease.begin()
+            stack.push_async_callback(peers._end_takings)
         except FAILURES as error:
             raise StoreFailed(f"The database cannot be reached: {error}. Check DRAGOMAN_DATABASE_URL.") from error
         stack.push_async_callback(peers.lease.give_up)

@@ -20,6 +20,7 @@ SETTINGS = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25000",  # while what the database sent is not acknowledged, there are no keepalives
 }
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
