@@ -151,6 +151,7 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@only_at_night
 @needs_nginx
 @pytest.mark.parametrize("balancer", ["nginx"])
 async def test_servers_are_upgraded_one_by_one_and_no_run_is_lost(tmp_path: Path, balancer: Balancer) -> None:
