@@ -106,6 +106,25 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         assert not await served.services.runs.of("local")
 
 
+async def test_a_refusal_that_is_there_before_the_pause_is_reported_stays(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        box = page.get_by_role("textbox", name="Message")
+        browser.expected.append("503")
+        refusal = {"error": {"code": "paused", "message": "The server is paused."}}
+        await page.route("**/chat", lambda route: route.fulfill(status=503, json=refusal))
+        await box.fill("Hello")
+        await box.press("Enter")
+        reason = page.locator("#composer").get_by_role("alert")
+        await expect(reason).to_contain_text("paused")
+        await served.client.post("/pause", json={})
+        await expect(page.get_by_role("region", name="The server is paused")).to_be_visible()
+        await expect(reason).to_contain_text("paused")
+        await served.client.post("/resume", json={})
+        await expect(reason).to_be_hidden()
+
+
 async def test_files_go_with_a_message(tmp_path: Path) -> None:
     model = Scripted(["I see.", "I see it."])
     async with serving(tmp_path, model) as served, browsing() as browser:

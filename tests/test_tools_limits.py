@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import select
@@ -313,6 +314,23 @@ class Contested(Group, frozen=True):
         if len(self.removals) < 3:
             self.removals.append(around.name)
             shutil.rmtree(around)
+
+
+class Removed(Contested, frozen=True):
+    """The same, between the opening of a group's file and the write."""
+
+    def _bound(self, group: Path) -> None:
+        if len(self.removals) < 3:
+            self.removals.append(group.name)
+            group.rmdir()
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        super()._bound(group)
+
+
+def test_a_group_that_is_removed_while_it_is_bounded_is_made_again(tmp_path: Path) -> None:
+    group = Removed(tmp_path, (("pids.max", 10),))
+    made = group.make("command", "local")
+    assert (made / "pids.max").read_text() == "10" and len(group.removals) == 3
 
 
 def test_a_group_that_another_server_removes_is_made_again(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ control groups that does not hold: processes are counted for all of the server's
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shlex
@@ -40,6 +41,9 @@ _DELEGATED = "cgroup.subtree_control"
 _ALWAYS = ("echo 1000 2>/dev/null > /proc/self/oom_score_adj", "ulimit -c 0 2>/dev/null")
 
 
+# The kernel's answers for a group that another process has removed: before its file was opened, and between that and
+# the write (cgroup_kn_lock_live() in kernel/cgroup/cgroup.c).
+_REMOVED = (errno.ENOENT, errno.ENODEV)
 _ATTEMPTS = 20  # to make a group in one that other servers remove whenever it is empty
 
 
@@ -63,15 +67,21 @@ class Group(Struct, frozen=True):
             try:
                 made.mkdir()
                 break
-            except FileNotFoundError:  # the principal's first, or another server has just removed the empty one
-                if not principal:
+            except OSError as error:  # the principal's first, or another server has just removed the empty one
+                if not principal or error.errno not in _REMOVED:
                     raise
-                with suppress(FileNotFoundError):
-                    self._make_around(made.parent)
+                self._make_around_unless_removed(made.parent)
         else:
             made.mkdir()
         self._bound(made)
         return made
+
+    def _make_around_unless_removed(self, around: Path) -> None:
+        try:
+            self._make_around(around)
+        except OSError as error:
+            if error.errno not in _REMOVED:
+                raise
 
     def _make_around(self, around: Path) -> None:
         with suppress(FileExistsError):

@@ -122,7 +122,8 @@ async def _start(command: Command, cwd: Path, principal: str, window: Window | N
         prefix = command.limits.begin(mark, principal=principal)
     except OSError as error:
         await run_shielded(asyncio.to_thread(made.clear))
-        raise ToolFailed(f"{error.filename} could not be made for the command: {error.strerror}.") from error
+        what = error.filename or "A control group"  # a write has no file name
+        raise ToolFailed(f"{what} could not be made for the command: {error.strerror}.") from error
     except asyncio.CancelledError:
         await run_shielded(asyncio.to_thread(made.clear))
         raise

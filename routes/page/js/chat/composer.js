@@ -38,6 +38,7 @@ class Composer {
   #draftSession = null;
   #escaped = -Infinity;
   #stopping = false;
+  #paused = false;
 
   constructor(page) {
     this.#page = page;
@@ -147,8 +148,14 @@ class Composer {
     store.watch("working", () => this.#show());
     store.watch("me", ({ role }) => this.#offer(role));
     store.watch("session", () => this.#loadDraft());
-    store.watch("paused", () => this.#problem(""));
+    store.watch("paused", (paused) => this.#pausedChanged(paused));
     store.watch("planAccepted", () => (this.plan.checked = false));
+  }
+
+  /** Takes back the reason of a refusal at the end of a pause: it may be there before the feed reports the beginning. */
+  #pausedChanged(paused) {
+    if (this.#paused && !paused) this.#problem("");
+    this.#paused = paused;
   }
 
   /** Hides modes that the role does not allow. */
