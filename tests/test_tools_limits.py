@@ -109,8 +109,12 @@ def test_only_what_is_old_and_has_no_process_is_stale(tmp_path: Path) -> None:
     for path in (*tmp_path.iterdir(),):
         if "young" not in path.name:
             os.utime(path, (0, 0))
-    with subprocess.Popen(["sleep", "1000"], env={MARK: "used"}) as user:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["cat"], env={MARK: "used"}, stdin=pipe, stdout=pipe, text=True, bufsize=1) as user:
         try:
+            assert user.stdin and user.stdout
+            user.stdin.write("It runs: just begun, a process has no environment yet.\n")
+            user.stdout.readline()
             clear_stale([str(tmp_path), str(tmp_path / "missing")])
         finally:
             user.kill()
