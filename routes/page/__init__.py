@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from routes.protocol.errors import Refused
+from routes.texts import languages, page_table
 from tools.base.patterns import lazy_pattern
 
 FOLDER = Path(__file__).parent
@@ -22,6 +23,7 @@ KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".json": "text/json; charset=utf-8",  # application/json is an answer of the API, in which secrets are looked for
     ".svg": "image/svg+xml",
 }
 # Whatever a model writes, the browser runs only these scripts, makes no HTML of text, and connects to no other host.
@@ -73,6 +75,7 @@ def files() -> dict[str, File]:
     """The page's files by their path below the folder, read once: a change takes a restart."""
     found = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.suffix in KINDS}
     read = {name: _file(path.suffix, without_comments(path)) for name, path in sorted(found.items())}
+    read |= {f"texts/{name}.json": _file(".json", page_table(name)) for name in languages()}
     index = read[INDEX].body
     read[STYLES] = _file(".css", b"".join(read[name.decode()].body for name in STYLE.findall(index)))
     index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)

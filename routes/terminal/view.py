@@ -42,9 +42,10 @@ from app.core.events import (
 from app.core.helper_events import HelperFinished, HelperStarted
 from app.core.label_events import LabelsAdded
 from routes.terminal.approval_text import answer, question
+from routes.texts import text
 from tools.base.patterns import lazy_pattern
 
-THOUGHT = "(The text above was the model's reasoning, not its answer.)"  # what is printed cannot be taken back
+THOUGHT = text("terminal.thought")  # what is printed cannot be taken back
 MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 WEB_SEARCH = "web_search"

@@ -15,6 +15,7 @@ import { Feed } from "./feed/feed.js";
 import { Panel } from "./panels/panel.js";
 import { Store } from "./feed/store.js";
 import { guarded } from "./dom/errors.js";
+import { t } from "./dom/texts.js";
 
 /** Passed to the `start(page)` of each part. */
 const page = {
@@ -34,10 +35,20 @@ page.panel = new Panel(page.at("panel"));
 page.documents = new Documents(page);
 page.conversation = new Conversation(page);
 
+/** Names the parts of the index in the reader's language. */
+function nameParts() {
+  const keys = { sidebar: "conversations", conversation: "conversation", approvals: "approvals", panel: "details" };
+  for (const [id, key] of Object.entries(keys)) page.at(id).setAttribute("aria-label", t(`page.${key}`));
+  page.at("composer").setAttribute("aria-label", t("composer.message"));
+  page.at("status").setAttribute("aria-label", t("page.status"));
+  document.querySelector(".skip").textContent = t("page.skip");
+}
+
 function stateOf({ type, ...state }) {
   return state;
 }
 
+nameParts();
 page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
 for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs]) guarded(part.start, page);
 page.conversation.open(sessions.sessionInAddress());

@@ -2,6 +2,7 @@
 
 import { Attachments, dropZone } from "./attachments.js";
 import { h, icon, announce } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { Sender } from "./sender.js";
 
@@ -9,24 +10,12 @@ const MAX_HEIGHT = 0.4; // of the text, as a share of the page's height
 const HOVERS = matchMedia("(hover: hover)"); // focusing on a touch screen would open its keyboard
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
-  ["", "Default approvals", "As configured on the server"],
-  [
-    "sandboxed",
-    "Asks outside the sandbox",
-    "Asks before network access and anything that leaves the sandbox; other calls run",
-  ],
-  ["ask", "Asks before changes", "Asks before calls that write, execute or use the network; read-only calls run"],
-  ["auto", "Runs without asking", "Runs every call immediately, network access included", "admin"],
-];
-const AUTO =
-  "No approval is required for commands, the web, MCP servers and the network. It still is for files that your own " +
-  "programs would run (.git, .vscode), for tools set to always ask and, once a web page or other untrusted text was " +
-  "read, for anything that leaves the sandbox. Tools that you may not use stay refused.";
-const PLAN = "Only reading tools run until you have accepted a plan";
-const WHEN = [
-  ["steer", "In this turn", "The model reads it after the current step"],
-  ["queue", "As the next turn", "It is queued until this turn has ended"],
-];
+  ["", "default"],
+  ["sandboxed", "sandboxed"],
+  ["ask", "ask"],
+  ["auto", "auto", "admin"],
+].map(([value, key, needs]) => [value, ...named(`composer.approvals.${key}`), needs]);
+const WHEN = ["steer", "queue"].map((value) => [value, ...named(`composer.when.${value}`)]);
 
 export function start(page) {
   page.composer = new Composer(page);
@@ -79,35 +68,45 @@ class Composer {
   }
 
   #build() {
-    const keys = { id: "composer-text", rows: 1, "aria-label": "Message", enterkeyhint: "send", dir: "auto" };
-    this.text = h("textarea", { ...keys, placeholder: "Enter a message" });
-    this.pick = h("input", { type: "file", multiple: true, hidden: true, "aria-label": "Files" });
-    this.when = choice("When it is read", WHEN, (value) => writeStored("when", value), readStored("when"));
-    this.mode = choice("Approvals", MODES, (value) => this.#modeChanged(value), readStored("approval"));
+    const keys = {
+      id: "composer-text",
+      rows: 1,
+      "aria-label": t("composer.message"),
+      enterkeyhint: "send",
+      dir: "auto",
+    };
+    this.text = h("textarea", { ...keys, placeholder: t("composer.placeholder") });
+    this.pick = h("input", { type: "file", multiple: true, hidden: true, "aria-label": t("attachments.files") });
+    this.when = choice(t("composer.when"), WHEN, (value) => writeStored("when", value), readStored("when"));
+    this.mode = choice(t("composer.approvals"), MODES, (value) => this.#modeChanged(value), readStored("approval"));
     this.mode.setAttribute("aria-describedby", "composer-mode");
     this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
     this.#explainMode();
     this.plan = h("input", { type: "checkbox" });
-    const plan = h("label", { class: "composer-plan", title: PLAN }, this.plan, "Plan first");
+    const plan = h("label", { class: "composer-plan", title: t("composer.plan.hint") }, this.plan, t("composer.plan"));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.hint = h("span", { class: "composer-hint faint" });
     const attach = {
       type: "button",
       class: "quiet",
-      "aria-label": "Attach files",
-      title: "Attach files",
+      "aria-label": t("composer.attach"),
+      title: t("composer.attach"),
       onclick: () => this.pick.click(),
     };
     this.halt = h("button", {
       type: "button",
       class: "stop",
-      "aria-label": "Stop",
-      title: "Stop this run (Esc, twice)",
+      "aria-label": t("composer.stop"),
+      title: t("composer.stop.hint"),
     });
-    this.halt.append(icon("stop"), h("span", {}, "Stop"));
+    this.halt.append(icon("stop"), h("span", {}, t("composer.stop")));
     // The second click of a double click on "Send" lands on this button and must not stop the run.
     this.halt.addEventListener("click", ({ detail }) => detail < 2 && this.#stop());
-    this.go = h("button", { class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
+    this.go = h(
+      "button",
+      { class: "primary send", "aria-label": t("composer.send"), title: t("composer.send.hint") },
+      icon("send"),
+    );
     const tools = h(
       "div",
       { class: "composer-tools" },
@@ -175,7 +174,7 @@ class Composer {
 
   /** Explains the one mode that is risky to choose by its name alone. */
   #explainMode() {
-    this.meaning.textContent = this.mode.value === "auto" ? AUTO : "";
+    this.meaning.textContent = this.mode.value === "auto" ? t("composer.approvals.auto.warning") : "";
     this.meaning.hidden = !this.meaning.textContent;
   }
 
@@ -255,8 +254,8 @@ class Composer {
     event.preventDefault();
     if (event.timeStamp - this.#escaped < TWICE_MS) return this.#stop();
     this.#escaped = event.timeStamp;
-    this.hint.textContent = "Press Esc again to stop";
-    announce("Press Escape again to stop the run.");
+    this.hint.textContent = t("composer.escape");
+    announce(t("composer.escape.announced"));
     setTimeout(() => (this.hint.textContent = ""), TWICE_MS);
   }
 
@@ -302,13 +301,18 @@ class Composer {
     this.when.hidden = !working || !words;
     // A button that is hidden must not lose the focus.
     if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#focusBox();
-    this.text.placeholder = working ? "Add a message to this turn" : "Enter a message";
+    this.text.placeholder = t(working ? "composer.placeholder.working" : "composer.placeholder");
   }
 
   /** Focuses the box, or its form where that would open a touch keyboard. */
   #focusBox() {
     (HOVERS.matches ? this.text : this.form).focus();
   }
+}
+
+/** The text of a key, and its explanation. */
+function named(key) {
+  return [t(key), t(`${key}.hint`)];
 }
 
 /** A select with a label; `rows`: `[value, label, explanation]`. */

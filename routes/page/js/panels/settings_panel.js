@@ -3,6 +3,7 @@
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber } from "../dom/forms.js";
+import { LANGUAGE, LANGUAGES, t } from "../dom/texts.js";
 import { writePreference, readPreference } from "../dom/storage.js";
 import { signOut, SIGNED_OUT, isSignedIn } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
@@ -47,6 +48,7 @@ function content(page) {
       h("p", { class: "faint" }, "This server has no tokens: every user who can reach it on this machine is admin."),
     h("h3", {}, "Appearance"),
     theme(),
+    languageChoice(),
     h("h3", {}, "Notifications"),
     notifySwitch(page),
     loadedSection("Push messages and webhooks", () => receivers(page)),
@@ -80,7 +82,21 @@ function theme() {
     writePreference(THEME, select.value);
     applyTheme(select.value);
   });
-  return field("Colours", select);
+  return field(t("settings.colours"), select);
+}
+
+function languageChoice() {
+  const names = { "": t("settings.language.system"), ...LANGUAGES };
+  const select = h(
+    "select",
+    { value: readPreference(LANGUAGE) ?? "" },
+    Object.entries(names).map(([value, name]) => h("option", { value, lang: value || undefined }, name)),
+  );
+  select.addEventListener("change", () => {
+    writePreference(LANGUAGE, select.value);
+    location.reload(); // the draft and the conversation come back with it
+  });
+  return field(t("settings.language"), select);
 }
 
 /** Webhooks and Web Push, whose code few need. */

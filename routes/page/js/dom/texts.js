@@ -1,0 +1,56 @@
+/**
+ * The page's texts, in the reader's language: `t("composer.send")`. The tables are routes/texts/<language>.json;
+ * English stands in for what another language does not have.
+ */
+
+import english from "../../texts/en.json" with { type: "json" };
+import { readPreference } from "./storage.js";
+
+export const LANGUAGE = "language"; // the preference; without it the browser's languages decide
+export const LANGUAGES = { en: "English", de: "Deutsch" };
+const TABLES = {
+  de: () => import("../../texts/de.json", { with: { type: "json" } }),
+};
+
+export const language = chosenLanguage();
+const own = language in TABLES ? await ownTable(TABLES[language]) : {};
+const plurals = new Intl.PluralRules(language);
+document.documentElement.lang = language;
+
+/** The text of a key; `{name}` in it becomes the value of that name, numbers grouped as the language does. */
+export function t(key, values = {}) {
+  return textOf(key, values).replace(/\{(\w+)\}/g, (whole, name) =>
+    name in values ? formatValue(values[name]) : whole,
+  );
+}
+
+/** The same as children of an element: values may be elements. */
+export function pieces(key, values = {}) {
+  const parts = textOf(key, values).split(/\{(\w+)\}/);
+  return parts.map((part, at) => (at % 2 === 0 ? part : formatValue(values[part]))).filter((part) => part !== "");
+}
+
+/** An object of texts by the last word of their keys: `ts("role", ["admin", "user"])`. */
+export const ts = (prefix, names) => Object.fromEntries(names.map((name) => [name, t(`${prefix}.${name}`)]));
+
+function textOf(key, { count }) {
+  const text = own[key] ?? english[key] ?? key;
+  return typeof text === "string" ? text : (text[plurals.select(count)] ?? text.other);
+}
+
+const formatValue = (value) => (typeof value === "number" ? value.toLocaleString(language) : value);
+
+/** The preference, else the first of the browser's languages that has a table, else English. */
+function chosenLanguage() {
+  const wanted = [readPreference(LANGUAGE), ...navigator.languages.map((tag) => tag.split("-")[0])];
+  return wanted.find((one) => one in LANGUAGES) ?? "en";
+}
+
+/** Without its table a page is in English rather than not there. */
+async function ownTable(load) {
+  try {
+    return (await load()).default;
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,100 @@
+"""The tables of texts (routes/texts): every text is used and there, and each language says all that English says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from routes.texts import ENGLISH, FOLDER, TERMINAL, Text, languages, page_table, table, text
+from tests.texts import tidy
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "routes/page"
+OTHERS = [name for name in languages() if name != ENGLISH]
+# Whole keys, as in `t("a.b")`; and the beginnings of keys that are put together: `a.${b}` uses all below "a.".
+WHOLE = re.compile(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)+)["'`]""")
+BEGUN = re.compile(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*\.)[${]|\bts\(\s*["']([\w.]+)["']""")
+ASKED = re.compile(r"""(?<![\w.])(?:t|pieces|text)\(\s*["']([\w.]+)["']""")
+VALUE = re.compile(r"\{(\w+)\}")
+
+
+def sources() -> str:
+    scripts = list((PAGE / "js").rglob("*.js"))
+    programs = [path for folder in ("terminal", "cli") for path in (ROOT / "routes" / folder).rglob("*.py")]
+    return "\n".join(path.read_text() for path in (*scripts, *programs, PAGE / "index.html"))
+
+
+def forms(given: Text) -> list[str]:
+    return [given] if isinstance(given, str) else list(given.values())
+
+
+def values(given: Text) -> set[str]:
+    return {name for form in forms(given) for name in VALUE.findall(form)}
+
+
+def test_every_text_that_is_asked_for_is_there() -> None:
+    asked = set(ASKED.findall(sources()))
+    assert len(asked) > 10, "no text is seen"
+    assert not asked - table(ENGLISH).keys(), "write these into routes/texts/en.json"
+
+
+def test_every_text_is_used() -> None:
+    written = sources()
+    whole = set(WHOLE.findall(written))
+    begun = tuple(first or f"{second}." for first, second in BEGUN.findall(written))
+    unused = [key for key in table(ENGLISH) if key not in whole and not key.startswith(begun)]
+    assert not unused, f"nothing uses these of routes/texts: {unused}"
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_another_language_has_the_same_keys_with_the_same_values(language: str) -> None:
+    own, english = table(language), table(ENGLISH)
+    assert not own.keys() - english.keys()
+    differ = [key for key in own if values(own[key]) != values(english[key])]
+    assert not differ
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_number_has_both_its_forms(language: str) -> None:
+    wrong = [
+        key for key, given in table(language).items() if isinstance(given, dict) and given.keys() != {"one", "other"}
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_table_is_sorted_and_has_each_key_once(language: str) -> None:
+    path = FOLDER / f"{language}.json"
+    assert path.read_text() == tidy(path.read_text()), "run `python -m tests.texts`"
+
+
+def test_the_page_names_every_language() -> None:
+    written = (PAGE / "js/dom/texts.js").read_text()
+    named = re.search(r"LANGUAGES = \{(.*?)\}", written)
+    assert named and set(re.findall(r"(\w+):", named[1])) == set(languages())
+
+
+def test_the_page_gets_no_text_of_the_terminal() -> None:
+    assert not [key for key in json.loads(page_table(ENGLISH)) if key.startswith(TERMINAL)]
+    assert [key for key in table(ENGLISH) if key.startswith(TERMINAL)]
+
+
+def test_a_text_of_the_terminal_follows_the_locale() -> None:
+    assert text("terminal.thought", {"LANG": "fr_FR.UTF-8"}) == table(ENGLISH)["terminal.thought"]
+    assert text("composer.send", {"LANG": "de_AT.UTF-8", "LC_ALL": ""}) == "Senden"
+    assert text("composer.send", {"LANG": "de_AT.UTF-8", "LC_ALL": "C"}) == "Send"
+    with pytest.raises(KeyError):
+        text("terminal.there_is_no_such_text", {})
+
+
+def test_keys_that_were_merged_twice_are_put_in_order() -> None:
+    assert tidy('{\n"b": "2",\n"a": "1"\n"b": "2",\n"c": {"one": "x", "other": "y"},\n}\n') == (
+        '{\n  "a": "1",\n  "b": "2",\n  "c": {"one": "x", "other": "y"}\n}\n'
+    )
+    ended = subprocess.run([sys.executable, "-m", "tests.texts", "--check"], cwd=ROOT, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
