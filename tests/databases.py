@@ -28,7 +28,7 @@ _MESSAGE = {"role": "user", "text": "Grüße, 你好", "calls": [], "attachments
 ROWS: dict[str, list[dict[str, Any]]] = {
     "sessions": [
         {"id": SESSION, "title": "Title 'quoted'\nand more", "disabled": '["bash"]', "updated": 1_700_000_100.0}
-        | {"options": '{"profile":"careful"}'}
+        | {"options": '{"profile":"careful"}', "pinned": 1, "archived": 0, "folder": "fld_1"}
     ],
     "runs": [
         {
@@ -177,6 +177,11 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"origin": "sch_1", "occurrence": "1700000000", "outcome": "started", "reason": "", "due": 1_700_000_000.0}
     ],
     "helpers": [{"session": "ses_2", "parent_session": "ses_1", "parent_run": "run_0", "depth": 1}],
+    "folders": [{"id": "fld_1", "name": "Grüße"}],
+    "lists": [{"revision": 3}],
+    "shares": [
+        {"id": "shr_1", "sha256": SHA, "updated": 1_700_000_009.0, "title": "Cats", "options": "{}", "content": "[]"}
+    ],
     "spent": [
         {
             "month": "2023-11",
@@ -226,7 +231,7 @@ def tables(database: sqlite3.Connection) -> dict[str, list[str]]:
 
 def schema(database: sqlite3.Connection) -> list[str]:
     """All that makes the empty database, in order; what belongs to a full text index comes with that."""
-    written = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'message_words_*' ORDER BY rowid"
+    written = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB '*_words_*' ORDER BY rowid"
     return [sql for (sql,) in database.execute(written)]
 
 

@@ -21,6 +21,9 @@ class SessionRow(Change, frozen=True):
     disabled: str = "[]"  # JSON: patterns of tools that are disabled in this session
     updated: float = 0.0  # when a run of it last began or ended; set by the database
     options: str = "{}"  # JSON of `app.core.profile_spec.SessionDefaults`
+    pinned: bool = False
+    archived: bool = False
+    folder: str = ""  # the id of one of its owner's folders
 
 
 class SessionTitle(Change, frozen=True):

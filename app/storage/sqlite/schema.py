@@ -19,4 +19,5 @@ TABLES = (
     *("schedules", "triggers", "occurrences"),
     *("session_labels", "file_labels"),
     "helpers",
+    *("folders", "lists", "shares"),
 )

@@ -1,0 +1,36 @@
+-- The list of conversations: pins, the archive, and folders. `lists` counts the changes of a list that is shown.
+ALTER TABLE sessions ADD COLUMN pinned BOOLEAN NOT NULL DEFAULT false;
+ALTER TABLE sessions ADD COLUMN archived BOOLEAN NOT NULL DEFAULT false;
+ALTER TABLE sessions ADD COLUMN folder TEXT COLLATE "C" NOT NULL DEFAULT '';
+CREATE INDEX sessions_pinned ON sessions (principal, updated, id) WHERE pinned;
+CREATE INDEX sessions_archived ON sessions (principal, updated, id) WHERE archived;
+CREATE INDEX sessions_in_folders ON sessions (folder, updated, id) WHERE folder <> '';
+
+CREATE TABLE folders (
+    id        TEXT COLLATE "C" PRIMARY KEY,
+    principal TEXT COLLATE "C" NOT NULL,
+    name      TEXT COLLATE "C" NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    UNIQUE (principal, name)
+);
+
+CREATE TABLE lists (
+    principal TEXT COLLATE "C" PRIMARY KEY,
+    revision  BIGINT NOT NULL
+);
+
+-- Links to a conversation as it was when it was shared. `sha256` is of the link's token, `content` is JSON.
+CREATE TABLE shares (
+    id        TEXT COLLATE "C" PRIMARY KEY,
+    sha256    TEXT COLLATE "C" NOT NULL UNIQUE,
+    session   TEXT COLLATE "C" NOT NULL,
+    principal TEXT COLLATE "C" NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    updated   DOUBLE PRECISION NOT NULL,
+    expires   DOUBLE PRECISION,
+    title     TEXT COLLATE "C" NOT NULL,
+    options   TEXT COLLATE "C" NOT NULL,
+    content   TEXT COLLATE "C" NOT NULL
+);
+CREATE INDEX shares_of_session ON shares (session);
+CREATE INDEX shares_of_principal ON shares (principal, created);
