@@ -99,6 +99,7 @@ ROUTES = (
     Route("/runs/{run}/changes", checkpoints.show_changes),
     Route("/runs/{run}/undo", checkpoints.undo, methods=["POST"]),
     Route("/runs/{run}/approvals/{call}", approvals.decide, methods=["POST"]),
+    Route("/runs/{run}/approvals/{call}/preview", approvals.show_preview),
     Route("/runs/{run}/calls/{call}/output", outputs.call_output),
     Route("/runs/{run}/calls/{call}/input", outputs.type_into_call, methods=["POST"]),
     Route("/runs/{run}/calls/{call}/cancel", outputs.cancel_call, methods=["POST"]),

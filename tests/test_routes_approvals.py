@@ -334,3 +334,44 @@ async def test_an_edit_is_bound_to_the_file_that_it_changes(tmp_path: Path) -> N
             await served.client.post(path, json={"decision": "approve"})
             await rest(turn)
     assert note(tmp_path).read_text() == "b\nsomething else\n"
+
+
+async def test_a_question_shows_what_a_write_would_change(tmp_path: Path) -> None:
+    """Compared with the file as it is, bound to what was asked, and without what its owner may not be sent."""
+    edit = "```edit_file\nnote.txt\nold\nnew\n```"
+    hidden = "```write_file\n.env\nKEY=2\n```"
+    script = [WRITE, edit, edit, hidden, "```write_file\nraw.bin\nx\n```", "Done."]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(script)) as served:
+        turn, question, path = await asked(served)
+
+        async def shown(at: str) -> dict[str, Any]:
+            answer = await served.client.get(f"{at}/preview")
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json())
+
+        async with aclosing(turn):
+            preview = await shown(path)
+            assert (preview["change"], preview["path"], preview["current"]) == ("create", "note.txt", True)
+            assert preview["diff"] is None and preview["size"] is None
+            note(tmp_path).write_text("zeroth\n")
+            assert not (await shown(path))["current"]  # what is decided on is not what is there
+            seen = []
+            for before in (None, "one\nold\ntwo\n", "other\n", None, None):
+                if before:
+                    note(tmp_path).write_text(before)
+                (tmp_path / "work/.env").write_text("KEY=1")
+                (tmp_path / "work/raw.bin").write_bytes(b"\xff\0")
+                await served.client.post(path, json={"decision": "approve" if before is None and not seen else "deny"})
+                question = await until(turn, "approval.required")
+                path = f"/runs/{path.split('/')[2]}/approvals/{question['call']}"
+                seen.append(await shown(path))
+            again, changed, failing, private, binary = seen
+            assert (again["change"], again["lines"], again["current"]) == ("replace", 1, True)
+            assert "-zeroth\n+first" in again["diff"]
+            assert (changed["change"], changed["lines"]) == ("edit", 3) and "-old\n+new" in changed["diff"]
+            assert failing["change"] == "fail" and "old is not in note.txt" in failing["note"]
+            assert (private["change"], private["diff"], private["size"]) == ("replace", None, 5)
+            assert "hold secrets" in private["note"] and "not text" in binary["note"] and binary["diff"] is None
+            gone = await served.client.get(f"{path}x/preview")
+            assert gone.status_code == 404
+            await served.client.post(path, json={"decision": "deny"})

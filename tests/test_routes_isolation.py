@@ -136,6 +136,7 @@ ROWS: dict[str, Row] = {
     "GET /runs/{run}": Thing(),
     "POST /runs/{run}/messages": Thing({"message": "x"}, 202),
     "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
+    "GET /runs/{run}/approvals/{call}/preview": Thing(),
     "GET /runs/{run}/events": Thing(),
     "GET /runs/{run}/calls/{call}/output": Thing(),
     "POST /runs/{run}/calls/{call}/cancel": Thing(),

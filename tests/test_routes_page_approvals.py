@@ -331,11 +331,17 @@ async def test_a_file_that_changed_meanwhile_is_asked_for_again_on_the_same_card
     writes = "```write_file\nnote.txt\nfirst\n```"
     async with asking(tmp_path, writes, "Written.") as (_, _, _, page):
         await say(page, "Write it.")
-        await expect(waiting(page)).to_contain_text("Write this file?")
+        await expect(waiting(page)).to_contain_text("Create note.txt?")
         await expect(page.locator("#approvals:not([data-settling])")).to_be_visible()
         (tmp_path / "work/note.txt").write_text("somebody else's work")
         await press(page, "Approve once")
         await expect(waiting(page)).to_contain_text("not what it was when you were asked")
+        await expect(waiting(page).get_by_role("heading")).to_have_text("Replace note.txt?")
+        await expect(waiting(page)).to_contain_text("There now: 1 line, changed")
+        diff = waiting(page).get_by_role("group", name="note.txt: 1 line added, 1 removed")
+        await expect(diff).to_contain_text("somebody else's work")
+        await expect(waiting(page).get_by_text("The whole new content")).to_be_visible()
+        await shot(page, "approval-replace")
         assert (tmp_path / "work/note.txt").read_text() == "somebody else's work"
         card = page.locator(".card")
         await expect(card).to_have_count(1)

@@ -26,7 +26,7 @@ RICH = (
     "| one | two |\n|---|---|\n| 1 | 2 |\n\n- [x] a task\n- an item\n  1. inside\n\n> quoted\n\n"
 )
 WRITES = "```write_file\nnote.txt\nfirst line\nsecond line\n```\n"
-EDITS = "```edit_file\nnote.txt\n<<<<<<<\nfirst line\n=======\nother line\n>>>>>>>\n```\n"
+EDITS = "```edit_file\nnote.txt\nfirst line\nother line\n```\n"
 BUILD = shell("printf '\\033[32mok\\033[0m \\033[31mfailed\\033[0m \\033[90mgrey\\033[0m\\n'; echo begun; " + held())
 RUN = """async (tags) => {
   await Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)).slice(0, 50)

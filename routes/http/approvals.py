@@ -1,20 +1,29 @@
-"""Calls that wait for a person: which, and what the person says."""
+"""Calls that wait for a person: which, the change that each would make, and what the person says."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.config.folders import workspace_of
 from app.policy.approvals import is_over
 from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow
 from app.storage.runs import HelperStore
+from app.transcript.run_request import NotFound
+from app.workspace.write_preview import preview_of
+from routes.http.workspace.rights import may_use
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import ApprovalRequest, read_fields
 from routes.services import current_principal, services_of
+from tools.base.permit import fingerprint
+
+NO_PREVIEW = "{name} changes no file that could be compared. Its arguments are all there is to see."
 
 
 def approval_fields(row: ApprovalRow) -> dict[str, Any]:
@@ -48,3 +57,18 @@ async def decide(request: Request) -> Response:
     body = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
     review = Review(body.decision, body.scope, body.arguments, body.pattern, body.hosts, body.note)
     return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, review)))
+
+
+async def show_preview(request: Request) -> Response:
+    """The change that a waiting call would make to its file. `current` is false once the file has changed since."""
+    services, principal = services_of(request), current_principal(request)
+    row = await services.runs.approvals.row(request.path_params["run"], request.path_params["call"], principal)
+    arguments = json.loads(row.arguments)
+    may_read = await may_use(services, principal, "read_file")
+    workspace = workspace_of(services.settings.workspace, principal)
+    preview = await asyncio.to_thread(preview_of, row.name, arguments, workspace, may_read=may_read)
+    if preview is None:
+        raise NotFound(NO_PREVIEW.format(name=row.name))
+    fields = to_builtins(preview)
+    state = fingerprint(row.principal, row.name, arguments, fields.pop("binding"))
+    return ASCIIResponse(fields | {"current": state == row.fingerprint})

@@ -14,8 +14,8 @@ _CHANGED_LINES = 2_000
 _HUNK = lazy_pattern(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
-def unified_diff(path: str, before: str, after: str) -> str:
-    """Return a diff of at most about 4,000 characters; a change too large to show is counted instead."""
+def unified_diff(path: str, before: str, after: str, most: int = DIFF_CHARACTERS) -> str:
+    """Return a diff of at most about `most` characters; a change too large to show is counted instead."""
     old, new = before.splitlines(), after.splitlines()
     start, end = _same_ends(old, new)
     removed, added = len(old) - start - end, len(new) - start - end
@@ -30,10 +30,10 @@ def unified_diff(path: str, before: str, after: str) -> str:
     text = "\n".join(_HUNK.sub(lambda hunk: _moved(hunk, skipped), line) for line in lines)
     if not text:
         return f"[{path}: only line ends changed]" if before != after else f"[{path}: nothing changed]"
-    if len(text) <= DIFF_CHARACTERS:
+    if len(text) <= most:
         return text
-    left = text[DIFF_CHARACTERS:]
-    return f"{text[:DIFF_CHARACTERS]}\n[... {len(left):,} more characters of diff ...]"
+    left = text[most:]
+    return f"{text[:most]}\n[... {len(left):,} more characters of diff ...]"
 
 
 def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:

@@ -57,6 +57,12 @@ OF_RUNS = rows(
         example={"decision": "approve"},
     ),
     Operation(
+        "GET /runs/{run}/approvals/{call}/preview",
+        "The change that a waiting `write_file` or `edit_file` would make",
+        {"path": "text", "change": "text", "diff": "text?", "note": "text", "current": "boolean"},
+        rights="owner",
+    ),
+    Operation(
         "GET /runs/{run}/calls/{call}/output",
         "The output of a call, in pages",
         "@Output",

@@ -10,6 +10,7 @@ import { escapeLine, escapeText } from "../text/exact_text.js";
 
 const URGENT_S = 60;
 const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided elsewhere, expired, or its run has ended
+const COMPARED = new Set(["write_file", "edit_file"]); // calls that the server compares with the file that is there
 const UNTRUSTED = /conversation holds untrusted text/; // part of the server's reason
 
 let made = 0;
@@ -30,6 +31,7 @@ export class ApprovalBox {
     this.question = isQuestion(row.name) ? questionForm(row.arguments) : null;
     this.element = this.#build();
     this.#show("ask", { moved: false });
+    if (COMPARED.has(row.name)) this.#compare();
     this.#stop = () => {};
     if (row.expires_at === null) return; // it never expires
     this.#stop = startTicking(() => this.#tick());
@@ -45,6 +47,18 @@ export class ApprovalBox {
     Object.assign(this, { tool, row: { ...row, arguments: Object.fromEntries(given) } });
   }
 
+  /** Shows what the call would change, as soon as the server has compared it with the file that is there. */
+  async #compare() {
+    const { fetchPreview, headingOf, previewElements } = await import("./write_preview.js");
+    const preview = await fetchPreview(this.row);
+    if (!preview) return;
+    this.heading.textContent = headingOf(preview);
+    this.compared = (content) => previewElements(preview, content);
+    if (this.mode !== "ask") return;
+    fill(this.body, this.#content("ask"));
+    this.#tray.settle();
+  }
+
   get title() {
     return summaryOf(this.row);
   }
@@ -54,9 +68,9 @@ export class ApprovalBox {
     this.body = h("div", { class: "approval-body" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.foot = h("div", { class: "approval-foot" });
-    const heading = h("h3", { id: this.#id }, questionOf(this.row));
+    this.heading = h("h3", { id: this.#id }, questionOf(this.row));
     const name = h("code", { class: "approval-name" }, escapeLine(this.row.name));
-    const head = h("header", { class: "approval-head" }, heading, name, this.left);
+    const head = h("header", { class: "approval-head" }, this.heading, name, this.left);
     const props = { class: "approval", role: "group", tabindex: -1, "aria-labelledby": this.#id };
     return h("section", { ...props, dataset: { call: this.row.call } }, head, this.body, this.problem, this.foot);
   }
@@ -102,7 +116,8 @@ export class ApprovalBox {
   #content(mode) {
     if (this.question) return [this.question.element, this.#facts()];
     if (mode === "edit") return [this.form.element, this.#facts()];
-    return [mode === "session" ? this.form.element : null, renderArguments(this.row), this.#facts()];
+    const given = renderArguments(this.row);
+    return [mode === "session" ? this.form.element : null, this.compared?.(given) ?? given, this.#facts()];
   }
 
   /** Sets the tools, which can arrive later than the call. */

@@ -1,6 +1,7 @@
 /** Durations and times as text; one shared timer for all elements that show elapsed time. */
 
 import { guarded } from "./errors.js";
+import { language } from "./texts.js";
 
 const EVERY_MS = 250;
 const tickers = new Set();
@@ -37,4 +38,18 @@ export function formatTime(at) {
   if (days === 0) return date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   if (days === 1) return "yesterday";
   return date.toLocaleDateString([], { day: "numeric", month: "short", year: days > 300 ? "numeric" : undefined });
+}
+
+const SPANS = [
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+];
+
+/** `5 min. ago`, `yesterday`, in the reader's language. `at`: Unix time in seconds. */
+export function formatAgo(at) {
+  const seconds = Math.max(0, Date.now() / 1000 - at);
+  const [unit, span] = SPANS.find(([, span]) => seconds >= span) ?? ["second", 1];
+  const words = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
+  return words.format(-Math.floor(seconds / span), unit);
 }

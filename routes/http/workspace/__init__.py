@@ -1,0 +1,1 @@
+"""The caller's workspace over HTTP: looked at, and changed by a person."""
