@@ -166,6 +166,12 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m tests.documents
 
+# The page's libraries, from their released packages, as routes/page/vendor/vendor.json pins them.
+.PHONY: vendor
+vendor: $(VENV)/.dev
+	@command -v npm >/dev/null || { echo 'There is no npm: install it (apt-get install npm).'; exit 1; }
+	$(BIN)/python -m tests.vendor $(ARGS)
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 

@@ -14,7 +14,8 @@ import httpx2
 import pytest
 
 from app.models.scripted import Scripted
-from routes.page import FOLDER, INDEX, KINDS, files, without_comments
+from routes.page import FOLDER, INDEX, KINDS, VENDORED_KINDS, files, without_comments
+from routes.page.vendored import VENDOR, vendored_names
 from routes.protocol.errors import SAFE_HEADERS
 from routes.texts import languages
 from tests.people import bearer
@@ -26,9 +27,14 @@ LIMIT_S = 60
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "accept-encoding": "gzip, deflate, br"}
 FIRST_LOAD = 150_000  # bytes, as they travel
 NAMES = sorted(
-    [path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.suffix in KINDS]
+    [
+        path.relative_to(FOLDER).as_posix()
+        for path in FOLDER.rglob("*")
+        if path.suffix in KINDS and VENDOR not in path.parents
+    ]
     + [f"texts/{name}.json" for name in languages()]
 )
+TYPES = ["push-worker", "highlight-worker"]
 IMPORTED = re.compile(r'(?:\bfrom|\bimport)\s*"(\.{1,2}/[^"]+)"')  # at once; `import(...)` is for later
 ELSEWHERE = re.compile(
     r"""url\(\s*["']?(?!data:)|@import|\b(?:from|import)\s*\(?\s*["'](?!\.{1,2}/)|["'`]//\w|fetch\(\s*["'`]\w+:"""
@@ -86,13 +92,23 @@ async def test_every_file_comes_with_a_policy_that_lets_nothing_else_in(tmp_path
             if path.endswith((".js", ".css", ".json")):
                 continue  # no document: with that policy it is nothing but what another one loads
             assert policy["script-src"] == policy["connect-src"] == ["'self'"]
-            assert policy["require-trusted-types-for"] == ["'script'"] and policy["trusted-types"] == ["push-worker"]
+            assert policy["require-trusted-types-for"] == ["'script'"] and policy["trusted-types"] == TYPES
             assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
             sources = {source for given in policy.values() for source in given}
-            assert sources <= {"'none'", "'self'", "'script'", "blob:", "data:", "push-worker"}, path
+            assert sources <= {"'none'", "'self'", "'script'", "blob:", "data:", *TYPES}, path
             assert answer.headers["x-dns-prefetch-control"] == "off", "the name of a host could tell what was read"
             own = {"Content-Security-Policy", "Cache-Control"}
             assert {name for name, value in SAFE_HEADERS.items() if answer.headers.get(name) != value} == own
+
+
+async def test_libraries_are_fetched_like_other_files_when_they_are_needed(tmp_path: Path) -> None:
+    async with server(tmp_path) as served:
+        for name in vendored_names():
+            answer = await got(served, f"/page/{name}", **BROWSER)
+            assert answer.headers["content-type"] == VENDORED_KINDS[Path(name).suffix]
+            assert policy_of(answer) == {"default-src": ["'none'"]} and answer.headers["content-encoding"] == "gzip"
+        for name in ("vendor.json", "highlight", "highlight/", "highlight/none.js", "highlight/../vendor.json", "/x"):
+            assert (await raw(served, f"/page/vendor/{name}"))[0] == 404, name
 
 
 async def test_little_travels_and_hardly_anything_twice(tmp_path: Path) -> None:
@@ -182,7 +198,7 @@ def test_the_page_names_only_what_is_there_and_nobody_else() -> None:
     assert not re.search(
         r"<style|\son\w+=|\sstyle=|javascript:|<script(?! type=\"module\" src=)|<script[^>]*>[^<]", index
     )
-    texts = {name: file.body.decode() for name, file in files().items() if not name.startswith("vendor/")}
+    texts = {name: file.body.decode() for name, file in files().items()}
     texts[INDEX] = index
     found = [f"{name}: {seen[0]}" for name, text in texts.items() for seen in ELSEWHERE.finditer(text)]
     assert not found, found

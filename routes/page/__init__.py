@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
+from routes.page.vendored import VENDOR, table_digest, vendored_body
 from routes.protocol.errors import Refused
 from routes.texts import languages, page_table
 from tools.base.patterns import lazy_pattern
@@ -25,6 +26,11 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".json": "text/json; charset=utf-8",  # application/json is an answer of the API, in which secrets are looked for
     ".svg": "image/svg+xml",
+}
+VENDORED_KINDS = KINDS | {
+    ".mjs": KINDS[".js"],
+    ".woff2": "font/woff2",
+    ".txt": "text/plain; charset=utf-8",
 }
 # Whatever a model writes, the browser runs only these scripts, makes no HTML of text, and connects to no other host.
 POLICY = "; ".join(
@@ -38,7 +44,7 @@ POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types push-worker",  # which makes no address but that of the service worker
+        "trusted-types push-worker highlight-worker",  # which make no addresses but those of the two workers
     )
 )
 HEADERS = {
@@ -50,6 +56,8 @@ HEADERS = {
 }
 # What is no document runs and shows nothing by itself: a hundred files need not carry all of it.
 PART = {"Content-Security-Policy": "default-src 'none'"}
+# A worker has the policy that its own file came with.
+WORKERS = {"js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"}}
 DOCUMENTS = (".html", ".svg")
 ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -72,8 +80,9 @@ class File(Struct, frozen=True):
 
 @cache
 def files() -> dict[str, File]:
-    """The page's files by their path below the folder, read once: a change takes a restart."""
-    found = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.suffix in KINDS}
+    """The page's own files by their path below the folder, read once: a change takes a restart."""
+    paths = [path for path in FOLDER.rglob("*") if path.suffix in KINDS and VENDOR not in path.parents]
+    found = {path.relative_to(FOLDER).as_posix(): path for path in paths}
     read = {name: _file(path.suffix, without_comments(path)) for name, path in sorted(found.items())}
     read |= {f"texts/{name}.json": _file(".json", page_table(name)) for name in languages()}
     index = read[INDEX].body
@@ -81,6 +90,13 @@ def files() -> dict[str, File]:
     index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
     index = index.replace(PLACE, PLACE + version_of(read.values()).encode() + b"/")
     return read | {INDEX: _file(".html", index)}
+
+
+@cache
+def vendored(name: str) -> File | None:
+    """A file of a library, packed when it is first asked for: some are large, and most days nobody needs them."""
+    body = vendored_body(name) if name.startswith("vendor/") else None
+    return None if body is None else _file(Path(name).suffix, body)
 
 
 def without_comments(path: Path) -> bytes:
@@ -91,11 +107,12 @@ def without_comments(path: Path) -> bytes:
 
 def version_of(all_files: Iterable[File]) -> str:
     """The version in the URLs of the page's files: browsers cache them until one has changed, and no page is mixed."""
-    return hashlib.sha256("".join(file.tag for file in all_files).encode()).hexdigest()[:16]
+    tags = "".join(file.tag for file in all_files).encode()
+    return hashlib.sha256(tags + table_digest()).hexdigest()[:16]
 
 
 def _file(suffix: str, body: bytes) -> File:
-    return File(KINDS[suffix], body, gzip.compress(body, mtime=0), hashlib.sha256(body).hexdigest()[:32])
+    return File(VENDORED_KINDS[suffix], body, gzip.compress(body, mtime=0), hashlib.sha256(body).hexdigest()[:32])
 
 
 async def asset(request: Request) -> Response:
@@ -119,12 +136,12 @@ def index(request: Request) -> Response:
 
 
 def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept-Encoding") -> Response:
-    file = files().get(name)
+    file = files().get(name) or vendored(name)
     if file is None:
         raise Refused(404, "not_found", f"The page has no file {name[:80]!a}. GET / is the page.")
     small = _takes_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{file.tag}-gzip"' if small else f'"{file.tag}"'
-    whole = HEADERS if name.endswith(DOCUMENTS) else PART
+    whole = HEADERS if name.endswith(DOCUMENTS) else WORKERS.get(name, PART)
     headers = whole | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
     if tag in _tags(request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)

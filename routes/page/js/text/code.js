@@ -1,4 +1,4 @@
-/** A code block with its language, a copy button, and syntax colours once it is complete. */
+/** A code block with its language, a copy button, and syntax colours while it grows. */
 
 import { copyButton } from "../dom/copy.js";
 import { h } from "../dom/elements.js";
@@ -24,8 +24,11 @@ export class CodeView {
   #part = null;
   #room = { lines: 0, characters: 0 }; // in the last part
   #lines = 0;
+  #length = 0; // of what was drawn
   #trial = document.createTextNode("");
   #box = null;
+  #loading = null;
+  #painter = null;
 
   constructor(language = "", { formula = false } = {}) {
     this.language = language;
@@ -67,6 +70,9 @@ export class CodeView {
     this.#waiting = "";
     for (let from = 0; from < waiting.length; ) from = this.#put(waiting, from);
     this.element.classList.toggle("code-grows", this.#lines > FOLDED);
+    if (!this.language) return;
+    this.#loading ??= this.#load();
+    this.#painter?.grown(this.#length);
   }
 
   close() {
@@ -74,7 +80,13 @@ export class CodeView {
     this.draw();
     this.element.classList.remove("code-grows");
     if (this.#lines > FOLDED + SPARE) this.#fold();
-    if (this.language) import("./highlight.js").then(({ paint }) => paint(this.code, this.language));
+    this.#loading?.then(() => this.#painter?.close());
+  }
+
+  /** Without its colours code can be read as well. */
+  async #load() {
+    const module = await import("./highlight.js").catch(() => null);
+    this.#painter = module && new module.Painter(this.code, this.language);
   }
 
   /** Puts what fits into the last part. Returns where the next part begins. */
@@ -96,6 +108,7 @@ export class CodeView {
       this.#lines += 1;
     }
     this.#room.characters -= to - from;
+    this.#length += to - from;
     this.#part.append(escapeCode(text.slice(from, to)));
     return to;
   }
