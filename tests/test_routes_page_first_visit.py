@@ -44,3 +44,27 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
             await expect(page.get_by_role("button", name="Model: qwen")).to_be_visible()
             await expect(note).to_be_hidden()
             await expect(page.locator(".welcome-model-line")).to_contain_text("Model: qwen")
+
+
+async def test_a_demonstration_shows_a_thought_a_live_tail_an_approval_and_a_file(tmp_path: Path) -> None:
+    async with serving(tmp_path, None, model_url="embedded:") as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await expect(page.get_by_role("list", name="Things to try").get_by_role("button").first).to_have_text(
+            "Run the command date."
+        )
+        await page.get_by_role("button", name="Watch a short demonstration").click()
+        await expect(page.get_by_text("step 2 of 6", exact=True)).to_be_visible()
+        await expect(page.get_by_text("step 6 of 6", exact=True)).to_have_count(0)  # it is seen while it runs
+        await shot(page, "demonstration-runs")
+        tray = page.get_by_role("region", name="Waiting for you")
+        await expect(tray.get_by_text("demonstration.md").first).to_be_visible()
+        await shot(page, "demonstration-asks")
+        await tray.get_by_role("button", name="Approve once").click()
+        answer = page.get_by_role("article", name="Turn")
+        await expect(answer).to_contain_text("These replies were written in advance, not by a model")
+        await expect(answer.locator("summary", has_text="Thought").first).to_be_visible()
+        await shot(page, "demonstration-ended")
+        (session,) = (await served.client.get("/sessions")).json()["sessions"]
+        written = await served.client.get(f"/sessions/{session['id']}/workspace/demonstration.md")
+        assert "| an approval |" in written.text

@@ -159,8 +159,8 @@ READERS: dict[str, ReadOnly] = {
         _set("""
         arch b2sum base32 base64 basename cat cksum cmp column comm cut df dirname du echo egrep expand expr factor
         false fgrep fmt fold free grep groups head hexdump id join logname ls md5sum nl nproc numfmt od paste pr
-        printenv ps pwd readlink realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum stat sum tac tail tr
-        true tsort tty type uname unexpand uptime users wc which who whoami
+        printenv ps pwd readlink realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum sleep stat sum tac
+        tail tr true tsort tty type uname unexpand uptime users wc which who whoami
         """),
         _WITH_ANY_OPTION,
     ),

@@ -8,6 +8,7 @@ from functools import cached_property
 from app.core.endpoint_spec import EndpointSpec
 from app.core.labels import NO_POLICY, Clearance, LabelPolicy, Labels
 from app.core.provider import CallForm
+from app.models import demonstration
 from app.models.capabilities.name_hints import hints_for
 from app.models.endpoints.answer_limit import MOST_CHARACTERS
 from app.models.endpoints.endpoint import Endpoint
@@ -22,7 +23,7 @@ from app.models.endpoints.model_names import (
     unknown_model_message,
 )
 from app.models.endpoints.server_state import ServerState
-from app.models.server_connection import UnavailableConnection, not_available
+from app.models.server_connection import FixedConnection, UnavailableConnection, not_available
 
 GONE = "The default model {} has no endpoint any more. Add an endpoint that serves it, or restart."
 NONE_LEFT = "No endpoint is left. Add one with `dragoman endpoint add`, or restart."
@@ -87,6 +88,13 @@ class Models:
         connection = UnavailableConnection(not_available(GONE.format(self.wanted) if self.wanted else NONE_LEFT))
         spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
         return Endpoint(name, spec, "built in", connection, ServerState(name))
+
+    @cached_property
+    def _demonstration(self) -> Endpoint:
+        """Endpoint of the demonstration: there for all, listed nowhere, since it is no model."""
+        name = demonstration.NAME
+        connection = FixedConnection(demonstration.Demonstration())
+        return Endpoint(name, EndpointSpec.model_construct(url="scripted:"), "built in", connection, ServerState(name))
 
     def route(self, wanted: str | None, principal: str, labels: Labels | None = None) -> ModelRoute:
         """Return the route of `principal` to a model: an alias, `endpoint/model`, a model, an endpoint, or the default.
@@ -161,6 +169,8 @@ class Models:
 
     def _find_handle(self, name: str) -> ModelHandle | None:
         place = find_model(name, self.aliases, self.endpoints)
+        if place is None and name == demonstration.NAME:
+            return self._demonstration.handle(None)
         return place[0].handle(place[1]) if place else None
 
     def _fallbacks(self) -> list[ModelHandle]:

@@ -57,9 +57,9 @@ class Composer {
     this.text.focus();
   }
 
-  /** Sends a text that is not in the box. */
-  send(words) {
-    return this.#attempt(() => this.#sender.send(words, [], this.#options({ steer: false })));
+  /** Sends a text that is not in the box; `more`: fields of POST /chat. */
+  send(words, more = {}) {
+    return this.#attempt(() => this.#sender.send(words, [], this.#options({ steer: false, ...more })));
   }
 
   /** Sends the message of an earlier turn again (`asked` of its view); `more`: fields of POST /chat. */

@@ -1,6 +1,7 @@
 /** The note of a first visit: the embedded model is only a demonstration. */
 
 import { h, icon } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { loadOnce } from "../dom/forms.js";
 import { writePreference, readPreference } from "../dom/storage.js";
 
@@ -16,7 +17,7 @@ export function firstVisit(page) {
 let box = null; // shared by all new conversations
 
 function watching(page) {
-  const box = h("section", { class: "first-visit", "aria-label": "About this model", hidden: true });
+  const box = h("section", { class: "first-visit", "aria-label": t("first_visit.region"), hidden: true });
   const draw = () => {
     const [server, me, endpoints] = NEEDED.map((key) => page.store.get(key));
     const others = endpoints?.endpoints.some(({ name, models }) => name !== server?.endpoint && models.length);
@@ -40,7 +41,7 @@ function welcome(page, { role }, box) {
       ),
     },
     icon("plug"),
-    "Connect a model",
+    t("first_visit.connect"),
   );
   const away = () => {
     writePreference(SEEN, "read");
@@ -49,25 +50,21 @@ function welcome(page, { role }, box) {
   };
   const admin = role === "admin";
   return [
-    h("h2", {}, "This is a tiny demonstration model"),
-    h(
-      "p",
-      {},
-      `${page.store.get("server").model} is included with dragoman so that you can try the page immediately. It is not suitable for real work: its answers are often wrong.`,
-    ),
-    admin && h("p", {}, "Connect another model, on this machine or remote, or start the server with this setting:"),
+    h("h2", {}, t("first_visit.title")),
+    h("p", {}, t("first_visit.about", { model: page.store.get("server").model })),
+    admin && h("p", {}, t("first_visit.how")),
     admin &&
       h(
         "pre",
-        { class: "command", tabindex: 0, "aria-label": "Setting" },
+        { class: "command", tabindex: 0, "aria-label": t("first_visit.setting") },
         "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1",
       ),
-    !admin && h("p", {}, "An admin can connect another model."),
+    !admin && h("p", {}, t("first_visit.ask_admin")),
     h(
       "div",
       { class: "buttons" },
       admin && connect,
-      h("button", { type: "button", onclick: away }, "Continue with this model"),
+      h("button", { type: "button", onclick: away }, t("first_visit.continue")),
     ),
   ].filter(Boolean);
 }

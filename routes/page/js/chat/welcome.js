@@ -1,21 +1,31 @@
 /** The start of a conversation: the model, and examples that fit the available tools. */
 
 import { get } from "../feed/api.js";
-import { fill, h } from "../dom/elements.js";
+import { fill, h, icon } from "../dom/elements.js";
+import { readPreference, writePreference } from "../dom/storage.js";
+import { pieces, t } from "../dom/texts.js";
 import { firstVisit } from "./first_visit.js";
 import { currentModel } from "../panels/models.js";
 
-/** The tool that an example needs, and its message; the first three that fit are shown. */
+/** The tool that an example needs, and the key of its message; the first three that fit are shown. */
 const EXAMPLES = [
-  ["web_search", "Search the web: what is new in the latest version of Python?"],
-  ["bash", "Count from 1 to 10 in the shell, one number a second."],
-  ["list_files", "What is in my workspace? Tell me in a few lines."],
-  ["python", "Work out the first 20 prime numbers with Python."],
-  ["web_fetch", "Read https://example.com and tell me what it says."],
-  [null, "Explain how DNS finds an address, in five sentences."],
-  [null, "Write a haiku about patience, then say why it is one."],
-  [null, "Which questions should I ask before I choose a database?"],
+  ["web_search", "search"],
+  ["bash", "count"],
+  ["list_files", "files"],
+  ["python", "primes"],
+  ["web_fetch", "fetch"],
+  [null, "dns"],
+  [null, "haiku"],
+  [null, "database"],
 ];
+/** The embedded model, which is tiny, answered these right in 10 of 10 tries, and none of those above. */
+const SMALL = [
+  ["bash", "small.date"],
+  [null, "small.sky"],
+  [null, "small.french"],
+];
+const DEMONSTRATION = "dragoman-demonstration"; // the name of a model that is a script
+const SEEN = "demonstration"; // the preference that keeps it from being offered again with a real model
 const SHOWN = 3;
 
 let hasAppeared = false; // the first one fades in once its content is known, to avoid a jump
@@ -23,25 +33,34 @@ let hasAppeared = false; // the first one fades in once its content is known, to
 /** The element; it follows changes of the model until it is removed. */
 export function welcome(page) {
   const who = h("p", { class: "welcome-model-line faint" });
-  const examples = h("ul", { class: "examples", "aria-label": "Things to try" });
+  const examples = h("ul", { class: "examples", "aria-label": t("welcome.examples") });
   const stops = [];
+  const offer = h("div", { class: "welcome-demonstration" });
+  let drawn = null; // for a small model or not: a button is not replaced under the focus
   const draw = () => {
-    if (who.isConnected) fill(who, ...answers(page));
-    else for (const stop of stops) stop();
+    if (!who.isConnected && stops.length) return stops.splice(0).forEach((stop) => stop());
+    fill(who, ...answers(page));
+    const small = isEmbedded(page);
+    if (!page.store.get("server") || small === drawn) return;
+    drawn = small;
+    fill(offer, (small || !readPreference(SEEN)) && demonstration(page));
+    availableTools().then((tools) =>
+      fill(examples, ...fitting(small ? SMALL : EXAMPLES, tools).map((key) => example(t(key), page))),
+    );
   };
-  fill(who, ...answers(page));
   // `watch` calls back at once, before the element is on the page, which would stop the watchers.
   queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
-  availableTools().then((tools) => fill(examples, ...fittingExamples(tools).map((words) => example(words, page))));
-  const title = h("h2", { class: "welcome-title" }, "What would you like to do?");
+  const title = h("h2", { class: "welcome-title" }, t("welcome.title"));
   const element = h(
     "div",
     { class: hasAppeared ? "welcome" : "welcome arriving" },
     firstVisit(page),
     title,
     who,
+    offer,
     examples,
   );
+  draw();
   hasAppeared = true;
   return element;
 }
@@ -49,8 +68,26 @@ export function welcome(page) {
 function answers(page) {
   const { name, endpoint } = currentModel(page);
   if (!name) return [];
-  const of = endpoint && endpoint !== "default" ? [" (", h("bdi", {}, endpoint), ")"] : null;
-  return ["Model: ", h("bdi", { class: "welcome-model" }, name), of].flat();
+  const of = endpoint && endpoint !== "default" ? [" (", h("bdi", {}, endpoint), ")"] : [];
+  return [...pieces("welcome.model", { model: h("bdi", { class: "welcome-model" }, name) }), ...of];
+}
+
+/** Whether the next message goes to the embedded model. */
+function isEmbedded(page) {
+  const { embedded, model } = page.store.get("server") ?? {};
+  return Boolean(embedded) && currentModel(page).name === model;
+}
+
+/** The button that starts the scripted run. */
+function demonstration(page) {
+  const watch = () => {
+    writePreference(SEEN, "seen");
+    page.composer.send(t("welcome.demonstration.message"), { model: DEMONSTRATION, approval: "ask", mode: "" });
+  };
+  return [
+    h("button", { type: "button", class: "primary", onclick: watch }, icon("play"), t("welcome.demonstration")),
+    h("p", { class: "faint" }, t("welcome.demonstration.hint")),
+  ];
 }
 
 let known = null;
@@ -66,10 +103,12 @@ async function availableTools() {
   return known;
 }
 
-function fittingExamples(tools) {
-  return EXAMPLES.filter(([tool]) => tool === null || tools.has(tool))
+/** The keys of the first examples whose tools are available. */
+function fitting(examples, tools) {
+  return examples
+    .filter(([tool]) => tool === null || tools.has(tool))
     .slice(0, SHOWN)
-    .map(([, words]) => words);
+    .map(([, key]) => `welcome.example.${key}`);
 }
 
 function example(words, page) {
