@@ -76,8 +76,19 @@ async def see_pictures(page: Page) -> None:
         await expect(picture.get_by_role("img")).to_have_js_property("naturalWidth", 80)
 
 
+async def see_files(work: Path, browser: Browsing, page: Page) -> None:
+    """The files that a call has changed, its pictures, and undoing it."""
+    files = cards(page, 2).get_by_role("list", name="Changed files")
+    await expect(files.locator("li")).to_have_text(["−ondeleted", "+table.csvcreated, 4 B"])
+    await files.get_by_role("button").click()
+    await expect(page.get_by_role("dialog", name="table.csv").locator("code")).to_have_text("x,y")
+    await page.keyboard.press("Escape")
+    await see_pictures(page)
+    await undo_by_hand(work, browser, page)
+
+
 async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Path) -> None:
-    command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; echo over"
+    command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; printf '\\033[32mover\\033[m\\n'"
     failing = "seq 1 30; echo 'no such file' >&2; exit 3"
     drawn: Reply = [PictureChunk(CAT), "Done."]
     replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], [SEE], drawn)
@@ -94,12 +105,14 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         let_go(tmp_path, "on")
         await expect(tail).to_contain_text("linked")
         await expect(card.locator(".card-time")).not_to_have_text(began)  # it ticks
-        await expect(card.get_by_role("button", name="Stop this call")).to_be_visible()
+        await expect(card.get_by_role("button", name="Stop command")).to_be_visible()
         let_go(tmp_path)
         await expect(card).to_have_attribute("data-state", "done")
         await expect(card.locator(".card-extra")).to_have_text("exit 0")
-        await expect(card.locator(".card-brief")).to_have_text("5960over")
-        await expect(tail).to_be_hidden()
+        await expect(tail).to_contain_text("60\nover")  # it stays as it was watched, in its colours
+        colour = "(one) => getComputedStyle(one).color"
+        assert await tail.get_by_text("over").evaluate(colour) == "rgb(126, 231, 135)"
+        await expect(card.locator(".tail-count")).to_have_text("64 lines")
 
         failed = cards(page, 1)
         await expect(failed.locator(".card-state")).to_have_text("failed")
@@ -107,25 +120,22 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await expect(failed.locator(".tail")).to_contain_text("30\nno such file")
         await expect(failed.locator(".tail")).not_to_contain_text("exit code")
         await expect(cards(page, 2).locator(".card-state")).to_have_text("done")
-        files = cards(page, 2).get_by_role("list", name="Changed files")
-        await expect(files.locator("li")).to_have_text(["−ondeleted", "+table.csvcreated, 4 B"])
-        await files.get_by_role("button").click()
-        await expect(page.get_by_role("dialog", name="table.csv").locator("code")).to_have_text("x,y")
-        await page.keyboard.press("Escape")
-        await see_pictures(page)
-        await undo_by_hand(tmp_path / "work", browser, page)
+        await see_files(tmp_path / "work", browser, page)
+        await page.reload()
+        await expect(card.locator(".card-brief")).to_have_text("5960over")
         fold = card.get_by_role("button", name="bash printf")
         await fold.focus()
         await page.keyboard.press("Enter")
         await expect(fold).to_have_attribute("aria-expanded", "true")
         await expect(tail).to_contain_text("over")
+        await expect(tail.get_by_text("over")).to_have_css("color", "rgb(126, 231, 135)")
         await card.get_by_role("button", name="Show all").click()
         await expect(tail).to_contain_text("building\n[#] 30%\nlinked\n1\n2\n")
         await page.reload()
         await expect(card.locator(".card-brief")).to_have_text("5960over")
         await expect(page.get_by_role("button", name="Changes")).to_have_count(1)
         await expect(failed.locator(".card-extra")).to_have_text("exit 3")
-        await expect(page.get_by_role("button", name="Stop this call")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Stop command")).to_have_count(0)
 
 
 def _ends(words: str) -> re.Pattern[str]:
@@ -180,7 +190,7 @@ async def test_the_stop_button_ends_this_call_and_its_processes(tmp_path: Path) 
         browser.expected.append("status of 409")
         refusal = json.dumps({"error": {"code": "busy", "message": "Not now. Try again."}})
         await page.route("**/cancel", lambda route: route.fulfill(status=409, body=refusal))
-        stop = card.get_by_role("button", name="Stop this call")
+        stop = card.get_by_role("button", name="Stop command")
         await stop.click()
         await expect(card.get_by_role("alert").filter(has_text="Not now.")).to_be_visible()
         await expect(stop).to_be_enabled()
@@ -224,8 +234,7 @@ async def test_arguments_grow_as_the_model_writes_them(tmp_path: Path) -> None:
         await expect(tagged.locator(".streaming-text")).to_contain_text("x = 1")
         third.event.set()
         await expect(tagged.locator(".card-extra")).to_have_text("+2 −0")
-        await expect(cards(page, 2).locator(".card-brief")).to_have_text("made of text")
-        await cards(page, 2).locator(".card-fold").click()
+        await expect(cards(page, 2).locator(".tail")).to_have_text("made of text\n")
         await expect(cards(page, 2).locator(".command")).to_have_text("echo 'made of text'\nexit 0")
 
 
@@ -270,8 +279,7 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         refused, cut = cards(page, 5), cards(page, 6)
         await expect(refused.locator(".card-state")).to_have_text("refused")
         await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
-        await expect(cut.locator(".card-state")).to_have_text("done")  # which folds it
-        await cut.locator(".card-fold").click()
+        await expect(cut.locator(".card-state")).to_have_text("done")
         await expect(cut.locator(".tail-count")).to_contain_text("truncated for the model")
         await cut.get_by_role("button", name="Show all").click()
         await expect(cut.locator(".tail-count")).to_have_text("9,001 lines")

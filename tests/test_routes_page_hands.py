@@ -95,7 +95,7 @@ async def test_a_button_that_goes_takes_no_focus_with_it(tmp_path: Path) -> None
         await expect(box).to_be_focused()
         await page.get_by_label("Approvals").select_option("sandboxed")
         await say(page, "Wait for ever.")
-        await turns(page).last.get_by_role("button", name="Stop this call").press("Enter")
+        await turns(page).last.get_by_role("button", name="Stop command").press("Enter")
         await expect(turns(page).last.get_by_role("button", name="bash")).to_be_focused()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.browser import browsing, expect, home, say, shot
+from tests.browser import Locator, browsing, expect, home, say, shot
 from tests.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -50,6 +50,9 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         tail = running.get_by_role("group", name="Last lines of the job")
         await expect(tail).to_contain_text("40")
         await expect(tail).not_to_contain_text("1\n2\n3\n")
+        card = page.locator(".card-job").first
+        await expect(card.locator(".tail")).to_contain_text("29\n30\n")  # the card of the call shows the same
+        await expect(card).to_contain_text("Background job: running")
         await running.get_by_role("button", name="Show all").click()
         await expect(tail).to_contain_text("1\n2\n3\n")
         await say(page, "And the second.")
@@ -57,7 +60,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await shot(page, "jobs")
 
         forever = running.filter(has_text="echo forever")
-        await forever.get_by_role("button", name="Stop", exact=True).click()
+        await forever.get_by_role("button", name="Stop job").click()
         await expect(forever.get_by_role("button", name="Keep running")).to_be_focused()
         await forever.get_by_role("button", name="Stop it").click()
         ended = panel.get_by_role("list", name="Ended").get_by_role("listitem")
@@ -68,8 +71,16 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await expect(ended).to_have_count(2)
         await expect(ended.first).to_contain_text("ended, exit code 3")
         await expect(button).to_have_text("Jobs")
+        await _has_ended(card)
         await ended.first.locator("summary").click()
         await expect(ended.first.get_by_role("group", name="Last lines of the job")).to_contain_text("<b>last</b>")
         await shot(page, "jobs-ended")
         await page.keyboard.press("Escape")
         await expect(button).to_be_focused()
+
+
+async def _has_ended(card: Locator) -> None:
+    """On the card of the call that has started the job."""
+    await expect(card).to_contain_text("Background job: ended, exit code 3")
+    await expect(card.locator(".tail")).to_contain_text("<b>last</b>")
+    await expect(card.get_by_role("button", name="Stop job")).to_be_hidden()

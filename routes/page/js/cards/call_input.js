@@ -2,6 +2,7 @@
 
 import { post } from "../feed/api.js";
 import { h } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 
 const MOST = 1_000; // characters that the server takes at once
 
@@ -17,11 +18,11 @@ export class CallInput {
       autocomplete: "new-password",
       spellcheck: "false",
     };
-    this.line = h("input", { ...props, "aria-label": "Type into this command", placeholder: "Type into this command" });
+    this.line = h("input", { ...props, "aria-label": t("tail.input"), placeholder: t("tail.input") });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     const key = (words, key) =>
       h("button", { type: "button", class: "quiet", onclick: () => this.#send({ keys: [key] }) }, words);
-    const send = h("button", { type: "submit", class: "quiet" }, "Send");
+    const send = h("button", { type: "submit", class: "quiet" }, t("tail.input.send"));
     const form = { class: "call-input", onsubmit: (event) => this.#submit(event) };
     this.form = h("form", form, this.line, send, key("Ctrl-C", "ctrl-c"), key("Ctrl-D", "ctrl-d"));
     this.element = h("div", { hidden: true }, this.form, this.problem);

@@ -2,21 +2,22 @@
 
 import { fill, h, icon } from "../dom/elements.js";
 import { formatDuration } from "../dom/clock.js";
+import { t } from "../dom/texts.js";
 import { iconOf, nameOf } from "./call_title.js";
 
 // state -> its label and icon: never shown by colour alone
 export const STATES = {
-  writing: ["writing", "pencil"],
-  next: ["queued", "clock"],
-  waiting: ["waiting for you", "bell"],
-  running: ["running", "play"],
-  done: ["done", "check"],
-  handed: ["handed to the client", "play"],
-  failed: ["failed", "cross"],
-  refused: ["refused", "ban"],
-  stopped: ["stopped", "stop"],
-  unknown: ["outcome unknown", "warn"],
-  unrun: ["not run", "ban"],
+  writing: [t("card.state.writing"), "pencil"],
+  next: [t("card.state.next"), "clock"],
+  waiting: [t("card.state.waiting"), "bell"],
+  running: [t("card.state.running"), "play"],
+  done: [t("card.state.done"), "check"],
+  handed: [t("card.state.handed"), "play"],
+  failed: [t("card.state.failed"), "cross"],
+  refused: [t("card.state.refused"), "ban"],
+  stopped: [t("card.state.stopped"), "stop"],
+  unknown: [t("card.state.unknown"), "warn"],
+  unrun: [t("card.state.unrun"), "ban"],
 };
 
 let bodies = 0;
@@ -37,9 +38,9 @@ export class CardHead {
     this.time = h("span", { class: "card-time", hidden: true });
     this.stop = h(
       "button",
-      { type: "button", class: "card-stop", onclick: onStop, hidden: true, "aria-label": "Stop this call" },
+      { type: "button", class: "card-stop", onclick: onStop, hidden: true, title: t("card.stop.hint") },
       icon("stop"),
-      h("span", {}, "Stop"),
+      (this.stopWords = h("span", {}, t("card.stop.call"))),
     );
     const facts = h("span", { class: "card-facts" }, this.extra, this.state, this.time, this.stop);
     this.element = h("header", { class: "card-head" }, this.fold, facts);
@@ -51,6 +52,11 @@ export class CardHead {
     this.shownName = name;
     this.tool.textContent = nameOf(name);
     this.title.textContent = title;
+  }
+
+  /** Names what the stop button stops: the button of the run stops all of the answer. */
+  isCommand(is) {
+    this.stopWords.textContent = t(is ? "card.stop.command" : "card.stop.call");
   }
 
   /** Shows a state of STATES, with another label if given. */
@@ -72,6 +78,6 @@ export class CardHead {
     this.time.hidden = seconds === null || (atLeast && seconds < 1);
     if (this.time.hidden) return;
     const words = over && seconds < 0.095 ? `${Math.round(seconds * 1_000)} ms` : formatDuration(seconds);
-    this.time.textContent = atLeast ? `over ${words}` : words;
+    this.time.textContent = atLeast ? t("card.over", { time: words }) : words;
   }
 }

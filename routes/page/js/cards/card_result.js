@@ -4,6 +4,7 @@ import { codeBlock } from "../text/code.js";
 import { counted, diffOf, rowOf } from "../text/diff.js";
 import { rowsOfUnified } from "../text/diff_rows.js";
 import { h } from "../dom/elements.js";
+import { pieces, t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { fileLanguage } from "../text/file_language.js";
 import { parseJSON } from "../text/json.js";
@@ -42,18 +43,22 @@ const RESULTS = {
   read_file: ofFile,
   write_file: ofChange,
   edit_file: ofChange,
-  web_fetch: (call) => ofText(call, String(call.fields.url ?? "the web")),
+  web_fetch: (call) => ofText(call, String(call.fields.url ?? t("card.web"))),
   web_search: ofSearch,
 };
 
 function ofProcess({ text, tail, exitCode }) {
   const [end = "", { signal, limit } = {}] = trailer(EXIT, text);
   const output = text.slice(0, text.length - end.length);
-  const why = [exitCode === undefined ? null : `exit ${exitCode}`, signal, limit && `time limit ${limit}`];
+  const why = [
+    exitCode === undefined ? null : t("card.exit", { code: String(exitCode) }),
+    signal,
+    limit && t("card.limit", { limit }),
+  ];
   return {
     element: () => {
       tail.end(output === "(no output)" ? "" : output);
-      return output === "(no output)" ? h("p", { class: "card-note" }, "No output.") : null;
+      return output === "(no output)" ? h("p", { class: "card-note" }, t("job.silent")) : null;
     },
     brief: () => (output === "(no output)" ? null : lastLines(output)),
     extra: why.filter(Boolean).join(", "),
@@ -87,21 +92,21 @@ function ofFile({ text, fields }) {
   return {
     element: () => [codeBlock(code, fileLanguage(fields.path)), note ? h("p", { class: "card-note" }, note) : null],
     brief: () => null,
-    extra: lines === 1 ? "1 line" : `${lines.toLocaleString()} lines`,
+    extra: t("tail.lines", { count: lines }),
   };
 }
 
 function ofSearch(call) {
   const results = searchResults(call.text);
-  if (!results) return ofText(call, "the web"); // of an MCP server, or cut
+  if (!results) return ofText(call, t("card.web")); // of an MCP server, or cut
   const extra = countOf(results);
-  if (!results.length) return { ...ofText(call, "the web"), extra };
+  if (!results.length) return { ...ofText(call, t("card.web")), extra };
   const titles = results.slice(0, BRIEF).map(({ title, url }) => `${title} (${url.host})`);
-  return { element: () => [untrusted("the web"), resultList(results)], brief: () => brief(titles), extra };
+  return { element: () => [untrusted(t("card.web")), resultList(results)], brief: () => brief(titles), extra };
 }
 
 const untrusted = (source) =>
-  h("p", { class: "card-untrusted" }, "Untrusted content: ", h("bdi", {}, escapeText(source)));
+  h("p", { class: "card-untrusted" }, pieces("card.untrusted", { source: h("bdi", {}, escapeText(source)) }));
 
 /** `stranger`: the source of text from outside this machine. */
 function ofText({ text, label, whole, fileName }, stranger = null) {

@@ -4,11 +4,13 @@ import { post } from "../feed/api.js";
 import { CallInput } from "./call_input.js";
 import { CardArguments } from "./card_arguments.js";
 import { CardHead, STATES } from "./card_head.js";
+import { JobTail, jobOf } from "./job_tail.js";
 import { ChangedFiles } from "./changed_files.js";
 import { fileElement } from "./message_files.js";
 import { resultOf } from "./card_result.js";
 import { startTicking } from "../dom/clock.js";
 import { fill, h, icon, announce, hasSelection, onNextFrame } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { Tail } from "../terminal/output_tail.js";
 import { nameOf, titleOf } from "./call_title.js";
@@ -21,17 +23,17 @@ const LONG_S = 5; // the end of longer calls is announced to screen readers
 const FOLDED_STATES = new Set(["done", "handed", "refused", "unrun"]);
 const TERMINAL_STATES = new Set(["done", "failed", "handed", "refused", "stopped", "unknown", "unrun"]);
 const DECISIONS = {
-  approved: (by) => ["next", `approved by ${by}`],
-  denied: (by) => ["refused", `denied by ${by}`],
-  expired: () => ["refused", "expired"],
-  withdrawn: () => ["refused", "withdrawn"],
+  approved: (by) => ["next", t("card.decision.approved", { by })],
+  denied: (by) => ["refused", t("card.decision.denied", { by })],
+  expired: () => ["refused", t("card.decision.expired")],
+  withdrawn: () => ["refused", t("card.decision.withdrawn")],
 };
 
 // the same for a question, which runs nothing
 const ANSWERS = {
   ...DECISIONS,
-  approved: (by) => ["done", `answered by ${by}`],
-  denied: (by) => ["refused", `declined by ${by}`],
+  approved: (by) => ["done", t("card.decision.answered", { by })],
+  denied: (by) => ["refused", t("card.decision.declined", { by })],
 };
 const QUESTION = /^(mcp__.+__elicitation|ask_user__question)$/s;
 
@@ -50,6 +52,7 @@ export class ToolCard {
   #question = null; // the id of the latest approval request
   #drawnResult = false;
   #input = null; // a line for what the command reads, once it is known to read
+  #watched = false; // its output was shown while it ran: the card stays as it is when the command ends
 
   constructor(call, name, view) {
     Object.assign(this, { call, name, view });
@@ -58,7 +61,11 @@ export class ToolCard {
     this.result = h("div", { class: "card-result" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.whole = callOutput(view.asked.run, call);
-    this.tail = new Tail({ label: `Output of ${nameOf(name)}`, whole: this.whole, name: `${name}-${call}` });
+    this.tail = new Tail({
+      label: t("card.output", { name: nameOf(name) }),
+      whole: this.whole,
+      name: `${name}-${call}`,
+    });
     this.body = h("div", { class: "card-body" }, this.given.element, this.tail.element, this.result);
     this.brief = h("div", { class: "card-brief", hidden: true });
     this.pictures = h("div", { class: "card-pictures", hidden: true });
@@ -100,11 +107,24 @@ export class ToolCard {
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
     if (!isProcess) tail.element.remove(); // it shows progress, not the result
-    const told = { label: `Result of ${nameOf(name)}`, fileName: `${name}-${call}`, fields: this.given.fields };
+    const told = {
+      label: t("card.result", { name: nameOf(name) }),
+      fileName: `${name}-${call}`,
+      fields: this.given.fields,
+    };
     this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
+    const job = ok && jobOf(name, text);
+    this.#watched = isProcess && !job && !this.view.restoring;
+    if (job && this.view.page) this.#followJob(job);
     this.#setState(ok ? "done" : STOPPED.test(text) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
+  }
+
+  /** The output of the background job that the call has started. */
+  #followJob(job) {
+    this.job = new JobTail(job, this.view.page.store);
+    this.brief.after(this.job.element);
   }
 
   /** A picture that the call has returned. */
@@ -140,7 +160,7 @@ export class ToolCard {
     this.#question = call;
     this.#setCall(name, given);
     const onclick = () => this.#toTray();
-    const button = h("button", { type: "button", class: "card-answer", onclick }, icon("bell"), "Answer");
+    const button = h("button", { type: "button", class: "card-answer", onclick }, icon("bell"), t("card.answer"));
     fill(this.note, h("span", { dir: "auto" }, escapeText(reason ?? "")), button);
     this.#setState("waiting");
   }
@@ -167,6 +187,7 @@ export class ToolCard {
   leave() {
     this.#untick?.();
     this.#untick = null;
+    this.job?.leave();
   }
 
   #setCall(name, given) {
@@ -176,6 +197,7 @@ export class ToolCard {
       this.given.element.replaceWith(arguments_.element);
       this.given = arguments_;
     }
+    this.head.isCommand(PROCESSES.has(this.name));
     this.given.settle(given, { by: this.#changedBy });
     this.#title();
   }
@@ -240,13 +262,17 @@ export class ToolCard {
 
   #fold(open) {
     this.#chosen = open;
+    if (open) this.tail.recall();
     this.#updateLayout();
   }
 
-  /** Expanded while active and on failure, else collapsed to a preview, unless the reader has chosen. */
+  /**
+   * Expanded while active, on failure, and where its output was watched: what is read must not fold away. Others are
+   * collapsed to a preview, and so are all when the conversation is opened again, unless the reader has chosen.
+   */
   #updateLayout() {
     const over = TERMINAL_STATES.has(this.#state);
-    const read = this.tail.opened || hasSelection(this.body);
+    const read = this.tail.opened || this.#watched || hasSelection(this.body);
     const open = this.#chosen ?? (!FOLDED_STATES.has(this.#state) || read);
     this.head.expand(open);
     this.body.hidden = !open;

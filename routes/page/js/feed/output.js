@@ -1,6 +1,7 @@
 /** Reads the complete output of a call or a job from the server, in pieces. */
 
 import { get } from "./api.js";
+import { t } from "../dom/texts.js";
 
 const POLL_MS = 500; // while it is running
 const MAX_READS = 1_000; // upper limit of one reading, so that a server cannot keep it going endlessly
@@ -11,16 +12,20 @@ export function callOutput(run, call) {
   return (after) => get(`${path}?after=${after}`);
 }
 
+/** Reads of a job's output: see GET /jobs/{job}/output. */
+export const jobOutput = (job) => (after) => get(`/jobs/${encodeURIComponent(job)}/output?after=${after}`);
+
 /**
  * The pieces of text from the beginning to the current end; with `follow` to the final end, as long as `wanted()`.
- * A line marks text that is no longer stored. Raises Refused.
+ * `onPiece` gets each answer of the server. A line marks text that is no longer stored. Raises Refused.
  */
-export async function* readPieces(whole, { follow = false, wanted = () => true } = {}) {
+export async function* readPieces(whole, { follow = false, wanted = () => true, onPiece = () => undefined } = {}) {
   let after = 0;
   for (let read = 0; wanted() && (follow || read < MAX_READS); read++) {
     const piece = await whole(after);
     if (!wanted()) return;
-    if (piece.from > after) yield `\n[${(piece.from - after).toLocaleString()} characters are not stored]\n`;
+    onPiece(piece);
+    if (piece.from > after) yield `\n[${t("tail.gap", { count: piece.from - after })}]\n`;
     if (piece.text) yield piece.text;
     const stands = piece.next <= after;
     after = Math.max(after, piece.next);

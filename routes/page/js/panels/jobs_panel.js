@@ -3,14 +3,13 @@
 import { get, post, Refused } from "../feed/api.js";
 import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
-import { firstLine, lines, outcome, STATES, isRunning } from "./jobs.js";
+import { hasFailed, isRunning, outcome, stateOf } from "../cards/job_states.js";
+import { t } from "../dom/texts.js";
+import { jobOutput } from "../feed/output.js";
+import { firstLine, lines } from "./jobs.js";
 import { Tail } from "../terminal/output_tail.js";
 
 const LINES = 3; // of a command before it is expanded
-const output = (job) => (after) => get(`/jobs/${encodeURIComponent(job)}/output?after=${after}`);
-
-/** Whether the job ended in a way that needs attention. */
-const hasFailed = ({ state, exit_code: code }) => (state === "exited" ? code !== 0 : state !== "cancelled");
 
 class JobRow {
   #page;
@@ -27,14 +26,18 @@ class JobRow {
     this.elapsed = h("span", { class: "job-elapsed" });
     this.foot = h("div", { class: "job-foot" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.#tail = new Tail({ label: "Last lines of the job", whole: output(this.job.id) });
+    this.#tail = new Tail({ label: t("job.tail"), whole: jobOutput(this.job.id), name: this.job.id });
     this.words = h("span", {});
     const state = h("p", { class: "job-state" }, icon("play"), this.words, this.elapsed);
     this.#offerStop();
     this.#stop = startTicking(() => this.#tick());
     this.#tick();
     this.update(this.job);
-    const props = { class: "job", dataset: { job: this.job.id }, "aria-label": `Job ${firstLine(this.job)}` };
+    const props = {
+      class: "job",
+      dataset: { job: this.job.id },
+      "aria-label": t("job.label", { command: firstLine(this.job) }),
+    };
     return h("li", props, command(this.job), state, this.#tail.element, this.problem, this.foot);
   }
 
@@ -65,11 +68,11 @@ class JobRow {
 
   /** Loads the last lines of a job that has ended when its row is expanded. */
   async #showOutput(place) {
-    this.#tail = new Tail({ label: "Last lines of the job", whole: output(this.job.id) });
+    this.#tail = new Tail({ label: t("job.tail"), whole: jobOutput(this.job.id), name: this.job.id });
     try {
       const seen = await get(`/jobs/${encodeURIComponent(this.job.id)}`);
       if (seen.tail.length) place.append(this.#tail.element);
-      else place.append(h("p", { class: "faint" }, "No output."));
+      else place.append(h("p", { class: "faint" }, t("job.silent")));
       this.#tail.show(seen);
       this.#tail.end();
     } catch (error) {
@@ -85,19 +88,28 @@ class JobRow {
       event.preventDefault();
       this.#page.conversation.open(session);
     };
-    return h("a", { href: `#${session}`, onclick }, "Its conversation");
+    return h("a", { href: `#${session}`, onclick }, t("job.conversation"));
   }
 
   #offerStop() {
-    const stop = h("button", { type: "button", class: "danger", onclick: () => this.#confirm() }, icon("stop"), "Stop");
+    const stop = h(
+      "button",
+      { type: "button", class: "danger", onclick: () => this.#confirm() },
+      icon("stop"),
+      t("job.stop"),
+    );
     fill(this.foot, this.#link(), stop);
     return stop;
   }
 
   #confirm() {
-    const sure = h("button", { type: "button", class: "danger", onclick: () => this.#cancel(sure) }, "Stop it");
-    const back = h("button", { type: "button", onclick: () => this.#offerStop().focus() }, "Keep running");
-    fill(this.foot, h("span", { class: "job-confirm" }, "Stop this job and all processes it started?"), back, sure);
+    const sure = h(
+      "button",
+      { type: "button", class: "danger", onclick: () => this.#cancel(sure) },
+      t("job.stop.sure"),
+    );
+    const back = h("button", { type: "button", onclick: () => this.#offerStop().focus() }, t("job.stop.keep"));
+    fill(this.foot, h("span", { class: "job-confirm" }, t("job.stop.question")), back, sure);
     back.focus();
   }
 
@@ -105,7 +117,7 @@ class JobRow {
     button.disabled = true;
     try {
       await post(`/jobs/${encodeURIComponent(this.job.id)}/cancel`);
-      announce("The job was stopped.");
+      announce(t("job.stopped"));
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.#offerStop();
@@ -123,7 +135,7 @@ class JobRow {
     if (isRunning(job) !== isRunning(this.job)) return false;
     this.job = job;
     if (!isRunning(job)) return true;
-    this.words.textContent = STATES[job.state];
+    this.words.textContent = stateOf(job);
     if (job.tail) this.#tail.show(job);
     return true;
   }
@@ -140,11 +152,11 @@ function command(job) {
   const all = lines(job);
   const block = h(
     "pre",
-    { class: "job-command", dir: "ltr", tabindex: 0, role: "group", "aria-label": "Command" },
+    { class: "job-command", dir: "ltr", tabindex: 0, role: "group", "aria-label": t("job.command") },
     all.slice(0, LINES).join("\n"),
   );
   if (all.length <= LINES) return block;
-  const more = h("button", { type: "button", class: "job-more" }, `${all.length - LINES} more lines`);
+  const more = h("button", { type: "button", class: "job-more" }, t("job.command.more", { count: all.length - LINES }));
   more.addEventListener("click", () => {
     block.textContent = all.join("\n");
     more.remove();
@@ -157,29 +169,25 @@ class JobsPanel {
   #page;
   #rows = new Map();
   #unwatch = () => undefined;
-  #running = h("ul", { class: "job-list", "aria-label": "Running" });
-  #ended = h("ul", { class: "job-list", "aria-label": "Ended" });
+  #running = h("ul", { class: "job-list", "aria-label": t("jobs.running.title") });
+  #ended = h("ul", { class: "job-list", "aria-label": t("jobs.ended") });
 
   constructor(page) {
     this.#page = page;
     this.empty = h(
       "div",
       { class: "jobs-empty" },
-      h("p", {}, "No jobs are running."),
-      h(
-        "p",
-        { class: "faint" },
-        "A job is a command that runs in the background; it outlives the turn that started it, and the server. Request one in a message: “Run the tests in the background.” Its output appears here, and when it ends its conversation is notified.",
-      ),
+      h("p", {}, t("jobs.empty")),
+      h("p", { class: "faint" }, t("jobs.explained")),
     );
-    this.head = h("h3", { class: "jobs-head" }, "Ended");
+    this.head = h("h3", { class: "jobs-head" }, t("jobs.ended"));
     this.element = h("div", { class: "jobs" }, this.empty, this.#running, this.head, this.#ended);
   }
 
   toggle(opener) {
     this.#unwatch();
     const close = { closed: () => this.#close() };
-    if (!this.#page.panel.toggle("jobs", "Background jobs", this.element, opener, close)) return;
+    if (!this.#page.panel.toggle("jobs", t("jobs.title"), this.element, opener, close)) return;
     this.#unwatch = this.#page.store.watch("jobs", (jobs) => this.#draw(jobs));
   }
 

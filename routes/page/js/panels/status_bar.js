@@ -3,7 +3,8 @@
 import { fill, h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { watchGrants } from "./grants.js";
-import { isRunning } from "./jobs.js";
+import { isRunning } from "../cards/job_states.js";
+import { t } from "../dom/texts.js";
 import { isDown } from "./mcp_states.js";
 import { currentModel } from "./models.js";
 import { pauseBanner, pauseButton } from "./pause.js";
@@ -97,7 +98,7 @@ function jobsButton(page) {
   const button = panelButton(page, () => import("./jobs_panel.js"), props, icon("jobs"), words);
   page.store.watch("jobs", (jobs) => {
     const running = jobs.filter(isRunning).length;
-    words.textContent = running ? `${running} ${running === 1 ? "job" : "jobs"} running` : "Jobs";
+    words.textContent = running ? t("jobs.running", { count: running }) : t("jobs.button");
     button.dataset.count = running; // shown instead of the text on narrow pages
     button.classList.toggle("busy", running > 0);
   });

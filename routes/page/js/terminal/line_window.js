@@ -5,6 +5,7 @@
 
 import { PLAIN } from "./ansi_style.js";
 import { h } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { classesOf } from "./ansi_colours.js";
 
 export const LINES = 500; // of a block
@@ -26,9 +27,13 @@ export class LineWindow {
     this.earlier = h(
       "button",
       { type: "button", class: "tail-more", onclick: () => this.#showEarlier() },
-      "Earlier lines",
+      t("tail.earlier.button"),
     );
-    this.later = h("button", { type: "button", class: "tail-more", onclick: () => this.#showLater() }, "Later lines");
+    this.later = h(
+      "button",
+      { type: "button", class: "tail-more", onclick: () => this.#showLater() },
+      t("tail.later.button"),
+    );
     this.blocks = h("div", { class: "tail-lines" });
     box.replaceChildren(this.earlier, this.blocks, this.#open, this.later);
     this.draw(true);
@@ -128,9 +133,9 @@ export class LineWindow {
     const below = this.#blocks.slice(this.#last).reduce((sum, { lines }) => sum + lines.length, 0);
     this.earlier.hidden = !above;
     this.later.hidden = !below;
-    const gone = this.#dropped ? `, and ${this.#dropped.toLocaleString()} discarded by this page` : "";
-    if (above) this.earlier.textContent = `${above.toLocaleString()} earlier lines${gone}`;
-    if (below) this.later.textContent = `${below.toLocaleString()} later lines`;
+    const gone = this.#dropped ? `, ${t("tail.discarded", { count: this.#dropped })}` : "";
+    if (above) this.earlier.textContent = t("tail.earlier", { count: above }) + gone;
+    if (below) this.later.textContent = t("tail.later", { count: below });
   }
 }
 

@@ -5,6 +5,7 @@ import { copyText } from "../dom/copy.js";
 import { h, icon, announce, hasSelection, onNextFrame } from "../dom/elements.js";
 import { saveText } from "../dom/download.js";
 import { renderLines, LineWindow } from "./line_window.js";
+import { t } from "../dom/texts.js";
 import { yieldToBrowser } from "../dom/scheduling.js";
 import { readPieces } from "../feed/output.js";
 
@@ -14,6 +15,7 @@ const NEAR = 30; // pixels from the end that still count as the end
 const COPIED_MS = 2_000;
 const PER_FRAME = 32_768; // characters
 const EXCERPT_CHARACTERS = 16_384; // characters of a long text, for its last lines
+const BEYOND = 2 ** 40; // a position behind every output: such a read tells only how much there is
 const CUT = /\[\.{3,} [\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
 
 export class Tail {
@@ -21,6 +23,8 @@ export class Tail {
   #name;
   #status = { tail: [], lines: 0 };
   #final = null; // the text that was left in the end
+  #coloured = null; // its last lines as they were written
+  #wasLive = false;
   #opened = null; // {roll, terminal, queue}
   #following = true;
 
@@ -35,10 +39,10 @@ export class Tail {
     const props = { class: "tail", role: "group", tabindex: 0, "aria-label": label, onscroll: () => this.#scrolled() };
     this.box = h("div", props);
     this.count = h("span", { class: "tail-count" });
-    this.toEnd = this.#button("To the end", "down", () => this.#end());
-    this.all = this.#button("Show all", "more", () => this.#toggle(), { "aria-expanded": "false" });
-    this.copy = this.#button("Copy", "copy", () => this.#copy());
-    this.save = this.#button("Save", "save", () => this.#save());
+    this.toEnd = this.#button(t("tail.end"), "down", () => this.#end());
+    this.all = this.#button(t("tail.all"), "more", () => this.#toggle(), { "aria-expanded": "false" });
+    this.copy = this.#button(t("tail.copy"), "copy", () => this.#copy());
+    this.save = this.#button(t("tail.save"), "save", () => this.#save());
     this.bar = h("div", { class: "tail-bar" }, this.count, this.toEnd, this.all, this.copy, this.save);
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.element = h("div", { class: prose ? "tail-box prose" : "tail-box" }, this.box, this.bar, this.problem);
@@ -48,6 +52,7 @@ export class Tail {
   /** `{tail: [...], lines, bytes}` of a progress event or a job. */
   show(told) {
     this.#status = told;
+    this.#wasLive = true;
     onNextFrame(this.#draw);
   }
 
@@ -59,6 +64,20 @@ export class Tail {
 
   get opened() {
     return this.#opened !== null;
+  }
+
+  /** Reads what a page that was not there has missed: the colours of the last lines, and how many lines there are. */
+  async recall() {
+    if (!this.#whole || this.#wasLive || this.#coloured !== null || this.#final === null) return;
+    this.#coloured = "";
+    try {
+      const { characters, lines } = await this.#whole(BEYOND);
+      this.#status = { ...this.#status, lines };
+      if (lines) this.#coloured = (await this.#whole(Math.max(0, characters - EXCERPT_CHARACTERS))).text;
+    } catch (error) {
+      if (!error.status) throw error; // it is not stored, or the server cannot be reached: the plain text stays
+    }
+    onNextFrame(this.#draw);
   }
 
   #button(words, drawing, onclick, more = {}) {
@@ -80,28 +99,28 @@ export class Tail {
     const shortened = known === null && this.#status.tail.some((line) => line.length >= MAX_LINE);
     this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened;
     this.copy.hidden = this.save.hidden = known === null && !this.#whole;
-    this.bar.hidden = known !== null && this.all.hidden && total <= 1;
+    this.bar.hidden = known !== null && !this.#wasLive && this.all.hidden && total <= 1;
     // Redrawing would clear the reader's selection.
     if (!this.opened && !hasSelection(this.box)) this.box.replaceChildren(renderLines(lines));
     if (!this.opened && !this.prose) this.#follow();
   };
 
   #showCount(total, cut = false) {
-    const lines = total > LINES || (total > 1 && !cut) ? `${total.toLocaleString()} lines` : "";
-    this.count.textContent = [lines, cut ? "truncated for the model" : ""].filter(Boolean).join(", ");
+    const lines = total > LINES || (total > 1 && !cut) ? t("tail.lines", { count: total }) : "";
+    this.count.textContent = [lines, cut ? t("tail.cut") : ""].filter(Boolean).join(", ");
   }
 
   /** The lines that are shown while the tail is collapsed. */
   #excerpt(text) {
     if (this.prose) return linesOf(text.slice(0, EXCERPT_CHARACTERS)).slice(0, LINES);
-    return linesOf(text.slice(-EXCERPT_CHARACTERS).trimEnd()).slice(-LINES);
+    return lastLines(text);
   }
 
-  /** The same lines as they were shown last: the final text has no colours. */
+  /** The same lines as they were shown last, or as they are stored: the final text has no colours. */
   #inColour(lines) {
-    if (!this.#hasColours) return lines;
-    const shown = linesOf(this.#status.tail.join("\n"));
-    return textOf(shown).trimEnd() === textOf(lines).trimEnd() ? shown : lines;
+    if (this.prose) return lines;
+    const seen = this.#hasColours ? linesOf(this.#status.tail.join("\n")) : lastLines(this.#coloured ?? "");
+    return areSame(seen, lines) ? seen : lines;
   }
 
   get #hasColours() {
@@ -117,7 +136,7 @@ export class Tail {
     const open = !this.opened;
     this.#opened = open ? { roll: new LineWindow(this.box), terminal: new Terminal(), queue: [], lines: 0 } : null;
     this.#following = !this.prose;
-    this.all.lastChild.textContent = open ? "Show less" : "Show all";
+    this.all.lastChild.textContent = t(open ? "tail.less" : "tail.all");
     this.all.setAttribute("aria-expanded", String(open));
     this.element.classList.toggle("open", open);
     this.problem.hidden = true;
@@ -130,10 +149,11 @@ export class Tail {
   async #read(opened) {
     const wanted = () => this.#opened === opened && this.element.isConnected;
     try {
-      for await (const text of this.#pieces({ follow: true, wanted })) this.#enqueue(opened, text);
+      const onPiece = ({ lines }) => (opened.total = lines);
+      for await (const text of this.#pieces({ follow: true, wanted, onPiece })) this.#enqueue(opened, text);
     } catch (error) {
       if (!wanted()) return;
-      this.problem.textContent = error.status === 404 ? "The server has not stored the rest." : error.message;
+      this.problem.textContent = error.status === 404 ? t("tail.not_stored") : error.message;
       this.problem.hidden = false;
       if (!opened.poured) this.#enqueue(opened, this.#final ?? this.#status.tail.join("\n"));
     }
@@ -165,8 +185,8 @@ export class Tail {
     }
     const lines = terminal.take();
     opened.lines += lines.length;
-    const read = opened.lines + (terminal.open.length ? 1 : 0);
-    this.#showCount(Math.max(read, this.#status.lines ?? 0)); // some of them may no longer be stored
+    // Of all that was written, also where only the beginning and the end are still stored.
+    this.#showCount(opened.total || opened.lines + (terminal.open.length ? 1 : 0));
     roll.add(lines);
     roll.draw(this.#following, terminal.open);
     if (this.#following) this.#follow();
@@ -206,10 +226,10 @@ export class Tail {
 
   async #copy() {
     await this.#withText(async (text) => {
-      const told = (await copyText(text)) ? "Copied" : "Copying failed";
+      const told = t((await copyText(text)) ? "tail.copied" : "tail.copy_failed");
       this.copy.lastChild.textContent = told;
       announce(told);
-      setTimeout(() => (this.copy.lastChild.textContent = "Copy"), COPIED_MS);
+      setTimeout(() => (this.copy.lastChild.textContent = t("tail.copy")), COPIED_MS);
     });
   }
 
@@ -227,4 +247,17 @@ export class Tail {
       this.problem.hidden = false;
     }
   }
+}
+
+const lastLines = (text) => linesOf(text.slice(-EXCERPT_CHARACTERS).trimEnd()).slice(-LINES);
+
+/** Whether two excerpts show the same text: of a long line the server sends the end, after an ellipsis. */
+function areSame(seen, lines) {
+  const one = textOf(seen).trimEnd().split("\n");
+  const other = textOf(lines).trimEnd().split("\n");
+  if (one.length !== other.length) return false;
+  return one.every((line, at) => {
+    const whole = other[at].trimEnd();
+    return line.startsWith("…") ? whole.endsWith(line.slice(1).trimEnd()) : line.trimEnd() === whole;
+  });
 }
