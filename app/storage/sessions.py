@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from app.core.messages import Message
 from app.storage.approvals import GrantRow
 from app.storage.changes import Change, ChangeWriter
+from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.runs import InboxRow
 
 
@@ -108,8 +109,10 @@ class SessionStore(ChangeWriter, Protocol):
         """The principal of a session, which never changes; None if there is no such session."""
         ...
 
-    async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
-        """Sessions, the most recently used first; only those that follow the session `before`."""
+    async def sessions(
+        self, principal: str, limit: int, before: str | None = None, shelf: Shelf = EVERYWHERE
+    ) -> list[SessionRow]:
+        """Sessions of a shelf, the most recently used first; only those that follow the session `before`."""
         ...
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:

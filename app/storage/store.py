@@ -13,6 +13,8 @@ from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
 from app.storage.labels import LabelStore
+from app.storage.library.folders import FolderStore
+from app.storage.library.shares import ShareStore
 from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
 from app.storage.notices.digests import DigestStore
@@ -47,6 +49,8 @@ class Store(
     ScheduleStore,
     LabelStore,
     HelperStore,
+    FolderStore,
+    ShareStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed.

@@ -10,9 +10,9 @@ CREATE TABLE folders (
     id        TEXT COLLATE "C" PRIMARY KEY,
     principal TEXT COLLATE "C" NOT NULL,
     name      TEXT COLLATE "C" NOT NULL,
-    created   DOUBLE PRECISION NOT NULL,
-    UNIQUE (principal, name)
+    created   DOUBLE PRECISION NOT NULL
 );
+CREATE INDEX folders_of_principal ON folders (principal, name);
 
 CREATE TABLE lists (
     principal TEXT COLLATE "C" PRIMARY KEY,

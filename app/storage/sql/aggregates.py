@@ -6,6 +6,7 @@ from app.storage.sql.approvals import SqlApprovals
 from app.storage.sql.configuration import SqlConfiguration
 from app.storage.sql.documents import SqlDocuments
 from app.storage.sql.labels import SqlLabels
+from app.storage.sql.library import SqlLibrary
 from app.storage.sql.notices.digests import SqlDigests
 from app.storage.sql.notices.notifications import SqlNotifications
 from app.storage.sql.principals import SqlPrincipals
@@ -25,5 +26,6 @@ class SqlAggregates(
     SqlServedModels,
     SqlSchedules,
     SqlLabels,
+    SqlLibrary,
 ):
     """Their reads, and the writes that look at rows before."""

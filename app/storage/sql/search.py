@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.search_words import words_of
 from app.storage.sessions import SessionRow
 from app.storage.sql.columns import names
@@ -42,12 +43,18 @@ def without_spaces(words: list[str]) -> bool:
 OF_PEOPLE = "NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)"
 
 
-def listed(principal: str, limit: int, before: str | None) -> Query:
+def listed(principal: str, limit: int, before: str | None, shelf: Shelf = EVERYWHERE) -> Query:
     """The most recently used sessions; with `before` only those that follow that session."""
-    behind, cursor = (f" AND {BEHIND}", [before]) if before else ("", [])
-    where = f"principal = ? AND {OF_PEOPLE}{behind}"
-    query = f"SELECT {COLUMNS} FROM sessions WHERE {where} ORDER BY updated DESC, id DESC LIMIT ?"
-    return query, (principal, *cursor, limit)
+    conditions: list[str] = ["principal = ?", "archived" if shelf.archived else "NOT archived", OF_PEOPLE]
+    values: list[object] = [principal]
+    if shelf.pinned:
+        conditions.append("pinned")
+    for condition, value in (("folder = ?", shelf.folder), (BEHIND, before)):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    query = f"SELECT {COLUMNS} FROM sessions WHERE {' AND '.join(conditions)} ORDER BY updated DESC, id DESC LIMIT ?"
+    return query, (*values, limit)
 
 
 def sessions_with(principal: str, query: str, limit: int, with_words: Callable[[list[str]], Query]) -> list[Query]:

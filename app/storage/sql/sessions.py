@@ -8,6 +8,7 @@ from app.core.attachments import loaded
 from app.core.messages import Message, load
 from app.storage.changes import Change
 from app.storage.files.store import FileRow, SessionFile
+from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.runs import InboxRow
 from app.storage.sessions import (
     MessageRow,
@@ -86,8 +87,10 @@ class SqlSessions(Rows):
             return owner
         return await self._lookup_changed(OWNER, session)  # only now: a request in a session soon reads all of it
 
-    async def sessions(self, principal: str, limit: int, before: str | None = None) -> list[SessionRow]:
-        sql, values = listed(principal, limit, before)
+    async def sessions(
+        self, principal: str, limit: int, before: str | None = None, shelf: Shelf = EVERYWHERE
+    ) -> list[SessionRow]:
+        sql, values = listed(principal, limit, before, shelf)
         return [SessionRow(*row) for row in await self._all(sql, *values)]
 
     async def session_state(self, session: str) -> SessionState:

@@ -9,6 +9,7 @@ from app.storage.sql import (
     documents,
     helpers,
     labels,
+    library,
     memories,
     principals,
     profiles,
@@ -35,4 +36,5 @@ WRITES: dict[type[Change], Write] = {
     **schedules.WRITES,
     **labels.WRITES,
     **helpers.WRITES,
+    **library.WRITES,
 }

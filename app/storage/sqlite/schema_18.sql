@@ -2,17 +2,17 @@
 ALTER TABLE sessions ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE sessions ADD COLUMN folder TEXT NOT NULL DEFAULT '';
-CREATE INDEX sessions_pinned ON sessions (principal, updated, id) WHERE pinned <> 0;
-CREATE INDEX sessions_archived ON sessions (principal, updated, id) WHERE archived <> 0;
+CREATE INDEX sessions_pinned ON sessions (principal, updated, id) WHERE pinned;
+CREATE INDEX sessions_archived ON sessions (principal, updated, id) WHERE archived;
 CREATE INDEX sessions_in_folders ON sessions (folder, updated, id) WHERE folder <> '';
 
 CREATE TABLE folders (
     id        TEXT PRIMARY KEY,
     principal TEXT NOT NULL,
     name      TEXT NOT NULL,
-    created   DOUBLE PRECISION NOT NULL,
-    UNIQUE (principal, name)
+    created   DOUBLE PRECISION NOT NULL
 );
+CREATE INDEX folders_of_principal ON folders (principal, name);
 
 CREATE TABLE lists (
     principal TEXT PRIMARY KEY,

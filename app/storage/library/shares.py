@@ -1,0 +1,57 @@
+"""Links that show a conversation, as it was when it was shared, to anyone who has them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.storage.changes import Change, ChangeWriter
+
+
+class ShareRow(Change, frozen=True):
+    """`sha256` is the hash of the link's token, `options` and `content` are JSON; a later row of an id replaces it."""
+
+    id: str
+    sha256: str
+    session: str
+    principal: str
+    created: float
+    updated: float
+    expires: float | None
+    title: str
+    options: str
+    content: str
+
+
+class ShareEntry(Change, frozen=True):
+    """A link without its content, for lists."""
+
+    id: str
+    session: str
+    principal: str
+    created: float
+    updated: float
+    expires: float | None
+    title: str
+    options: str
+
+
+class ShareRemoved(Change, frozen=True):
+    id: str
+
+
+class SharesExpired(Change, frozen=True):
+    """All links that are over at this time are deleted."""
+
+    expires: float
+
+
+class ShareStore(ChangeWriter, Protocol):
+    async def share_of(self, sha256: str) -> ShareRow | None:
+        """The link of a token, by its hash."""
+        ...
+
+    async def share(self, share: str) -> ShareRow | None: ...
+
+    async def shares(self, principal: str | None, limit: int) -> list[ShareEntry]:
+        """The links of a principal, or of all, the newest first."""
+        ...
