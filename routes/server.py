@@ -50,13 +50,13 @@ from routes.http import (
     proofs,
     runs,
     session_log,
-    sessions,
     usage,
     workspace_files,
 )
 from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
+from routes.http.library.table import LIBRARY
 from routes.http.mcp import offers, servers
 from routes.http.notifications import push, webhooks
 from routes.http.serving import handlers as served_models
@@ -108,10 +108,7 @@ ROUTES = (
     Route("/usage", usage.show_usage),
     Route("/pause", pause.pause, methods=["POST"]),
     Route("/resume", pause.resume, methods=["POST"]),
-    Route("/sessions", sessions.list_sessions),
-    Route("/sessions/{session}", sessions.show_session),
-    Route("/sessions/{session}", sessions.change_session, methods=["PATCH"]),
-    Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
+    *LIBRARY,
     Route("/sessions/{session}/log", session_log.session_log),
     Route("/sessions/{session}/grants", grants.list_grants),
     Route("/sessions/{session}/grants", grants.withdraw_all, methods=["DELETE"]),

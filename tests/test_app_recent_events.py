@@ -288,7 +288,7 @@ async def test_messages_are_found_and_deleted_whether_indexed_or_not(tmp_path: P
         await store.write([said(101, "a late quince")])
         await store.delete_session("s")  # with a message that is not indexed
         assert await store.search("s", "apple pear quince", 10) == []
-        assert [row.id for row, _ in await store.find_sessions("ann", "plum", 10)] == ["other"]
+        assert [one.session.id for one in await store.find_sessions("ann", "plum", 10)] == ["other"]
         await store.write([MessageRow("other", 1, "q", dump(Message("user", "a late quince")))])
         assert [position for position, _ in await store.search("other", "quince", 10)] == [1]
     with closing(sqlite3.connect(tmp_path / "test.db")) as database:

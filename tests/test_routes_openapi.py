@@ -22,9 +22,10 @@ from app.models.scripted import Scripted
 from routes.openapi.document import NAME, OPERATIONS, document, merged
 from routes.openapi.operation import Operation
 from routes.server import ROUTES
+from tests.access_table import ROWS, Admins, NoGuests, OfLane, Open, Own
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving
-from tests.test_routes_isolation import ROWS, Admins, NoGuests, OfLane, Open, Own, things_of_ann
+from tests.test_routes_isolation import things_of_ann
 from tests.test_routes_jobs import in_background, says
 
 pytestmark = pytest.mark.anyio

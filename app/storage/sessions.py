@@ -27,6 +27,14 @@ class SessionRow(Change, frozen=True):
     folder: str = ""  # the id of one of its owner's folders
 
 
+class Found(Struct, frozen=True):
+    """A session that a search has found, with the newest such message and its run; empty where the title has it."""
+
+    session: SessionRow
+    text: str
+    run: str
+
+
 class SessionTitle(Change, frozen=True):
     id: str
     title: str
@@ -115,11 +123,8 @@ class SessionStore(ChangeWriter, Protocol):
         """Sessions of a shelf, the most recently used first; only those that follow the session `before`."""
         ...
 
-    async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:
-        """Sessions with all words of the query in one message or in the title, in the same order.
-
-        Each with the text of the newest such message, or an empty text.
-        """
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[Found]:
+        """Sessions with all words of the query in one message or in the title, archived ones too, in the same order."""
         ...
 
     async def session_state(self, session: str) -> SessionState: ...

@@ -11,6 +11,7 @@ TITLE = 80  # characters of a title that is made of a message
 LONGEST_TITLE = 200  # of one that a person gives
 SNIPPET = 160
 BEFORE = 40  # of a snippet, in front of the word that was found
+MOST_PLACES = 64  # of words in a text that are marked
 FOLDED = 4_000  # characters of a text that are compared without their marks, which takes long
 NAMELESS = "No words"
 
@@ -38,6 +39,23 @@ def snippet(text: str, words: Sequence[str]) -> str:
     if start and " " in part[:BEFORE]:  # at the beginning of a word
         part = part[part.index(" ") :]
     return f"{'… ' if start else ''}{one_line(part)}{' …' if start + SNIPPET < len(text) else ''}"
+
+
+def places_of(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the places of the words in a short text: from and behind each, in order, without overlaps."""
+    plain, found = folded(text), list[tuple[int, int]]()
+    for word in map(folded, words):
+        at = plain.find(word) if word else -1
+        while at >= 0 and len(found) < MOST_PLACES:
+            found.append((at, at + len(word)))
+            at = plain.find(word, at + len(word))
+    apart = list[tuple[int, int]]()
+    for start, end in sorted(found):
+        if apart and start <= apart[-1][1]:
+            apart[-1] = apart[-1][0], max(end, apart[-1][1])
+        else:
+            apart.append((start, end))
+    return apart
 
 
 def _place(text: str, words: Sequence[str]) -> int:

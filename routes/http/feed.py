@@ -125,7 +125,7 @@ def asked_fields(pending: Asked) -> dict[str, Any]:
 
 async def _states(services: Services, principal: Principal, seen: Seen) -> AsyncGenerator[bytes, None]:
     """The whole state first, then its changes. Ends when a client without a token needs one."""
-    changes, notifier, pending = Changes(services.redactor), services.runs.notifier, list[Row]()
+    changes, notifier, pending, revision = Changes(services.redactor), services.runs.notifier, list[Row](), 0
     with notifier.subscribed(principal.name) as changed:
         changed.set()
         while not notifier.closed and (principal.token or not services.presence.asks_for_tokens):
@@ -134,7 +134,8 @@ async def _states(services: Services, principal: Principal, seen: Seen) -> Async
                 if changed.is_set():
                     changed.clear()
                     pending = await seen.approvals(services.store, principal.name)
-                now = await state_of(services, principal, pending, seen)
+                    revision = await services.store.list_revision(principal.name)
+                now = await state_of(services, principal, pending, seen) | {"list": revision}
             except StoreFailed as failure:
                 _log.warning("the state of what %s has is not known: %s", principal.name, failure)
                 asyncio.get_running_loop().call_later(IDLE_S, changed.set)

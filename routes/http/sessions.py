@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,12 +14,19 @@ from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
 from app.core.profile_spec import PresetDefaults, SessionDefaults
 from app.profiles.library import defaults_of
+from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.principals import Principal
 from app.storage.runs import HelperRow
-from app.storage.search_words import words_of
-from app.storage.sessions import SessionRow, SessionTitle, SummaryRow
-from app.transcript.titles import snippet
+from app.storage.sessions import SessionRow, SummaryRow
 from routes.deletion import delete_conversation
+from routes.http.library.listing import (
+    folders_of,
+    found_fields,
+    place_changes,
+    session_fields,
+    shelf_of,
+    write_list,
+)
 from routes.http.runs import run_fields
 from routes.http.session_labels import known_labels, label_details, label_fields, mark_session
 from routes.protocol.errors import ASCIIResponse, Refused
@@ -31,14 +38,6 @@ FOUND = 100  # that a search finds
 LONGEST_QUERY = 1_000  # characters
 
 
-def _fields(row: SessionRow, busy: Collection[str]) -> dict[str, Any]:
-    """`busy`: ids of sessions that have a run."""
-    used = {"created": row.created, "updated": row.updated, "running": row.id in busy}
-    options = json.loads(row.options)
-    narrowed = {"disabled_tools": json.loads(row.disabled), "profile": options.pop("profile", None), "options": options}
-    return {"id": row.id, "title": row.title} | used | narrowed
-
-
 async def _busy(services: Services, principal: str) -> set[str]:
     return {run.session for run in await services.runs.of(principal)}
 
@@ -46,7 +45,8 @@ async def _busy(services: Services, principal: str) -> set[str]:
 async def list_sessions(request: Request) -> Response:
     """The ones used last first: all, those behind the session `?before=`, or those that hold the words `?q=`.
 
-    Sessions of helpers are not among them: `?parent=` lists those that runs of a session have begun, oldest first.
+    Archived ones are not among them but with `?archived=true` and `?q=`. The first page of all has the pinned ones and
+    the folders, too. Sessions of helpers: `?parent=` lists those that runs of a session have begun, oldest first.
     """
     services, principal = services_of(request), current_principal(request)
     query, before = request.query_params.get("q", "").strip(), request.query_params.get("before")
@@ -54,17 +54,27 @@ async def list_sessions(request: Request) -> Response:
         await services.runs.session(parent, principal)
         helpers = [await services.store.session(row.session) for row in await services.store.helpers(parent)]
         busy = await _busy(services, principal.name)
-        return ASCIIResponse({"sessions": [_fields(row, busy) for row in helpers if row]})
+        return ASCIIResponse({"sessions": [session_fields(row, busy) for row in helpers if row]})
     if query:
         return ASCIIResponse({"sessions": await _found(services, principal.name, query)})
     if before is not None:
         await services.runs.session(before, principal)
-    rows = await services.store.sessions(principal.name, LISTED, before)
+    shelf = await shelf_of(services, request, principal.name)
+    rows = await services.store.sessions(principal.name, LISTED, before, shelf or EVERYWHERE)
+    listed: dict[str, Any] = {"sessions": await _listed(services, principal.name, rows)}
+    if before is None and shelf is None:
+        pinned = await services.store.sessions(principal.name, LISTED, None, Shelf(pinned=True))
+        listed["pinned"] = await _listed(services, principal.name, pinned)
+        listed["folders"] = await folders_of(services, principal.name)
+    return ASCIIResponse(listed)
+
+
+async def _listed(services: Services, principal: str, rows: Sequence[SessionRow]) -> list[dict[str, Any]]:
+    if not rows:
+        return []
     labels = await label_fields(services, [row.id for row in rows])
-    summaries, busy = await _summaries(services, principal.name), await _busy(services, principal.name)
-    return ASCIIResponse(
-        {"sessions": [_fields(row, busy) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]}
-    )
+    summaries, busy = await _summaries(services, principal), await _busy(services, principal)
+    return [session_fields(row, busy) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]
 
 
 async def _summaries(services: Services, principal: str) -> dict[str, dict[str, str]]:
@@ -76,14 +86,11 @@ async def _summaries(services: Services, principal: str) -> dict[str, dict[str, 
 
 
 async def _found(services: Services, principal: str, query: str) -> list[dict[str, Any]]:
-    """Each with the part of a message that has the words; the `snippet` is empty where only the title has them."""
     if len(query) > LONGEST_QUERY:
         raise Refused(400, "invalid_query", f"q is longer than {LONGEST_QUERY:,} characters; search for fewer words")
-    words = words_of(query)
     found = await services.store.find_sessions(principal, query, FOUND)
-    labels = await label_fields(services, [row.id for row, _ in found])
-    busy = await _busy(services, principal)
-    return [_fields(row, busy) | {"snippet": snippet(text, words)} | labels.get(row.id, {}) for row, text in found]
+    rows = await _listed(services, principal, [one.session for one in found])
+    return [row | found_fields(one, query) for row, one in zip(rows, found, strict=True)]
 
 
 async def show_session(request: Request) -> Response:
@@ -99,7 +106,7 @@ async def show_session(request: Request) -> Response:
     if own := await services.store.helper(row.id):
         content["helper_of"] = {"session": own.parent_session, "run": own.parent_run, "call": own.call}
     content |= {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
-    fields = _fields(row, await _busy(services, row.principal))
+    fields = session_fields(row, await _busy(services, row.principal))
     return ASCIIResponse(fields | content | await label_details(services, row.id))
 
 
@@ -114,7 +121,7 @@ def summary_fields(row: SummaryRow) -> dict[str, Any]:
 
 
 async def change_session(request: Request) -> Response:
-    """`{"title": ..., "disabled_tools": [...], "profile": ..., "options": {...}, "labels": [...]}`, or some of them.
+    """`{"title": ..., "pinned": ..., "archived": ..., "folder": ..., "disabled_tools": [...], "options": {...} ...}`.
 
     From now on the session goes without those tools; its next runs have that profile and those options. Labels are
     only added.
@@ -129,13 +136,13 @@ async def change_session(request: Request) -> Response:
             row = replace(row, options=await _set_options(services, current_principal(request), row, body))
     if marks:
         await mark_session(services, current_principal(request), row, marks)
-    if body.title is not None:
-        await services.store.write([SessionTitle(row.id, body.title)])
-        row = replace(row, title=body.title)
+    if changes := await place_changes(services, row, body):
+        await write_list(services, row.principal, changes)
+        row = await services.runs.session(row.id, current_principal(request))
     if body.disabled_tools is not None:
         await services.runs.disable_tools(row.id, body.disabled_tools)
         row = replace(row, disabled=json.dumps(body.disabled_tools))
-    fields = _fields(row, await _busy(services, row.principal))
+    fields = session_fields(row, await _busy(services, row.principal))
     return ASCIIResponse(fields | (await label_fields(services, [row.id])).get(row.id, {}))
 
 
@@ -158,4 +165,5 @@ async def delete_session(request: Request) -> Response:
     services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)
     await delete_conversation(services, principal, session)
+    await write_list(services, principal.name, [])
     return Response(status_code=204)

@@ -112,7 +112,8 @@ class ApprovalRequest(StrictModel):
 class SessionRequest(StrictModel):
     """The body of PATCH /sessions/{id}: its title, patterns of the tools that it goes without, options of its runs.
 
-    `profile` is one of those options; null is none. `options` replaces the others. `labels` are added.
+    `profile` is one of those options; null is none. `options` replaces the others. `labels` are added. A null `folder`
+    takes it out of its folder.
     """
 
     title: str | None = Field(default=None, max_length=MOST_WRITTEN)
@@ -122,15 +123,23 @@ class SessionRequest(StrictModel):
     labels: list[LabelName] | None = Field(default=None, max_length=MOST_LABELS)
     profile: str | None = Field(default=None, max_length=64)
     options: PresetDefaults | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
+    folder: str | None = Field(default=None, max_length=64)
 
     @property
     def sets_options(self) -> bool:
         return not {"profile", "options"}.isdisjoint(self.model_fields_set)
 
+    @property
+    def moves(self) -> bool:
+        return "folder" in self.model_fields_set
+
     @model_validator(mode="after")
     def _sensible(self) -> SessionRequest:
-        if not self.sets_options and self.title is None and self.disabled_tools is None and self.labels is None:
-            raise ValueError("send title, disabled_tools, profile, options or labels")
+        changed = (self.title, self.disabled_tools, self.labels, self.pinned, self.archived)
+        if not self.sets_options and not self.moves and all(one is None for one in changed):
+            raise ValueError("send title, pinned, archived, folder, disabled_tools, profile, options or labels")
         if self.title is not None:
             self.title = one_line(self.title)
             if not 1 <= len(self.title) <= LONGEST_TITLE:

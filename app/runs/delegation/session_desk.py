@@ -57,7 +57,7 @@ class SessionDesk(Struct, frozen=True):
         """List the sessions used last, or those that hold the words of a query."""
         store, principal = self.server.store, self.parent.gate.principal.name
         if query.strip():
-            rows = [row for row, _ in await store.find_sessions(principal, query[:LONGEST_QUERY], LISTED)]
+            rows = [one.session for one in await store.find_sessions(principal, query[:LONGEST_QUERY], LISTED)]
         else:
             rows = await store.sessions(principal, LISTED)
         others = [row for row in rows if row.id != self.parent.conversation.session]

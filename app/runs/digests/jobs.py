@@ -26,6 +26,7 @@ from app.runs.digests.texts import MOST_TOKENS, RULE, read, title_and_summary
 from app.runs.recovery.history import conversation_of
 from app.runs.run_factory import RunFactory
 from app.storage.changes import Change, StoreFailed
+from app.storage.library.folders import ListChanged
 from app.storage.notices.digests import (
     ASKED,
     DONE,
@@ -156,7 +157,7 @@ def digest_changes(
     changes: list[Change] = [DigestDone(row.session, DONE, len(messages), title, summary)]
     first = next((in_words(message) for message in messages if message.role == "user"), "")
     if session.title in {title_of(first), row.title, NAMELESS, ""}:
-        changes.append(SessionRetitled(session.id, title, session.title))
+        changes += [SessionRetitled(session.id, title, session.title), ListChanged(session.principal)]
     return changes
 
 

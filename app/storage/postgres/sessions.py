@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from app.core.messages import Message, load
 from app.storage.postgres.words import all_of, any_of, phrase
 from app.storage.search_words import words_of
-from app.storage.sessions import SessionRow
+from app.storage.sessions import Found
 from app.storage.sql.helpers import SqlHelpers
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
-from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, sessions_with, without_spaces
+from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, newest_found, sessions_with, without_spaces
 from app.storage.sql.sessions import SqlSessions
 
 # Messages of a run that stand before its request were left behind by the run before it.
@@ -41,11 +41,8 @@ def with_words(words: list[str]) -> Query:
 class PostgresSessions(SqlSessions):
     _request = REQUEST
 
-    async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:
-        found: dict[str, tuple[SessionRow, str]] = {}
-        for rows in await self._each(*sessions_with(principal, query, limit, with_words)):
-            found |= {row[0]: (SessionRow(*row[:-1]), row[-1] or "") for row in map(tuple, rows)}
-        return sorted(found.values(), key=lambda one: (one[0].updated, one[0].id), reverse=True)[:limit]
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[Found]:
+        return newest_found(await self._each(*sessions_with(principal, query, limit, with_words)), limit)
 
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         words = words_of(query)

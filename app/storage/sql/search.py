@@ -7,11 +7,12 @@ Each database has a view `message_texts` (session, position, text) of what a sea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.search_words import words_of
-from app.storage.sessions import SessionRow
+from app.storage.sessions import Found, SessionRow
 from app.storage.sql.columns import names
 from app.storage.sql.rows import Query
 
@@ -58,10 +59,11 @@ def listed(principal: str, limit: int, before: str | None, shelf: Shelf = EVERYW
 
 
 def sessions_with(principal: str, query: str, limit: int, with_words: Callable[[list[str]], Query]) -> list[Query]:
-    """Queries for sessions with all words of `query` in one message, or in the title; the last column is that message.
+    """Queries for sessions with all words of `query` in one message, or in the title.
 
-    Newest first, and of each session the newest message. No query, where there are no words. `with_words` returns a
-    query for the newest messages (session, position, number) with all of the words it is given.
+    Newest first, and of each session the newest message, with its run, as the last columns. No query, where there are
+    no words. `with_words` returns a query for the newest messages (session, position, number) with all of the words it
+    is given.
     """
     words = words_of(query)
     if not words:
@@ -78,7 +80,7 @@ def sessions_with(principal: str, query: str, limit: int, with_words: Callable[[
 def _in_titles(principal: str, words: list[str], limit: int) -> Query:
     like = " AND ".join([r"title LIKE ? ESCAPE '\'"] * len(words))
     query = f"""
-        SELECT {COLUMNS}, '' FROM sessions WHERE principal = ? AND {like} AND {OF_PEOPLE}
+        SELECT {COLUMNS}, '', '' FROM sessions WHERE principal = ? AND {like} AND {OF_PEOPLE}
         ORDER BY updated DESC, id DESC LIMIT ?
     """
     return query, (principal, *map(_anywhere, words), limit)
@@ -98,13 +100,22 @@ def _with_parts(principal: str, words: list[str], limit: int) -> Query:
 def _newest_messages(matched: str) -> str:
     """Of each session the newest of the messages that have matched."""
     return f"""
-        SELECT {names(SessionRow, "sessions")}, message_texts.text FROM (
+        SELECT {names(SessionRow, "sessions")}, message_texts.text, messages.run FROM (
             SELECT MAX(number) AS number FROM ({matched}) AS matched GROUP BY session
         ) AS newest JOIN message_numbers AS found ON found.number = newest.number
         JOIN sessions ON sessions.id = found.session
         JOIN message_texts ON message_texts.session = found.session AND message_texts.position = found.position
+        JOIN messages ON messages.session = found.session AND messages.position = found.position
         WHERE sessions.principal = ? AND {OF_PEOPLE} ORDER BY sessions.updated DESC, sessions.id DESC LIMIT ?
     """
+
+
+def newest_found(answers: Iterable[Sequence[Sequence[Any]]], limit: int) -> list[Found]:
+    """Return what the queries of `sessions_with` have found: each session once, with its message if it has one."""
+    found: dict[str, Found] = {}
+    for rows in answers:
+        found |= {row[0]: Found(SessionRow(*row[:-2]), row[-2] or "", row[-1] or "") for row in map(tuple, rows)}
+    return sorted(found.values(), key=lambda one: (one.session.updated, one.session.id), reverse=True)[:limit]
 
 
 def _anywhere(word: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.core.messages import Message, load
 from app.storage.search_words import words_of
-from app.storage.sessions import SessionRow
-from app.storage.sql.search import by_parts, sessions_with, without_spaces
+from app.storage.sessions import Found
+from app.storage.sql.search import by_parts, newest_found, sessions_with, without_spaces
 from app.storage.sql.sessions import SqlSessions
 from app.storage.sqlite.database import Database
 from app.storage.sqlite.search import BY_WORDS, INDEX_MESSAGES, NEW_MESSAGES, matching, with_words
@@ -21,12 +21,9 @@ REQUEST = """
 class SQLiteSessions(Database, SqlSessions):
     _request = REQUEST
 
-    async def find_sessions(self, principal: str, query: str, limit: int) -> list[tuple[SessionRow, str]]:
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[Found]:
         await self._index_messages()
-        found: dict[str, tuple[SessionRow, str]] = {}
-        for rows in await self._each(*sessions_with(principal, query, limit, with_words)):
-            found |= {row[0]: (SessionRow(*row[:-1]), row[-1] or "") for row in rows}
-        return sorted(found.values(), key=lambda one: (one[0].updated, one[0].id), reverse=True)[:limit]
+        return newest_found(await self._each(*sessions_with(principal, query, limit, with_words)), limit)
 
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         words = words_of(query)

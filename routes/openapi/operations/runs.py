@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from routes.http.documents import DocumentRequest, SuggestionRequest
+from routes.http.library.folders import FolderRequest
 from routes.http.memory import MemoryEdit, NewMemory
 from routes.openapi.operation import Operation, Query, rows
 from routes.protocol.message_parts import MessageRequest
@@ -91,17 +92,34 @@ OF_SESSIONS = rows(
     Operation(
         "GET /sessions",
         "Your conversations, the last used first",
-        {"sessions": ["@Session"]},
+        {"sessions": ["@FoundSession"], "pinned?": ["@Session"], "folders?": ["@Folder"]},
         query=(
             Query("before", "the last id of the page before"),
             Query("q", "words that the conversations contain"),
             Query("parent", "a session whose helpers' sessions are listed"),
+            Query("folder", "a folder, whose conversations are listed"),
+            Query("archived", "`true` for those that are archived"),
+            Query("pinned", "`true` for those that are pinned"),
         ),
     ),
+    Operation("GET /folders", "The folders of your list of conversations", {"folders": ["@Folder"]}),
+    Operation(
+        "POST /folders", "Add a folder", "@Folder", FolderRequest, ok=(201,), errors=(409,), example={"name": "Travel"}
+    ),
+    Operation(
+        "PATCH /folders/{folder}",
+        "Rename a folder",
+        "@Folder",
+        FolderRequest,
+        "owner",
+        errors=(409,),
+        example={"name": "Travel"},
+    ),
+    Operation("DELETE /folders/{folder}", "Delete a folder, not its conversations", rights="owner", ok=(204,)),
     Operation("GET /sessions/{session}", "One conversation with its messages", "@WholeSession", rights="owner"),
     Operation(
         "PATCH /sessions/{session}",
-        "Rename a session, or change its tools, profile, options or labels",
+        "Rename, pin, archive or move a session, or change its tools, profile, options or labels",
         "@Session",
         SessionRequest,
         "owner",

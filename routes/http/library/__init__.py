@@ -1,0 +1,1 @@
+"""The list of conversations: its folders, and links that share a conversation."""

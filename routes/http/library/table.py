@@ -1,0 +1,18 @@
+"""The routes of the list of conversations, a row each."""
+
+from __future__ import annotations
+
+from routes.http import sessions
+from routes.http.library import folders
+from routes.protocol.application import Route
+
+LIBRARY = (
+    Route("/sessions", sessions.list_sessions),
+    Route("/sessions/{session}", sessions.show_session),
+    Route("/sessions/{session}", sessions.change_session, methods=["PATCH"]),
+    Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
+    Route("/folders", folders.list_folders),
+    Route("/folders", folders.add_folder, methods=["POST"]),
+    Route("/folders/{folder}", folders.rename_folder, methods=["PATCH"]),
+    Route("/folders/{folder}", folders.delete_folder, methods=["DELETE"]),
+)
