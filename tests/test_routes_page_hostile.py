@@ -31,10 +31,10 @@ WATCH = """() => {
 
 # What the page is made of; whatever else stands in it came out of words.
 KNOWN = (
-    "a article aside bdi blockquote body br button circle code details dialog div dl dt dd em fieldset figcaption "
-    "figure footer form g h1 h2 h3 h4 h5 h6 head header hr html img input kbd label legend li link main mark meta "
-    "meter nav noscript ol option output p path pre progress rect s script section select small span strong summary "
-    "svg table tbody td textarea th thead time title tr ul"
+    "a article aside b bdi blockquote body br button circle code del details dialog div dl dt dd em fieldset "
+    "figcaption figure footer form g h1 h2 h3 h4 h5 h6 head header hr html i img input ins kbd label legend li link "
+    "main mark meta meter nav noscript ol option output p path pre progress rect s script section select small span "
+    "strong sub summary sup svg table tbody td textarea th thead time title tr u ul"
 )
 FOUND = r"""(known) => {
   const elements = new Set(known.split(" "));

@@ -12,6 +12,8 @@ from app.core.provider import CallForm
 from app.models.scripted import Pause, Reply, Scripted
 from parsing import Thought
 from tests.browser import browsing, expect, home, say, shot
+from tests.commonmark import OUTLINES as EXAMPLES
+from tests.commonmark import outline
 from tests.nightly import at_night
 from tests.pictures import image_part, png, text_part
 from tests.serving import serving
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/page"
 ROWS = json.loads((FIXTURES / "markdown.json").read_text())
+COMMONMARK = json.loads((FIXTURES / "commonmark.json").read_text())
 HOSTILE = json.loads((FIXTURES / "hostile.json").read_text())
 CODE = "\n".join(f"value_{number} = {number}  # a comment" for number in range(60))
 ANSWER = f"""# A plan
@@ -40,7 +43,7 @@ The end of it."""
 OUTLINES = """async (texts) => {
   const { Markdown } = await import("/page/js/markdown/markdown.js");
   const named = (node) => [node.localName, ...node.classList].join(".");
-  const told = (node) => ["href", "start", "aria-label", "scope"]
+  const told = (node) => ["href", "title", "start", "aria-label", "scope"]
     .map((name) => (node.hasAttribute(name) ? ` ${node.getAttribute(name)}` : "")).join("");
   const inside = (node) => [...node.childNodes].map(outline).join("");
   const outline = (node) => {
@@ -107,6 +110,23 @@ async def test_markdown_is_drawn_alike_whole_and_letter_by_letter(tmp_path: Path
             assert found["streamed"] == row["drawn"], row["name"]
         for text, found in zip(hostile, await page.evaluate(OUTLINES, hostile), strict=True):
             assert found["streamed"] == found["whole"], text[:200]
+
+
+async def test_the_examples_of_commonmark_but_for_deviations_with_a_reason(tmp_path: Path) -> None:
+    rows = COMMONMARK["examples"]
+    texts = [(row["markdown"], outline(row.get("shown", row["html"]))) for row in rows]
+    async with serving(tmp_path, Scripted(["Hello."], repeat=True)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        drawn = await page.evaluate(EXAMPLES, texts)
+    wrong = {}
+    for row, found in zip(rows, drawn, strict=True):
+        assert found["streamed"] == found["whole"], row
+        if found["whole"] != found["expected"] and row["section"] != "HTML blocks":
+            wrong[row["number"]] = found
+    assert {row["number"] for row in COMMONMARK["deviations"]} == set(wrong), wrong
+    assert all(row["reason"] for row in COMMONMARK["deviations"])
+    assert len(rows) == 652
 
 
 async def test_each_character_is_read_once_and_each_picture_is_drawn_once(tmp_path: Path) -> None:

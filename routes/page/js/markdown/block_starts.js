@@ -1,7 +1,13 @@
 /** A row for each kind of block: how it starts, and whether it continues in the next line. */
 
 import { h } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
+import { unescaped } from "./entities.js";
+import { BLOCKS } from "./extensions.js";
+import { NOTE } from "./footnotes.js";
+import { definitionsOf } from "./link_targets.js";
 import { cells } from "./tables.js";
+import { details } from "./tags.js";
 
 const BULLET = /^[*+-](?=[ \t]|$)/;
 const NUMBER = /^(\d{1,9})([.)])(?=[ \t]|$)/;
@@ -41,13 +47,20 @@ export const GOES_ON = {
     return true;
   },
   formula: (line) => !line.blank,
+  details: () => true,
+  note: (line) => {
+    if (line.blank) return true;
+    if (line.indent < 4) return false;
+    line.skip(4);
+    return true;
+  },
   table: (line) => line.indent < 4 && line.words.includes("|") && !BEGINS_OTHER.test(line.words),
 };
 
 export const NOTHING = { kind: "nothing" };
 
 /** Each answers what begins here, or null: `{kind, container?, instead?, ...}`. `instead`: of the open paragraph. */
-export const STARTS = [indented, quote, heading, fence, formula, table, underlined, rule, item];
+export const STARTS = [indented, quote, heading, fence, ...BLOCKS, details, note, table, underlined, rule, item];
 
 function indented(line, { lazy }) {
   if (line.indent < 4) return null;
@@ -70,17 +83,19 @@ function heading({ words }) {
 function fence({ words, indent }) {
   const [, mark, info] = /^(`{3,})([^`]*)$/.exec(words) ?? /^(~{3,})(.*)$/.exec(words) ?? [];
   if (!mark) return null;
-  return { kind: "code", fence: mark, indent, language: /^[^\s{},:]*/.exec(info.trim().replace(/^\{\.?/, ""))[0] };
+  return { kind: "code", fence: mark, indent, language: languageOf(info) };
 }
 
-function formula({ words }) {
-  const opener = /^(?:\$\$(?!\$)|\\\[)/.exec(words)?.[0];
-  if (!opener) return null;
-  const end = opener === "$$" ? "$$" : "\\]",
-    found = words.indexOf(end, 2);
-  return found < 0 || found === words.trimEnd().length - 2
-    ? { kind: "code", formula: end, indent: 0, language: "" }
-    : null;
+const languageOf = (info) =>
+  /^[^\s{},:]*/.exec(
+    unescaped(info)
+      .trim()
+      .replace(/^\{\.?/, ""),
+  )[0];
+
+function note({ words }) {
+  const [mark, name] = NOTE.exec(words) ?? [];
+  return mark ? { kind: "note", container: true, name, width: mark.length } : null;
 }
 
 function table({ words }, { inner }) {
@@ -92,9 +107,12 @@ function table({ words }, { inner }) {
 
 function underlined({ words }, { inner }) {
   if (inner.kind !== "paragraph") return null;
-  if (/^={2,}[ \t]*$/.test(words)) return { kind: "underlined", level: 1, instead: true };
-  const title = inner.text.length <= LONGEST_TITLE && !/[\n]|[.:;,!?]\s*$/.test(inner.text);
-  return title && /^-{2,}[ \t]*$/.test(words) ? { kind: "underlined", level: 2, instead: true } : null;
+  const [, sign] = /^(=|-)\1*[ \t]*$/.exec(words) ?? [];
+  const text = sign && definitionsOf(inner.text).rest;
+  if (!text) return null;
+  if (sign === "=") return { kind: "underlined", level: 1, instead: true, text };
+  const title = text.length <= LONGEST_TITLE && !/[\n]|[.:;,!?]\s*$/.test(text);
+  return title ? { kind: "underlined", level: 2, instead: true, text } : null;
 }
 
 function rule({ words }) {
@@ -120,5 +138,9 @@ function item({ words }, { inner }) {
 
 /** A box of a task list. */
 export function taskBox(done) {
-  return h("span", { class: done ? "task-box done" : "task-box", role: "img", "aria-label": done ? "done" : "to do" });
+  return h("span", {
+    class: done ? "task-box done" : "task-box",
+    role: "img",
+    "aria-label": t(done ? "markdown.task_done" : "markdown.task_open"),
+  });
 }

@@ -5,7 +5,7 @@
 
 import { CodeView } from "../text/code.js";
 import { h } from "../dom/elements.js";
-import { inline } from "./inline.js";
+import { Footnotes } from "./footnotes.js";
 import { cutWithin, Line } from "./line.js";
 import { References } from "./references.js";
 import { GOES_ON, NOTHING, STARTS, taskBox } from "./block_starts.js";
@@ -18,9 +18,12 @@ const LONGEST = 6_000; // characters of a paragraph that is drawn as one
 export class Blocks {
   #open; // from the root to the innermost block
   #changes = null; // how to undo the drawing of a trial
-  #refs = new References();
+  #notes;
+  #refs;
 
   constructor(element) {
+    this.#notes = new Footnotes(element);
+    this.#refs = new References(this.#notes);
     const part = h("div", { class: "markdown-part" });
     element.append(part);
     this.#open = [{ kind: "root", element: part, container: true, room: PART }];
@@ -68,7 +71,7 @@ export class Blocks {
   /** Draws the text that was added to the open block. */
   draw() {
     const { top } = this;
-    if (top.kind === "paragraph") top.element.replaceChildren(inline(top.text, { refs: this.#refs, open: true }));
+    if (top.kind === "paragraph") this.#refs.sketch(top.element, top.text);
     top.code?.draw();
   }
 
@@ -103,13 +106,15 @@ export class Blocks {
       depth = this.#open.length;
       if (!start.container) return;
     }
-    this.#text(line, depth);
+    this.#text(line, depth, kept);
   }
 
   /** The block that starts with this line at this depth: the first match of STARTS. */
   #start(line, depth) {
     if (depth > DEEPEST) return NOTHING;
-    const around = { inner: this.#open[depth - 1], lazy: this.top.kind === "paragraph" };
+    const inner = this.#open[depth - 1],
+      lazy = this.top.kind === "paragraph";
+    const around = { inner, lazy, folds: this.#open.some(({ kind }) => kind === "details") };
     for (const read of STARTS) {
       const start = read(line, around);
       if (start) return start;
@@ -117,19 +122,20 @@ export class Blocks {
     return NOTHING;
   }
 
-  #text(line, depth) {
+  #text(line, depth, kept) {
     if (this.top.kind === "paragraph" && (depth === this.#open.length || !line.blank)) {
       this.top.text += `\n${line.rest}`;
       return this.#split();
     }
     this.#close(depth);
-    if (line.blank) return this.#blank();
-    return this.#paragraph(line.words);
+    if (!line.blank) this.#paragraph(line.words);
+    else if (depth === kept) this.#blank();
   }
 
-  /** A blank line in a list makes the list loose if more follows. */
+  /** A blank line in a list makes the list loose if more follows. In a quote it is none of the lists around that. */
   #blank() {
-    for (const block of this.#open) if (block.kind === "list" || block.kind === "item") block.gap = true;
+    for (const block of this.#open.slice(this.#open.findLastIndex(({ kind }) => kind === "quote") + 1))
+      if (block.kind === "list" || block.kind === "item") block.gap = true;
   }
 
   #loosen() {
@@ -202,10 +208,20 @@ export class Blocks {
   #close(count) {
     while (this.#open.length > count) {
       const block = this.#open.pop();
-      if (block.kind === "paragraph") this.#refs.draw(block.element, block.text, !this.#changes);
+      if (block.kind === "paragraph") this.#settle(block.element, block.text);
       else if (block.code && !this.#changes) block.code.close();
     }
   }
+
+  /** A complete paragraph: definitions are not part of it. */
+  #settle(element, text) {
+    const rest = this.#refs.take(text, !this.#changes);
+    if (rest.trim()) this.#say(element, rest);
+    else this.#remove(element);
+  }
+
+  /** Draws complete text into an element. */
+  #say = (element, text) => this.#refs.draw(element, text, !this.#changes);
 
   openQuote({ line }) {
     line.take(1);
@@ -232,15 +248,41 @@ export class Blocks {
 
   openHeading({ level, text }) {
     const [kind, size] = [`h${Math.min(6, level + 2)}`, `size-${level}`];
-    this.#push({ kind: "heading", element: h(kind, { class: size }, inline(text, { refs: this.#refs })) });
+    this.#push({ kind: "heading", element: this.#say(h(kind, { class: size }), text) });
     this.#open.pop();
   }
 
   /** The paragraph turns out to be a heading. */
-  openUnderlined({ level }) {
-    const { element, text } = this.#open.pop();
-    this.#remove(element);
+  openUnderlined({ level, text }) {
+    const paragraph = this.#open.pop();
+    this.#refs.take(paragraph.text, !this.#changes);
+    this.#remove(paragraph.element);
     this.openHeading({ level, text });
+  }
+
+  openDetails({ width, line }) {
+    line.take(width);
+    this.#push({ kind: "details", container: true, element: h("details") });
+  }
+
+  openSummary({ text, width, line }) {
+    line.take(width);
+    this.#push({ kind: "summary", element: this.#say(h("summary"), text) });
+    this.#open.pop();
+  }
+
+  endDetails() {
+    this.#close(this.#open.findLastIndex(({ kind }) => kind === "details"));
+  }
+
+  /** A note stands behind the text, wherever it was written. */
+  openNote({ name, width, line }) {
+    line.take(width);
+    this.#close(1);
+    const item = h("li", { dir: "auto" });
+    const back = this.#notes.add(name, item);
+    this.#changes?.push(back);
+    this.#open.push({ kind: "note", container: true, element: item });
   }
 
   openRule() {
@@ -248,8 +290,8 @@ export class Blocks {
     this.#open.pop();
   }
 
-  openCode({ fence, indent, language, formula, line, end }) {
-    const code = new CodeView(language, { formula });
+  openCode({ fence, indent, language, formula, view, line, end }) {
+    const code = view ?? new CodeView(language);
     const kind = fence ? "fence" : formula ? "formula" : "indented";
     this.#push({ kind, verbatim: true, code, element: code.element, fence, indent, formula });
     if (!fence) this.#verbatim(line, end);
@@ -274,16 +316,15 @@ export class Blocks {
   openTable({ columns }) {
     const paragraph = this.#open.pop();
     const cut = paragraph.text.lastIndexOf("\n");
-    if (cut < 0) this.#remove(paragraph.element);
-    else this.#refs.draw(paragraph.element, paragraph.text.slice(0, cut), !this.#changes);
+    this.#settle(paragraph.element, paragraph.text.slice(0, Math.max(0, cut)));
     const aligned = alignments(columns),
       { box, head, body } = tableOf();
-    head.append(row("th", cells(paragraph.text.slice(cut + 1)), aligned, this.#refs));
+    head.append(row("th", cells(paragraph.text.slice(cut + 1)), aligned, this.#say));
     this.#push({ kind: "table", element: body, outer: box, aligned });
   }
 
   #addRow(text) {
-    this.#append(this.top, row("td", cells(text), this.top.aligned, this.#refs));
+    this.#append(this.top, row("td", cells(text), this.top.aligned, this.#say));
   }
 }
 
@@ -293,6 +334,10 @@ const OPENS = {
   heading: (blocks, start) => blocks.openHeading(start),
   underlined: (blocks, start) => blocks.openUnderlined(start),
   rule: (blocks) => blocks.openRule(),
+  details: (blocks, start) => blocks.openDetails(start),
+  summary: (blocks, start) => blocks.openSummary(start),
+  detailsEnd: (blocks) => blocks.endDetails(),
+  note: (blocks, start) => blocks.openNote(start),
   code: (blocks, start) => blocks.openCode(start),
   table: (blocks, start) => blocks.openTable(start),
 };

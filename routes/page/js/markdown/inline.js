@@ -1,79 +1,76 @@
-/** Parses the inline content of a paragraph: code, emphasis, links and line breaks, as DOM nodes. */
+/** Parses the inline content of a paragraph: code, emphasis, links, tags and line breaks, as DOM nodes. */
 
 import { h } from "../dom/elements.js";
 import { Runs } from "./emphasis.js";
-import { address, link, imageLink, unlinked } from "./links.js";
+import { characterOf, ENTITY } from "./entities.js";
+import { INLINE } from "./extensions.js";
+import { MARK } from "./footnotes.js";
+import { labelAt, nameOf, targetAt } from "./link_targets.js";
+import { address, imageLink, link, titled, unlinked } from "./links.js";
+import { ADDRESS, BREAK, EMAIL, HTML, TAG, TAG_BEGUN } from "./tags.js";
 import { escapeCode, escapeProse } from "../text/escape_invisible.js";
 
 const PLAIN = /(?:(?!https?:\/\/|www\.)[^\\`*_~[\]!<&$\n])+/iy;
 const BARE = /(?:https?:\/\/|www\.)[^\s<>[\]`"\u201c\u201d\u3000-\u303f\uff00-\uffef]+/iy;
-const TARGET =
-  /\([ \n]{0,99}(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:[ \n]{1,99}(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?[ \n]{0,99}\)/sy;
-const NAMED = /\[([^[\]]{0,200})\]/y;
-const ANGLED = /<((?:https?|mailto):[^\s<>]*|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+)>/iy;
-const BREAK = /<br[ \t]*\/?>/iy;
-const ENTITY = /&(?:(amp|lt|gt|quot|apos|nbsp|copy|hellip|ndash|mdash|rarr|larr|times)|#(\d{2,7})|#x([\da-f]{2,6}));/iy;
-const ENTITIES = {
-  amp: "&",
-  lt: "<",
-  gt: ">",
-  quot: '"',
-  apos: "'",
-  nbsp: "\u00a0",
-  copy: "©",
-  hellip: "…",
-  ndash: "–",
-  mdash: "—",
-  rarr: "→",
-  larr: "←",
-  times: "×",
-};
-const DOLLARS = /\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\\\n]|\\.)*(?<!\s)\$(?![\p{L}\p{N}])/uy;
 const SIGN = /[!-/:-@[-`{-~]/;
 const UNFINISHED = /!?\[([^[\]]*)\]\((?:https?:)?[^\s()]*$/; // a link that is being written
+const MOST_TAGS = 16; // in each other
 
 /**
- * A fragment of the parsed `text`. `refs`: addresses by reference name. `open`: the text is still growing, and unclosed
- * marks are drawn as if they were closed. `cell`: of a table, where `<br>` is the only line break.
+ * A fragment of the parsed `text`. `refs`: addresses by reference name, and marks of footnotes. `open`: the text is
+ * still growing, and unclosed marks are drawn as if they were closed.
  */
-export function inline(text, { refs = new Map(), open = false, cell = false } = {}) {
-  const given = open ? text.slice(0, -2_000) + text.slice(-2_000).replace(UNFINISHED, "$1") : text;
-  return new Inline(given, refs, open, cell).read();
+export function inline(text, { refs = new Map(), open = false } = {}) {
+  const given = open
+    ? text.slice(0, -2_000) + text.slice(-2_000).replace(UNFINISHED, "$1").replace(TAG_BEGUN, "")
+    : text;
+  return new Inline(given, refs, open).read();
 }
-
-/** The name of a reference, as two spellings of it are the same. */
-export const nameOf = (label) => label.trim().replace(/\s+/g, " ").toLowerCase();
 
 class Inline {
   #at = 0;
   #found = document.createDocumentFragment();
   #runs = new Runs();
   #brackets = []; // `[` and `![` that may begin a link
+  #tags = []; // tags that wait for their end
   #spent = 0; // so many of them stand before a link, and links do not lie in links
   #missing = new Set(); // closing marks that do not occur any more
 
-  constructor(text, refs, open, cell) {
-    Object.assign(this, { text, refs, open, cell });
+  constructor(text, refs, open) {
+    Object.assign(this, { text, refs, open });
   }
 
   read() {
     while (this.#at < this.text.length) {
       const plain = this.#match(PLAIN);
       if (plain) this.#say(plain[0]);
-      else (READERS[this.text[this.#at]] ?? READERS.bare)(this);
+      else if (!this.#extended()) (READERS[this.text[this.#at]] ?? READERS.bare)(this);
     }
     const waiting = this.open && this.#pairAll();
     if (waiting && this.#runs.around("strong", waiting, null)) waiting.data = "";
     this.#runs.pair();
+    this.#trim();
     this.#found.normalize();
     return this.#found;
   }
 
   /** The node of a run that is to be drawn as if it were closed. */
   #pairAll() {
+    for (const tag of this.#tags.reverse()) this.#wrap(tag);
     const node = this.#runs.waiting()?.node;
     this.#runs.pair();
     return node?.data === "**" && node.parentNode === this.#found ? node : null;
+  }
+
+  #extended() {
+    for (const read of INLINE[this.text[this.#at]] ?? []) {
+      const found = read(this.text, this.#at);
+      if (!found) continue;
+      this.#at = found.end;
+      this.#put(found.node);
+      return true;
+    }
+    return false;
   }
 
   #match(pattern) {
@@ -92,26 +89,19 @@ class Inline {
     return node;
   }
 
-  /** The text up to and including `end`; null, remembered for the next call, where `end` does not follow. */
-  #upTo(end, from) {
-    if (this.#missing.has(end)) return null;
-    const found = this.text.indexOf(end, from);
-    if (found < 0) {
-      this.#missing.add(end);
-      return null;
-    }
-    const text = this.text.slice(this.#at, found + end.length);
-    this.#at = found + end.length;
-    return text;
+  /** Blanks at the end of a line are none; says whether they were two or more. */
+  #trim() {
+    const last = this.#found.lastChild;
+    if (last?.nodeType !== Node.TEXT_NODE) return false;
+    const blanks = /[ \t]*$/.exec(last.data)[0];
+    if (blanks) last.data = last.data.slice(0, -blanks.length);
+    return blanks.endsWith("  ");
   }
 
   static escape(self) {
     const next = self.text[self.#at + 1] ?? "";
-    const formula = { "(": "\\)", "[": "\\]" }[next];
-    const written = formula && self.#upTo(formula, self.#at + 2);
-    if (written) return self.#put(math(written));
     self.#at += 1;
-    if (next === "\n") return undefined; // the line break itself comes next
+    if (next === "\n") return self.#newline(true);
     if (!SIGN.test(next)) return self.#say("\\");
     self.#at += 1;
     return self.#say(next);
@@ -136,7 +126,10 @@ class Inline {
 
   #closing(mark, from) {
     if (this.#missing.has(mark)) return -1;
-    for (const { 0: run, index } of this.text.slice(from).matchAll(/`+/g)) if (run === mark) return from + index;
+    const runs = /`+/g;
+    runs.lastIndex = from;
+    for (let found = runs.exec(this.text); found; found = runs.exec(this.text))
+      if (found[0] === mark) return found.index;
     this.#missing.add(mark);
     return -1;
   }
@@ -154,8 +147,19 @@ class Inline {
   }
 
   static bracket(self, sign = "[") {
+    const mark = sign === "[" && self.refs.mark ? self.#footnote() : null;
+    if (mark) return self.#put(mark);
     self.#at += sign.length;
-    self.#brackets.push({ node: self.#say(sign), from: self.#at, below: self.#runs.last, image: sign === "![" });
+    const opener = { node: self.#say(sign), from: self.#at, below: self.#runs.last, image: sign === "![" };
+    return self.#brackets.push({ ...opener, tags: self.#tags.length });
+  }
+
+  #footnote() {
+    const from = this.#at,
+      found = this.#match(MARK);
+    const mark = found && this.refs.mark(found[1]);
+    if (!mark) this.#at = from;
+    return mark;
   }
 
   static bang(self) {
@@ -171,69 +175,93 @@ class Inline {
     self.#spent = Math.min(self.#spent, self.#brackets.length);
     self.#at += 1;
     const written = usable ? self.#target(self.text.slice(opener.from, end)) : null;
-    if (written === null) return self.#say("]");
-    self.#runs.pair(opener.below);
-    const within = document.createDocumentFragment();
-    while (opener.node.nextSibling) within.append(opener.node.nextSibling);
+    if (!written) return self.#say("]");
+    self.#tags.length = opener.tags;
+    const within = self.#taken(opener);
     // Links do not lie in links.
-    for (const inner of within.querySelectorAll("a")) inner.replaceWith(...inner.childNodes);
-    opener.node.remove();
-    const url = address(written.url);
-    const inside = written.short ? ["[", within, "]"] : [within];
-    if (opener.image) return self.#put(imageLink(url, written.url, self.text.slice(opener.from, end)));
+    for (const inner of within.querySelectorAll("a")) {
+      const picture = inner.matches(".picture") && h("span", { class: "picture" }, ...inner.childNodes);
+      inner.replaceWith(...(picture ? [picture] : inner.childNodes));
+    }
+    const { url: place, title } = written,
+      url = address(place);
+    if (opener.image) return self.#put(titled(imageLink(url, place, within), title, url));
     self.#spent = self.#brackets.length;
-    return self.#put(url ? link(url, ...inside) : unlinked(written.url, ...inside));
+    return self.#put(titled(url ? link(url, within) : unlinked(place, within), title, url));
   }
 
-  /** The target of the words in brackets, `{url, short?}`, from the text that follows; null if there is none. */
+  /** Everything behind a bracket or a tag, which itself goes. */
+  #taken({ node, below }) {
+    this.#runs.pair(below);
+    const within = document.createDocumentFragment();
+    while (node.nextSibling) within.append(node.nextSibling);
+    node.remove();
+    return within;
+  }
+
+  /** The target of the words in brackets, `{url, title}`, from the text that follows; null if there is none. */
   #target(words) {
-    const given = this.#match(TARGET);
-    if (given) return { url: (given[1] ?? given[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1") };
-    const start = this.#at,
-      named = this.#match(NAMED);
-    const url = this.refs.get(nameOf(named?.[1] || words));
-    if (url !== undefined) return { url, short: !named };
-    this.#at = start;
-    return null;
+    const given = targetAt(this.text, this.#at);
+    const named = given ? null : labelAt(this.text, this.#at);
+    const found = given ?? this.refs.get(nameOf(named?.label || plainLabel(words)));
+    this.#at = (found && (given?.end ?? named?.end)) || this.#at;
+    return found;
   }
 
   static angle(self) {
-    const written = self.#match(ANGLED);
-    if (written) {
-      const url = address(/^(https?|mailto):/i.test(written[1]) ? written[1] : `mailto:${written[1]}`);
-      return url ? self.#put(link(url, written[1])) : self.#say(written[0]);
-    }
-    if (self.cell && self.#match(BREAK)) return self.#put(h("br"));
+    const tag = self.#match(TAG);
+    if (tag) return self.#tag(tag);
+    if (self.#match(BREAK)) return self.#put(h("br"));
+    const email = self.#match(EMAIL),
+      written = email ?? self.#match(ADDRESS);
+    const url = written && address(email ? `mailto:${written[1]}` : written[1]);
+    if (url) return self.#put(link(url, written[1]));
+    if (written) return self.#say(written[0]);
+    const html = self.#match(HTML);
+    if (html) return self.#say(html[0]);
     self.#at += 1;
     return self.#say("<");
   }
 
-  static entity(self) {
-    const found = self.#match(ENTITY);
-    if (!found) {
-      self.#at += 1;
-      return self.#say("&");
+  #tag([written, ends, given]) {
+    const name = given.toLowerCase(),
+      node = this.#say(written);
+    if (!ends) {
+      if (this.#tags.length < MOST_TAGS)
+        this.#tags.push({ name, node, below: this.#runs.last, from: this.#brackets.length });
+      return;
     }
-    const [written, name, decimal, hex] = found;
-    if (name) return self.#say(ENTITIES[name] ?? written);
-    const point = decimal ? Number(decimal) : parseInt(hex, 16);
-    return self.#say(point > 0x10ffff || (point >= 0xd800 && point < 0xe000) ? written : String.fromCodePoint(point));
+    const place = this.#tags.findLastIndex((tag) => tag.name === name);
+    const within = this.#brackets.at(-1)?.tags ?? 0; // tags do not reach out of brackets
+    if (place < 0 || place < within) return;
+    node.remove();
+    this.#wrap(this.#tags[place]);
+    this.#tags.length = place;
   }
 
-  static dollar(self) {
-    const before = self.text[self.#at - 1] ?? " ";
-    const formula = /[\p{L}\p{N}]/u.test(before) ? null : self.#match(DOLLARS);
-    if (formula) return self.#put(math(formula[0]));
+  #wrap(tag) {
+    this.#brackets.length = Math.min(this.#brackets.length, tag.from);
+    this.#put(h(tag.name, {}, this.#taken(tag)));
+  }
+
+  static entity(self) {
+    const found = self.#match(ENTITY);
+    if (found) return self.#say(characterOf(found));
     self.#at += 1;
-    return self.#say("$");
+    return self.#say("&");
   }
 
   static newline(self) {
-    const last = self.#found.lastChild;
-    if (last?.nodeType === Node.TEXT_NODE) last.data = last.data.trimEnd();
-    self.#at += 1;
-    while (self.text[self.#at] === " " || self.text[self.#at] === "\t") self.#at += 1;
-    if (self.#at < self.text.length) self.#put(h("br"));
+    self.#newline(false);
+  }
+
+  #newline(escaped) {
+    const hard = this.#trim() || escaped;
+    this.#at += 1;
+    while (this.text[this.#at] === " " || this.text[this.#at] === "\t") this.#at += 1;
+    if (this.#at >= this.text.length) return;
+    if (hard) this.#put(h("br"));
+    else if (this.#found.lastChild?.localName !== "br") this.#say("\n");
   }
 
   static bare(self) {
@@ -258,10 +286,12 @@ const READERS = {
   "]": Inline.close,
   "<": Inline.angle,
   "&": Inline.entity,
-  $: Inline.dollar,
   "\n": Inline.newline,
   bare: Inline.bare,
 };
+
+/** Words that name a reference: brackets in them are none of their own. */
+const plainLabel = (words) => (words.length < 1_000 && /^(?:[^\\[\]]|\\.)*$/s.test(words) ? words : "");
 
 function characterBefore(text, at) {
   if (!at) return " ";
@@ -286,5 +316,3 @@ function code(written) {
   const bare = /^ .*[^ ].* $/s.test(words) ? words.slice(1, -1) : words;
   return h("code", { dir: "ltr" }, escapeCode(bare));
 }
-
-const math = (written) => h("code", { class: "math", dir: "ltr" }, escapeCode(written));

@@ -1,6 +1,7 @@
 /** Links in model output: only http, https and mailto; the host is shown if the link text names another one. */
 
 import { h } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { escapeCode } from "../text/escape_invisible.js";
 
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
@@ -10,8 +11,9 @@ const READ = 400; // characters of a link's text that are searched for host name
 
 /** The URL, if it is whole and of a kind that may be followed; otherwise null. */
 export function address(text) {
-  if (text.length > MOST || !URL.canParse(text)) return null;
-  const url = new URL(text);
+  const given = text.replaceAll("\\", "%5C"); // a browser would make slashes of them
+  if (given.length > MOST || !URL.canParse(given)) return null;
+  const url = new URL(given);
   return SCHEMES.has(url.protocol) ? url : null;
 }
 
@@ -21,22 +23,35 @@ export function link(url, ...nodes) {
   spellOut(anchor);
   const words = anchor.textContent.trim(),
     place = targetOf(url);
-  if (!words) anchor.append(place);
-  else if (misleads(words, url, place)) anchor.append(" ", h("bdi", { class: "link-host" }, `(${place})`));
+  if (!words) anchor.append(h("bdi", {}, place));
+  else if (misleads(words, url, place)) anchor.append(" ", hostOf(place));
   return anchor;
 }
 
+const hostOf = (place) => h("bdi", { class: "link-host" }, `(${place})`);
+
+/** A link with its title, unless that names another host. */
+export function titled(element, title, url) {
+  if (title && !(url && misleads(title, url, targetOf(url)))) element.title = escapeCode(title);
+  return element;
+}
+
 /** A picture is not fetched from elsewhere: its address could carry what the model has read. */
-export function imageLink(url, written, words) {
+export function imageLink(url, written, within) {
+  for (const host of within.querySelectorAll(".link-host")) host.remove();
+  const words = within.textContent.trim();
+  const said = words ? t("markdown.image", { words: escapeCode(words) }) : t("markdown.image_undescribed");
+  const picture = url ? link(url, said) : h("span", {}, said);
+  picture.className = url ? "picture" : "picture not-link";
   const place = url ? targetOf(url) : escapeCode(written.slice(0, 60));
-  const said = `image: ${escapeCode(words) || "no description"} (${place})`;
-  return url ? link(url, said) : h("span", { class: "not-link" }, said);
+  if (!picture.querySelector(".link-host")) picture.append(" ", hostOf(place));
+  return picture;
 }
 
 /** What was meant as a link and may not be one: its words, and where it should have led. */
 export function unlinked(written, ...nodes) {
   const shown = written.length > 200 ? `${written.slice(0, 200)}…` : written;
-  return h("span", { class: "not-link" }, nodes, " ", h("bdi", { class: "link-host" }, `(${escapeCode(shown)})`));
+  return h("span", { class: "not-link" }, nodes, " ", hostOf(escapeCode(shown)));
 }
 
 const targetOf = (url) => (url.protocol === "mailto:" ? escapeCode(decoded(url.pathname)).slice(0, 200) : url.host);

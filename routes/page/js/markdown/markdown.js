@@ -1,13 +1,10 @@
 /**
  * Markdown as it streams in, as elements. Lines are read once; only the paragraph and the line that are being written
- * are drawn again. It is CommonMark with GitHub's tables, tasks, `~~` and bare URLs, adjusted to how models write:
- * - HTML is shown as text (`<br>` in a table cell breaks the line), images become links, unsafe links become text
- * - a line break in a paragraph is one; the titles of links are left out; definitions of references stay to be seen
- * - formulas in `$`, `$$`, `\(` and `\[` stand as they were written, so `\[x\]` is not brackets around x
- * - dashes below a sentence are a rule, not a heading; bullets indented by two belong to the number above them
- * - `|` in code does not separate cells, extra cells are kept, a line without `|` ends the table
- * - `**` beside signs of Chinese, Japanese and Korean text is emphasis; a star between digits is none
- * - paragraphs of more than 6,000 characters, and lines of more than 4,000, go on in pieces: emphasis ends with them
+ * are drawn again. No library does this: those for Markdown read whole texts, so that each delta costs what all of the
+ * text costs, and what is on the page is taken back as the text grows. Text never becomes HTML on its way.
+ *
+ * It is CommonMark (fixtures/page/commonmark.json has its examples) with GitHub's tables, tasks, footnotes, `~~` and
+ * bare addresses, adjusted to how models write; docs/markdown.md lists where it deviates and why.
  */
 
 import { Blocks } from "./blocks.js";

@@ -1,38 +1,62 @@
-/** Link reference definitions, `[name]: address`. The definitions themselves stay visible. */
+/** Link reference definitions, `[name]: address "title"`, and the footnotes of one text. */
 
-import { inline, nameOf } from "./inline.js";
+import { inline } from "./inline.js";
+import { definitionsOf } from "./link_targets.js";
 
-const LINE = /^ {0,3}\[([^[\]]{1,200})\]:[ \t]*<?([^\s<>]+)/;
 const MOST = 1_000,
   MOST_ASKED = 100;
+const UNFINISHED = /^[ \t]*\[(?:[^\\[\]]|\\.){1,200}\]:[ \t]*\n?[ \t]*\S*(?:[ \t\n]+(?:["'(][^"')]*)?)?$/; // being written
 
-/** A Map from names to addresses. The first line that explains a name counts. */
+/** A Map from names to `{url, title}`. The first definition of a name counts. */
 export class References extends Map {
-  #asked = new Set(); // undefined names in the paragraph that was drawn last
-  #unsure = []; // paragraphs with such names
+  #notes;
+  #asked = new Set(); // undefined names in the text that was drawn last
+  #unsure = []; // elements with such names
+
+  constructor(notes) {
+    super();
+    this.#notes = notes;
+  }
 
   get(name) {
-    if (!this.has(name)) this.#asked.add(name);
+    if (name && !this.has(name)) this.#asked.add(name);
     return super.get(name);
   }
 
-  /** Draws a complete paragraph and collects its definitions. */
+  mark(name) {
+    const mark = this.#notes.mark(name);
+    if (!mark) this.#asked.add(`^${name}`);
+    return mark;
+  }
+
+  /** Takes in the definitions that a complete paragraph begins with, and returns the rest. */
+  take(text, learns) {
+    if (text[0] !== "[") return text;
+    const { found, rest } = definitionsOf(text);
+    if (learns) for (const { name, ...one } of found) if (this.size < MOST && !this.has(name)) this.set(name, one);
+    return rest;
+  }
+
+  /** Draws complete text. `learns`: it will not change any more, except for names that are defined later. */
   draw(element, text, learns) {
     this.#asked.clear();
     element.replaceChildren(inline(text, { refs: this }));
-    if (!learns || !text.includes("[")) return;
-    if (this.#asked.size) this.#unsure.push({ element, text, names: [...this.#asked].slice(0, MOST_ASKED) });
-    for (const line of text.split("\n")) {
-      const [, name, url] = LINE.exec(line) ?? [];
-      if (name && this.size < MOST && !this.has(nameOf(name))) this.set(nameOf(name), url);
-    }
+    if (learns && this.#asked.size) this.#unsure.push({ element, text, names: [...this.#asked].slice(0, MOST_ASKED) });
+    return element;
   }
 
-  /** At the end of the text: draws paragraphs again whose references were defined later. */
+  /** Draws a paragraph that is being written, without the definitions that it begins with. */
+  sketch(element, text) {
+    const rest = this.take(text, false);
+    element.replaceChildren(inline(UNFINISHED.test(rest) ? "" : rest, { refs: this, open: true }));
+  }
+
+  /** At the end of the text: draws again what names references and notes that were defined later. */
   settle() {
-    const unsure = this.#unsure.splice(0);
-    for (const { element, text, names } of unsure) {
-      if (names.some((name) => this.has(name))) element.replaceChildren(inline(text, { refs: this }));
+    const defined = (name) => (name[0] === "^" ? this.#notes.has(name.slice(1)) : this.has(name));
+    for (const { element, text, names } of this.#unsure.splice(0)) {
+      if (names.some(defined)) element.replaceChildren(inline(text, { refs: this }));
     }
+    this.#notes.settle();
   }
 }

@@ -1,7 +1,7 @@
 /** Tables of Markdown: splits rows into cells and builds the elements. */
 
 import { h } from "../dom/elements.js";
-import { inline } from "./inline.js";
+import { t } from "../dom/texts.js";
 
 const MOST_CELLS = 200; // of a row; the last one takes the rest
 
@@ -40,20 +40,20 @@ export function tableOf() {
     body = h("tbody");
   const box = h(
     "div",
-    { class: "table-box", role: "group", "aria-label": "Table", tabindex: 0 },
+    { class: "table-box", role: "group", "aria-label": t("markdown.table"), tabindex: 0 },
     h("table", {}, head, body),
   );
   return { box, head, body };
 }
 
-/** One row; cells that are missing are empty, those that are too many are kept. */
-export function row(kind, given, aligned, refs) {
+/** One row; cells that are missing are empty, those that are too many are kept. `draw(element, text)` fills them. */
+export function row(kind, given, aligned, draw) {
   const missing = Math.max(0, aligned.length - given.length);
   const all = [...given, ...Array(missing).fill("")];
   const scope = kind === "th" ? "col" : null;
   return h(
     "tr",
     {},
-    all.map((text, place) => h(kind, { scope, class: aligned[place] }, inline(text, { refs, cell: true }))),
+    all.map((text, place) => draw(h(kind, { scope, class: aligned[place] }), text)),
   );
 }

@@ -1,0 +1,133 @@
+"""The examples of CommonMark as outlines, in the form in which the page's own elements are outlined.
+
+`<p|words>`, `<a href title|words>`, `<code language|text>`. An outline leaves aside where the page differs on purpose
+and everywhere alike (docs/markdown.md): headings are two levels lower, the paragraphs of tight lists are elements.
+"""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+BLOCKS = {"p", "ul", "ol", "li", "blockquote", "hr", "pre", *(f"h{level}" for level in range(1, 7))}
+
+# Draws texts and returns their outlines, beside the outlines that are expected, their addresses alike.
+OUTLINES = r"""async (rows) => {
+  const { Markdown } = await import("/page/js/markdown/markdown.js");
+  const plain = (href) => { try { return decodeURIComponent(href); } catch { return href; } };
+  const followed = (href) => URL.canParse(href) && /^(https?|mailto):/i.test(href);
+  const address = (href) => plain(followed(href) ? new URL(href).href : href);
+  const inside = (node) => [...node.childNodes].map(outline).join("");
+  const titled = (node) => (node.title ? ` "${node.title}"` : "");
+  const host = (node) => node.querySelector(":scope > .link-host:last-child")?.textContent.slice(1, -1) ?? "";
+  const outline = (node) => {
+    if (node.nodeType === Node.TEXT_NODE) return node.data;
+    const name = node.localName;
+    if (node.matches(".markdown-part")) return inside(node);
+    if (node.matches("li > p") && !node.closest("ul, ol").classList.contains("loose")) return inside(node);
+    if (node.matches("figure")) {
+      const code = node.querySelector("code");
+      return `<code ${code.dataset.language ?? ""}|${code.textContent}>`;
+    }
+    if (/^h[3-6]$/.test(name)) return `<h${/size-(\d)/.exec(node.className)[1]}|${inside(node)}>`;
+    if (name === "bdi" || node.matches(".task-box")) return "";
+    if (node.matches(".picture")) {
+      const alt = inside(node).trim().replace(/^image: ?/, "").replace(/^no description$/, "");
+      return `<img${titled(node)}|${alt}>`;
+    }
+    if (node.matches("a, .not-link")) {
+      const words = inside(node);
+      return `<a ${address(node.getAttribute("href") ?? host(node))}${titled(node)}|${
+        node.querySelector(".link-host") ? words.replace(/ $/, "") : words}>`;
+    }
+    if (name === "br" || name === "hr") return `<${name}>`;
+    const start = node.getAttribute("start");
+    return `<${name}${start ? ` ${start}` : ""}|${inside(node)}>`;
+  };
+  const draw = (pieces) => {
+    const markdown = new Markdown();
+    for (const piece of pieces) {
+      markdown.write(piece);
+      if (pieces.length > 1) markdown.draw();
+    }
+    markdown.end();
+    return inside(markdown.element);
+  };
+  return rows.map(([text, expected]) => ({
+    expected: expected.replace(/\u0001(.*?)\u0002/gs, (_, href) => address(href)),
+    whole: draw([text]),
+    streamed: draw(text.split("")),
+  }));
+}"""
+
+
+class Frame(NamedTuple):
+    """An open element: how its outline begins, and its children so far."""
+
+    name: str
+    head: str
+    parts: list[str]
+
+
+class Outline(HTMLParser):
+    """The outline of a piece of HTML. Addresses stand between U+0001 and U+0002."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.frames = [Frame("", "", [])]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag in BLOCKS:
+            self._end_line()
+        title = f' "{given["title"]}"' if given.get("title") else ""
+        match tag:
+            case "hr" | "br":
+                self._put(f"<{tag}>")
+            case "img":
+                self._put(f"<img{title}|{given['alt']}>")
+            case "code" if self.frames[-1].name == "pre":
+                language = given.get("class", "").removeprefix("language-")
+                self.frames.append(Frame(tag, f"<code {language}|", []))
+            case "a":
+                self.frames.append(Frame(tag, f"<a \u0001{given['href']}\u0002{title}|", []))
+            case _:
+                start = f" {given['start']}" if "start" in given else ""
+                self.frames.append(Frame(tag, "" if tag == "pre" else f"<{tag}{start}|", []))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in BLOCKS:
+            self._end_line()
+        frame = self.frames.pop()
+        self._put("".join([frame.head, *frame.parts, ">" if frame.head else ""]))
+
+    def handle_data(self, data: str) -> None:
+        frame = self.frames[-1]
+        if frame.name in {"", "ul", "ol", "blockquote"} or (frame.name == "li" and self._after_block()):
+            data = data.removeprefix("\n")
+        if frame.parts and frame.parts[-1] == "<br>":
+            data = data.removeprefix("\n")
+        if data:
+            self._put(data)
+
+    def _after_block(self) -> bool:
+        parts = self.frames[-1].parts
+        return not parts or parts[-1].startswith(tuple(f"<{name}" for name in (*BLOCKS, "code ")))
+
+    def _end_line(self) -> None:
+        parts = self.frames[-1].parts
+        if self.frames[-1].name in {"", "li", "blockquote"} and parts and parts[-1].endswith("\n"):
+            parts[-1] = parts[-1][:-1]
+
+    def _put(self, part: str) -> None:
+        self.frames[-1].parts.append(part)
+
+
+def outline(html: str) -> str:
+    parser = Outline()
+    parser.feed(html)
+    parser.close()
+    return "".join(parser.frames[0].parts)
