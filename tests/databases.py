@@ -182,6 +182,11 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "shares": [
         {"id": "shr_1", "sha256": SHA, "updated": 1_700_000_009.0, "title": "Cats", "options": "{}", "content": "[]"}
     ],
+    "sign_ins": [
+        {"id": "sgn_1", "sha256": SHA, "token": SHA, "device": "Firefox", "seen": 1_700_000_009.0, "expires": 1.8e9}
+    ],
+    "prompts": [{"owner": "ann", "name": "review", "about": "", "text": "Review {{file}}.", "updated": 1.5}],
+    "preferences": [{"owner": "ann", "options": '{"options":{"temperature":0.5}}', "updated": 1.5}],
     "spent": [
         {
             "month": "2023-11",

@@ -188,7 +188,7 @@ class Presence:
         allowed = dict[str, set[str]]()
         for row in rows:
             if in_use(row, now):
-                allowed.setdefault(row.name, set()).add(row.sha256)
+                allowed.setdefault(row.name, set()).add(f"{row.sha256} {row.version}")
         # Revoked and made again since the last look: what the first token began ends all the same.
         again = {name for name, tokens in self._allowed.items() if tokens - allowed.get(name, set())}
         self._allowed, self._dead = allowed, {row.sha256 for row in rows if not in_use(row, now)}

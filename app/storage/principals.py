@@ -63,7 +63,12 @@ EXPIRY_RULE = "an expiry is a span such as 30d, 12h or 90m, or a future date or 
 
 
 def in_use(row: TokenRow, now: float) -> bool:
-    """True for a token that is neither revoked nor expired."""
+    """True for a token that is neither revoked nor expired nor disabled."""
+    return row.disabled_at is None and is_lasting(row, now)
+
+
+def is_lasting(row: TokenRow, now: float) -> bool:
+    """True for a token that is neither revoked nor expired: it can be enabled again if it is disabled."""
     return row.revoked is None and (row.expires is None or now < row.expires)
 
 

@@ -19,6 +19,8 @@ from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
 from app.storage.notices.digests import DigestStore
 from app.storage.notices.notifications import NotificationStore
+from app.storage.people.prompts import PromptStore
+from app.storage.people.sign_ins import SignInStore
 from app.storage.profiles import ProfileStore
 from app.storage.runs import HelperStore, RunStore
 from app.storage.schedules import ScheduleStore
@@ -51,6 +53,8 @@ class Store(
     HelperStore,
     FolderStore,
     ShareStore,
+    SignInStore,
+    PromptStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed.
@@ -65,6 +69,10 @@ class Store(
 
         Idempotency-Keys made before `keys` go, too; other names of a run (without a `body`) go with it.
         """
+        ...
+
+    async def activity(self) -> dict[str, tuple[int, float]]:
+        """The number of conversations of each person, and the time of the last change in one."""
         ...
 
     async def sizes(self) -> dict[str, int]:

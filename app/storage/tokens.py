@@ -23,6 +23,8 @@ class TokenRow(Change, frozen=True):
     expires: float | None = None
     revoked: float | None = None
     profile: str = ""  # that no run of the principal can leave
+    disabled_at: float | None = None  # since when it is switched off
+    version: int = 0  # rises with each change of its rights
 
 
 class TokenRevoked(Change, frozen=True):
@@ -30,12 +32,22 @@ class TokenRevoked(Change, frozen=True):
     revoked: float
 
 
+class TokenChanged(Change, frozen=True):
+    """Other rights of a token."""
+
+    sha256: str
+    role: str
+    disabled_at: float | None
+    version: int
+
+
 class TokenCounts(Struct, frozen=True):
-    """Numbers of tokens: ever made, revoked, in use. While none of them changes, no access right changes."""
+    """Numbers of tokens: ever made, revoked, in use, changed. While none of them changes, no access right changes."""
 
     all: int
     revoked: int
     in_use: int
+    changes: int = 0
 
 
 class TokenStore(ChangeWriter, Protocol):
@@ -46,6 +58,10 @@ class TokenStore(ChangeWriter, Protocol):
     async def token(self, sha256: str) -> TokenRow | None: ...
 
     async def token_counts(self, now: float) -> TokenCounts: ...
+
+    async def change_token(self, change: TokenChanged, now: float, also: Sequence[Change] = ()) -> bool:
+        """Return False, and write nothing, if it was changed meanwhile or no admin would be left."""
+        ...
 
     async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
         """Return False, and write nothing, if its name is in use, or was used with other upper and lower case."""

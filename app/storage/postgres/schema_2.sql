@@ -34,3 +34,35 @@ CREATE TABLE shares (
 );
 CREATE INDEX shares_of_session ON shares (session);
 CREATE INDEX shares_of_principal ON shares (principal, created);
+
+-- Browsers that stay signed in. `sha256` is that of the cookie's secret and the page's key together.
+CREATE TABLE sign_ins (
+    id        TEXT COLLATE "C" PRIMARY KEY,
+    sha256    TEXT COLLATE "C" NOT NULL,
+    token     TEXT COLLATE "C" NOT NULL,
+    principal TEXT COLLATE "C" NOT NULL,
+    device    TEXT COLLATE "C" NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    seen      DOUBLE PRECISION NOT NULL,
+    expires   DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX sign_ins_of ON sign_ins (principal, created);
+
+-- Stored prompts, and the defaults of a person's new conversations.
+CREATE TABLE prompts (
+    owner   TEXT COLLATE "C" NOT NULL,
+    name    TEXT COLLATE "C" NOT NULL,
+    about   TEXT COLLATE "C" NOT NULL,
+    text    TEXT COLLATE "C" NOT NULL,
+    updated DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (owner, name)
+);
+CREATE TABLE preferences (
+    owner   TEXT COLLATE "C" PRIMARY KEY,
+    options TEXT COLLATE "C" NOT NULL,
+    updated DOUBLE PRECISION NOT NULL
+);
+
+-- `disabled_at`: since when a token is switched off. `version` rises with each change of its rights.
+ALTER TABLE tokens ADD COLUMN disabled_at DOUBLE PRECISION;
+ALTER TABLE tokens ADD COLUMN version BIGINT NOT NULL DEFAULT 0;

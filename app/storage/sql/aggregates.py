@@ -9,6 +9,7 @@ from app.storage.sql.labels import SqlLabels
 from app.storage.sql.library import SqlLibrary
 from app.storage.sql.notices.digests import SqlDigests
 from app.storage.sql.notices.notifications import SqlNotifications
+from app.storage.sql.people import SqlPeople
 from app.storage.sql.principals import SqlPrincipals
 from app.storage.sql.profiles import SqlProfiles
 from app.storage.sql.schedules import SqlSchedules
@@ -27,5 +28,6 @@ class SqlAggregates(
     SqlSchedules,
     SqlLabels,
     SqlLibrary,
+    SqlPeople,
 ):
     """Their reads, and the writes that look at rows before."""

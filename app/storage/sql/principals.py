@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.storage.changes import Change
 from app.storage.sql.columns import Select, Write, insert, marks, names, select, update
 from app.storage.sql.rows import Rows
-from app.storage.tokens import TokenCounts, TokenRevoked, TokenRow
+from app.storage.tokens import TokenChanged, TokenCounts, TokenRevoked, TokenRow
 from app.storage.usage import ModelUsage, UsageAdded
 
 USAGE_KEY = ("principal", "month", "model", "run")
@@ -34,7 +34,8 @@ TOKENS = select(TokenRow, "tokens", "ORDER BY created")
 TOKEN = select(TokenRow, "tokens", "WHERE sha256 = ?")
 TOKEN_COUNTS = Select(
     """
-    SELECT COUNT(*), COUNT(revoked), COUNT(CASE WHEN revoked IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END)
+    SELECT COUNT(*), COUNT(revoked), COUNT(CASE WHEN revoked IS NULL AND disabled_at IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END),
+        CAST(COALESCE(SUM(version), 0) AS BIGINT)
     FROM tokens
     """,
     TokenCounts,
@@ -45,6 +46,13 @@ ADD_TOKEN = f"""
         SELECT 1 FROM tokens WHERE LOWER(name) = LOWER(?)
         AND (name <> ? OR (revoked IS NULL AND (expires IS NULL OR expires > ?)))
     )
+"""
+# An admin stays: one whose token is in use, and never expires or not before the others are changed.
+CHANGE_TOKEN = """
+    UPDATE tokens SET role = ?, disabled_at = ?, version = ? WHERE sha256 = ? AND version = ? AND revoked IS NULL
+    AND ((CAST(? AS TEXT) = 'admin' AND CAST(? AS DOUBLE PRECISION) IS NULL) OR EXISTS (
+        SELECT 1 FROM tokens AS others WHERE others.sha256 <> ? AND others.role = 'admin' AND others.revoked IS NULL
+        AND others.disabled_at IS NULL AND (others.expires IS NULL OR others.expires > ?)))
 """
 USAGE_OF_SESSION = select(ModelUsage, "spent", "WHERE session = ?")
 
@@ -60,6 +68,11 @@ class SqlPrincipals(Rows):
         counts = await self._lookup(TOKEN_COUNTS, now)
         assert counts  # a count has a row of any table
         return counts
+
+    async def change_token(self, change: TokenChanged, now: float, also: Sequence[Change] = ()) -> bool:
+        key = (change.sha256, change.version - 1)
+        rights = (change.role, change.disabled_at)
+        return await self._change(CHANGE_TOKEN, (*rights, change.version, *key, *rights, change.sha256, now), also)
 
     async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
         values = (*INSERT_TOKEN.values(row), row.name, row.name, row.created)

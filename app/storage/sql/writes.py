@@ -11,6 +11,7 @@ from app.storage.sql import (
     labels,
     library,
     memories,
+    people,
     principals,
     profiles,
     runs,
@@ -37,4 +38,5 @@ WRITES: dict[type[Change], Write] = {
     **labels.WRITES,
     **helpers.WRITES,
     **library.WRITES,
+    **people.WRITES,
 }

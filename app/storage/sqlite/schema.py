@@ -20,4 +20,5 @@ TABLES = (
     *("session_labels", "file_labels"),
     "helpers",
     *("folders", "lists", "shares"),
+    *("sign_ins", "prompts", "preferences"),
 )
