@@ -53,12 +53,13 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings, tokens
+from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings
 from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
 from routes.http.library.table import LIBRARY
 from routes.http.mcp import offers, servers
 from routes.http.notifications import push, webhooks
+from routes.http.people.routes import PEOPLE
 from routes.http.serving import handlers as served_models
 from routes.lanes.anthropic_messages.counting import count_tokens
 from routes.lanes.attendance import Attendance
@@ -105,6 +106,7 @@ ROUTES = (
     Route("/runs/{run}/calls/{call}/cancel", outputs.cancel_call, methods=["POST"]),
     Route("/approvals", approvals.list_approvals),
     Route("/audit", audit.list_audit),
+    Route("/audit/{number}", audit.show_audit),
     Route("/usage", usage.show_usage),
     Route("/pause", pause.pause, methods=["POST"]),
     Route("/resume", pause.resume, methods=["POST"]),
@@ -146,9 +148,7 @@ ROUTES = (
     Route("/jobs/{job}/events", jobs.job_events),
     Route("/jobs/{job}/output", outputs.job_output),
     Route("/jobs/{job}/cancel", jobs.cancel_job, methods=["POST"]),
-    Route("/tokens", tokens.list_tokens),
-    Route("/tokens", tokens.create_token, methods=["POST"]),
-    Route("/tokens/{name}", tokens.delete_token, methods=["DELETE"]),
+    *PEOPLE,
     Route(CALLBACK, servers.callback),
     Route("/mcp/servers", servers.list_servers),
     Route("/mcp/servers", servers.add_server, methods=["POST"]),

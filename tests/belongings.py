@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 
 from app.notifications import push_encryption
 from app.storage.notices.notifications import DeliveryRow, TargetRow
+from app.storage.people.prompts import PromptRow
+from app.storage.people.sign_ins import SignInRow
 from app.storage.schedules import ScheduleRow, TriggerRow
 from tests.serving import Served
 
@@ -30,3 +33,11 @@ async def schedules_of_ann(served: Served) -> dict[str, str]:
     await served.services.automation.scheduler.put(schedule, "made", "ann")
     await served.services.automation.triggers.put(trigger, "made", "ann")
     return {"schedule": schedule.id, "trigger": trigger.id}
+
+
+async def kept_of_ann(served: Served) -> dict[str, str]:
+    """A stored prompt, and a browser that stays signed in."""
+    prompt = PromptRow("ann", "prompt-of-hers", "", "Hello", 1.0)
+    sign_in = SignInRow("sgn_" + "1" * 16, "0" * 64, "0" * 64, "ann", "Firefox", 1.0, 1.0, time.time() + 60)
+    await served.services.store.write([prompt, sign_in])
+    return {"prompt": prompt.name, "sign_in": sign_in.id}

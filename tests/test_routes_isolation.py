@@ -37,7 +37,7 @@ from tests.access_table import (
     Thing,
     ThingOrAdmins,
 )
-from tests.belongings import schedules_of_ann, targets_of_ann
+from tests.belongings import kept_of_ann, schedules_of_ann, targets_of_ann
 from tests.people import LIMIT_S, bearer
 from tests.pictures import CAT, hashed, image_part, text_part
 from tests.serving import Served, serving, until
@@ -111,6 +111,7 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
     named |= await targets_of_ann(served, started["run"]) | await schedules_of_ann(served)
+    named |= await kept_of_ann(served)
     return {"job": job, "grant": grant.id, **ids, **named}
 
 

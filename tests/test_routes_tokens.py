@@ -14,6 +14,7 @@ from app.models.scripted import Scripted
 from app.storage.principals import Budget, Principal, checked_name, expiry, principal_of
 from routes.access.authentication import NOTED_PER_MINUTE, WRONG_PER_MINUTE
 from routes.access.token_text import fingerprint
+from routes.access.tokens import revoke_token
 from tests.dragoman_process import server
 from tests.people import bearer
 from tests.serving import Served, serving
@@ -106,7 +107,7 @@ async def test_the_local_user_never_comes_back(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         assert (await served.client.get("/tools")).status_code == 200
         only = {"authorization": f"Bearer {(await made(served, name='root', role='admin')).json()['token']}"}
-        assert (await served.client.delete("/tokens/root", headers=only)).status_code == 204
+        await revoke_token(served.services.store, "root", "root")  # on the command line: over HTTP the last admin stays
     async with serving(tmp_path, Scripted([])) as served:
         for headers in ({}, only, WRONG):
             refused = await served.client.get("/tools", headers=headers)

@@ -134,6 +134,7 @@ class Settings(
     keep_days: int = whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
     max_streams: int = whole(1024, 1, 1_000_000, "event streams that one principal may have open at a time")
     max_runs: int = whole(1024, 1, 1_000_000, "active runs of one principal; 16 more may be queued")
+    sign_in_days: int = whole(30, 0, 365, "days that a browser stays signed in, if its user wants that; 0: never")
     requests_per_minute: int = whole(0, 0, 10**9, "requests of one principal in a minute; 0 for no limit")
     tokens_per_month: int = whole(0, 0, 10**12, "model tokens of one principal in a month (UTC); 0 for no limit")
     tool_seconds_per_day: int = whole(0, 0, 10**9, "tool seconds of one principal in a day (UTC); 0 for no limit")

@@ -63,7 +63,13 @@ class PresetDefaults(RunDefaults):
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] | None = None
 
 
-class SessionDefaults(PresetDefaults):
+class SessionPresets(PresetDefaults):
+    """Those that a conversation may have. `instructions` are added to the system prompt of its runs."""
+
+    instructions: Annotated[str, Field(max_length=MOST_PROMPT), AfterValidator(_written)] | None = None
+
+
+class SessionDefaults(SessionPresets):
     """The options that a session sets for its runs; `profile` is the name of the one that they use."""
 
     profile: str | None = Field(default=None, max_length=LONGEST_PROFILE)

@@ -85,7 +85,7 @@ class Layers(Struct, frozen=True):
             tuple(one.pinned for one in self.profiles),
             tuple(tuple(one.spec.tools) for one in self.profiles if one.spec.tools is not None),
             tuple(pattern for one in self.profiles for pattern in one.spec.disabled),
-            "\n\n".join(one.spec.prompt for one in self.profiles if one.spec.prompt),
+            "\n\n".join(one.value for one in self._prompts()),
             {one.option: one.source for one in values},
         )
         return {one.option: one.value for one in values}, pinned
@@ -177,4 +177,6 @@ class Layers(Struct, frozen=True):
         return [*allowed, *denied]
 
     def _prompts(self) -> list[Value]:
-        return [Value("prompt", one.spec.prompt, one.label) for one in self.profiles if one.spec.prompt]
+        prompts = [Value("prompt", one.spec.prompt, one.label) for one in self.profiles if one.spec.prompt]
+        own = ((source, spec.instructions) for source, spec in self._session)
+        return [*prompts, *(Value("prompt", text, source) for source, text in own if text)]

@@ -16,15 +16,21 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from app.storage.changes import StoreFailed
+from app.storage.people.sign_ins import SignInStore
 from app.storage.principals import Principal, in_use
 from app.storage.tokens import TokenCounts, TokenRow, TokenStore
 from tools.jobs.records import Job, JobsFailed, NoSuchJob
 
 EVERY_S = 0.5
+SIGN_INS_EVERY_S = 2.0
 ENDING_S = 2.0  # for runs and jobs to end before streams are cut that would end with them
 GRACE_S = 0.5  # for their last event to reach who watches them
 REVOKED = "revoked"
 _log = logging.getLogger(__name__)
+
+
+class RightsStore(TokenStore, SignInStore, Protocol):
+    """The stores that say who is still allowed."""
 
 
 class TooManyStreams(Exception):
@@ -68,10 +74,11 @@ class Place:
     `cut` ends the stream at once; who writes it sets that.
     """
 
-    __slots__ = ("_left", "_places", "closed", "cut", "left", "page", "principal")
+    __slots__ = ("_left", "_places", "closed", "cut", "left", "page", "principal", "sign_in")
 
-    def __init__(self, places: Places, principal: str, *, page: bool = False) -> None:
+    def __init__(self, places: Places, principal: str, *, page: bool = False, sign_in: str = "") -> None:
         self.principal = principal
+        self.sign_in = sign_in  # the lasting one that it was opened with
         self.page = page  # a person may decide there
         self.cut: Callable[[], None] = _nothing
         self.left = self.closed = False
@@ -115,7 +122,7 @@ def _nothing() -> None:
 class Presence:
     """Use `watch_forever()` as a task, and `close()` at the end."""
 
-    def __init__(self, store: TokenStore, runs: Working, jobs: Labouring, max_streams: int) -> None:
+    def __init__(self, store: RightsStore, runs: Working, jobs: Labouring, max_streams: int) -> None:
         self._store = store
         self._runs = runs
         self._jobs = jobs
@@ -126,6 +133,7 @@ class Presence:
         self._gone: set[str] = set()  # names without a token in use
         self._counts: TokenCounts | None = None  # as they were then
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._looked_at_sign_ins = 0.0
 
     def place(self, principal: Principal, *, page: bool = False) -> Place:
         """Count one open stream. Raises TooManyStreams, NotAllowedAnyMore."""
@@ -133,7 +141,7 @@ class Presence:
         if (count := self.streams(principal.name)) >= self._max_streams:
             most = f"{count} streams are open, which is the most for one user."
             raise TooManyStreams(f"{most} Close one, or raise DRAGOMAN_MAX_STREAMS.")
-        place = Place(self, principal.name, page=page)
+        place = Place(self, principal.name, page=page, sign_in=principal.sign_in)
         self._places.setdefault(principal.name, set()).add(place)
         return place
 
@@ -182,6 +190,20 @@ class Presence:
             self._sort(await self._store.tokens(), now)
             self._counts = counts
         self._begin_to_show_out(self._gone)
+        if now - self._looked_at_sign_ins > SIGN_INS_EVERY_S:
+            await self.look_for_ended_sign_ins()
+
+    async def look_for_ended_sign_ins(self) -> None:
+        """Close the streams of browsers whose sign-in has ended. Raises StoreFailed."""
+        self._looked_at_sign_ins = time.time()
+        places = [place for theirs in self._places.values() for place in theirs if place.sign_in]
+        if not places:
+            return
+        now = time.time()
+        lasting = {row.id for row in await self._store.sign_ins() if row.expires > now}
+        for place in places:
+            if place.sign_in not in lasting:
+                place.close()
 
     def _sort(self, rows: Sequence[TokenRow], now: float) -> None:
         """Reconcile open streams, runs and jobs with the tokens in force."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.storage.changes import Change, ChangeWriter
 
 
@@ -24,8 +26,16 @@ class AuditRow(Change, frozen=True):
     fingerprint: str | None = None
 
 
+class AuditFilter(Struct, frozen=True):
+    """The rows that a reader wants; an empty field takes all. `action` is the beginning of one."""
+
+    principal: str = ""
+    action: str = ""
+    decision: str = ""
+
+
 class AuditStore(ChangeWriter, Protocol):
-    async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
+    async def audit(self, before: int, limit: int, only: AuditFilter | None = None) -> list[tuple[int, AuditRow]]:
         """Rows with a number below `before`, newest first, each with its number."""
         ...
 

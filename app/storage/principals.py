@@ -32,7 +32,7 @@ class Principal:
 
     `tools` are patterns (`mcp__files__*`): if there are any, only tools that match one are allowed. Tools that match
     `disabled` are not. `profile` is the name of the one that no run of it can leave, `token` the SHA-256 of the access
-    token of the request; both are empty without one.
+    token of the request; both are empty without one. `sign_in` is the id of the lasting sign-in of the request, if any.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Principal:
     budget: Budget = field(default=Budget())
     token: str = field(default="", repr=False, compare=False)
     profile: str = ""
+    sign_in: str = field(default="", compare=False)
 
 
 def folder_name(principal: Principal) -> str:
@@ -72,9 +73,10 @@ def is_lasting(row: TokenRow, now: float) -> bool:
     return row.revoked is None and (row.expires is None or now < row.expires)
 
 
-def principal_of(row: TokenRow) -> Principal:
+def principal_of(row: TokenRow, sign_in: str = "") -> Principal:
     tools, disabled, budget = (json.loads(text) for text in (row.tools, row.disabled, row.budget))
-    return Principal(row.name, Role(row.role), tuple(tools), tuple(disabled), Budget(**budget), row.sha256, row.profile)
+    role, limits = Role(row.role), Budget(**budget)
+    return Principal(row.name, role, tuple(tools), tuple(disabled), limits, row.sha256, row.profile, sign_in)
 
 
 def checked_name(name: str) -> str:

@@ -32,7 +32,7 @@ class TokenRevoked(Change, frozen=True):
     revoked: float
 
 
-class TokenChanged(Change, frozen=True):
+class TokenChanged(Struct, frozen=True):
     """Other rights of a token."""
 
     sha256: str

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
@@ -23,12 +24,14 @@ from app.core.log_context import enter_principal
 from app.mcp.sign_ins import CALLBACK
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
+from app.storage.people.sign_ins import SignInStore
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
 from app.storage.tokens import TokenRow, TokenStore
 from routes.access.local_admin import LocalAdmin, uid_of
 from routes.access.metrics_access import MetricsAccess
 from routes.access.rate_limits import HOLD, RateLimiter, client_network
 from routes.access.request_rates import REQUESTS, WRONG, Rates, Window
+from routes.access.sign_ins import SIGN_IN_HEADER, Shown, shown_by, sign_in_of
 from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
 from routes.page import wants_page
@@ -62,11 +65,15 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+class Store(TokenStore, SignInStore, Protocol):
+    """The stores that tokens and lasting sign-ins are read from."""
+
+
 class Access(Struct, frozen=True):
     """ASGI middleware: `scope["state"]["principal"]` says who asks, or Refused is raised."""
 
     app: ASGIApp
-    store: TokenStore
+    store: Store
     rates: Rates
     host: str  # the address that the server is bound to
     local: LocalAdmin = field(default_factory=LocalAdmin)
@@ -90,7 +97,7 @@ class Access(Struct, frozen=True):
         account = uid_of(scope) if is_loopback(self.host) else None  # before any wait: it may close meanwhile
         given = token_of(headers)
         is_open = _open_to_all(scope, headers)
-        row, window = await self._found(given, now, counts=not is_open)
+        row, window, signed_in = await self._found(given, shown_by(headers), now, counts=not is_open)
         ever = row is not None or (await self.store.token_counts(now)).all > 0
         if not ever:
             self._check_host(headers.get("host", ""))
@@ -105,27 +112,35 @@ class Access(Struct, frozen=True):
             return LOCAL_USER
         if row is None or not in_use(row, now):
             counts = await self.store.token_counts(now)
-            sent = "authorization" in headers or KEY_HEADER in headers
+            sent = any(name in headers for name in ("authorization", KEY_HEADER, SIGN_IN_HEADER))
             why = f"{_objection(row, given=sent)} {ADVICE if counts.in_use else NONE_LEFT}"
             raise await self._refused(scope, row.name if row else "", why, now, given=sent)
-        principal = principal_of(row)
+        principal = principal_of(row, signed_in)
         await self._check_rate(principal, now, window)
         return principal
 
-    async def _found(self, given: str | None, now: float, *, counts: bool) -> tuple[TokenRow | None, Window | None]:
+    async def _found(
+        self, given: str | None, shown: Shown | None, now: float, *, counts: bool
+    ) -> tuple[TokenRow | None, Window | None, str]:
         """By its hash: how long that takes tells nothing about a token. The request is counted if that costs nothing.
 
-        Then it counts, too, if it is refused for another reason than the token.
+        Then it counts, too, if it is refused for another reason than the token. A lasting sign-in stands for the token
+        that it was made from; its id is the third value.
         """
-        if given is None:
-            return None, None
-        print_of_given, window = fingerprint(given), None
-        if counts:
-            row, window = await self.rates.token(print_of_given, now, always=self.per_minute is not None)
+        signed_in = ""
+        if given is not None:
+            print_of_given = fingerprint(given)
+        elif shown and (row := await sign_in_of(self.store, shown, now)):
+            print_of_given, signed_in = row.token, row.id
         else:
-            row = await self.store.token(print_of_given)
-        found = row is not None and hmac.compare_digest(row.sha256, print_of_given)
-        return (row, window) if found else (None, None)
+            return None, None, ""
+        window = None
+        if counts:
+            token, window = await self.rates.token(print_of_given, now, always=self.per_minute is not None)
+        else:
+            token = await self.store.token(print_of_given)
+        found = token is not None and hmac.compare_digest(token.sha256, print_of_given)
+        return (token, window, signed_in) if found else (None, None, "")
 
     async def _refused(self, scope: Scope, name: str, why: str, now: float, *, given: bool) -> Refused:
         client = client_network(scope["client"][0] if scope.get("client") else None)
@@ -216,4 +231,6 @@ def _name(host: str) -> str:
 def _objection(row: TokenRow | None, *, given: bool) -> str:
     if row is None:
         return "This is not a token of this server." if given else "A token is needed here."
+    if row.revoked is None and row.disabled_at is not None:
+        return f"The token of {row.name} is disabled."
     return f"The token of {row.name} has been revoked." if row.revoked else f"The token of {row.name} has expired."

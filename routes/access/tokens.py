@@ -12,7 +12,8 @@ from pydantic import AfterValidator, Field
 from app.core.rules import checked_pattern
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
-from app.storage.principals import Budget, checked_name, expiry, in_use
+from app.storage.people.sign_ins import SignInsEnded
+from app.storage.principals import Budget, checked_name, expiry, in_use, is_lasting
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
 from routes.access.token_text import fingerprint, new_token
 from routes.protocol.errors import Refused
@@ -77,12 +78,12 @@ async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple
 async def revoke_token(store: TokenStore, name: str, by: str) -> None:
     """Revoke the tokens in use of this name. Raises Refused if there is none, StoreFailed."""
     now = time.time()
-    theirs = [row for row in await store.tokens() if row.name == name and in_use(row, now)]
+    theirs = [row for row in await store.tokens() if row.name == name and is_lasting(row, now)]
     if not theirs:
         advice = "dragoman token list, or GET /tokens, shows which there are."
         raise Refused(404, "not_found", f"No token in use is named {name[:80]!a}. {advice}")
     audit = AuditRow(now, name, "token", "revoked", "", by)
-    await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), audit])
+    await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), SignInsEnded(name), audit])
 
 
 def token_fields(row: TokenRow) -> dict[str, Any]:
@@ -104,6 +105,8 @@ def token_fields(row: TokenRow) -> dict[str, Any]:
 def state_of(row: TokenRow) -> str:
     if row.revoked is not None:
         return "revoked"
+    if row.disabled_at is not None and is_lasting(row, time.time()):
+        return "disabled"
     return "active" if in_use(row, time.time()) else "expired"
 
 

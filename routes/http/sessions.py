@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
-from app.core.profile_spec import PresetDefaults, SessionDefaults
+from app.core.profile_spec import SessionDefaults, SessionPresets
 from app.profiles.library import defaults_of
 from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.principals import Principal
@@ -148,7 +148,7 @@ async def change_session(request: Request) -> Response:
 
 async def _set_options(services: Services, principal: Principal, row: SessionRow, body: SessionRequest) -> str:
     """Raises UnknownProfile, UnknownModel, ModeForbidden, StoreFailed."""
-    given = (body.options or PresetDefaults()).model_dump() if "options" in body.model_fields_set else None
+    given = (body.options or SessionPresets()).model_dump() if "options" in body.model_fields_set else None
     earlier = defaults_of(row.options) or SessionDefaults()
     kept = earlier.model_dump(exclude={"profile"}) if given is None else given
     name = body.profile if "profile" in body.model_fields_set else earlier.profile

@@ -14,7 +14,7 @@ from pydantic import (
 from starlette.requests import Request
 
 from app.core.labels import MOST_LABELS, LabelName
-from app.core.profile_spec import PresetDefaults
+from app.core.profile_spec import SessionPresets
 from app.core.strict_model import StrictModel
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
@@ -122,7 +122,7 @@ class SessionRequest(StrictModel):
     )
     labels: list[LabelName] | None = Field(default=None, max_length=MOST_LABELS)
     profile: str | None = Field(default=None, max_length=64)
-    options: PresetDefaults | None = None
+    options: SessionPresets | None = None
     pinned: bool | None = None
     archived: bool | None = None
     folder: str | None = Field(default=None, max_length=64)

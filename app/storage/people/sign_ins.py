@@ -8,7 +8,7 @@ from app.storage.changes import Change, ChangeWriter
 
 
 class SignInRow(Change, frozen=True):
-    """`sha256` is that of the cookie's secret and the page's key together, `token` that of the token it is made from."""
+    """`sha256` is of the cookie's secret and the page's key together, `token` that of the token it is made from."""
 
     id: str
     sha256: str

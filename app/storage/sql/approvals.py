@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.storage.approvals import ApprovalDecided, ApprovalRow, GrantRevoked, GrantRow
-from app.storage.audit import AuditRow
+from app.storage.audit import AuditFilter, AuditRow
 from app.storage.changes import Change
 from app.storage.sql.columns import Select, Write, delete, insert, names, select, update
 from app.storage.sql.rows import Rows
@@ -26,7 +26,10 @@ OF_RUN = select(
 OF_SESSION = select(ApprovalRow, "approvals", "WHERE session = ? AND state = 'approved' AND scope = 'session'")
 GRANTS = select(GrantRow, "grants", "WHERE session = ? ORDER BY created, id")
 AUDIT = Select(
-    f"SELECT number, {names(AuditRow)} FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?",
+    f"""
+    SELECT number, {names(AuditRow)} FROM audit WHERE number < ? AND (? = '' OR principal = ?)
+    AND (? = '' OR substr(action, 1, ?) = ?) AND (? = '' OR decision = ?) ORDER BY number DESC LIMIT ?
+    """,
     lambda number, *row: (number, AuditRow(*row)),
 )
 
@@ -54,8 +57,11 @@ class SqlApprovals(Rows):
     async def grants(self, session: str) -> list[GrantRow]:
         return await self._rows(GRANTS, session)
 
-    async def audit(self, before: int, limit: int) -> list[tuple[int, AuditRow]]:
-        return await self._rows(AUDIT, before, limit)
+    async def audit(self, before: int, limit: int, only: AuditFilter | None = None) -> list[tuple[int, AuditRow]]:
+        wanted = only or AuditFilter()
+        who, action, decision = wanted.principal, wanted.action, wanted.decision
+        values = (who, who, action, len(action), action, decision, decision)
+        return await self._rows(AUDIT, before, *values, limit)
 
     async def forget_audit(self, before: float) -> None:
         await self._change("DELETE FROM audit WHERE at < ?", (before,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.storage.changes import Change
 from app.storage.people.prompts import PreferencesRow, PromptRemoved, PromptRow
-from app.storage.people.sign_ins import SignInEnded, SignInRow, SignInsEnded, SignInSeen, SignInsExpired
+from app.storage.people.sign_ins import SignInEnded, SignInRow, SignInSeen, SignInsEnded, SignInsExpired
 from app.storage.sql.columns import Write, delete, insert, select, update, upsert, write
 from app.storage.sql.rows import Rows
 

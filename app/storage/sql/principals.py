@@ -34,7 +34,8 @@ TOKENS = select(TokenRow, "tokens", "ORDER BY created")
 TOKEN = select(TokenRow, "tokens", "WHERE sha256 = ?")
 TOKEN_COUNTS = Select(
     """
-    SELECT COUNT(*), COUNT(revoked), COUNT(CASE WHEN revoked IS NULL AND disabled_at IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END),
+    SELECT COUNT(*), COUNT(revoked),
+        COUNT(CASE WHEN revoked IS NULL AND disabled_at IS NULL AND (expires IS NULL OR expires > ?) THEN 1 END),
         CAST(COALESCE(SUM(version), 0) AS BIGINT)
     FROM tokens
     """,

@@ -10,6 +10,9 @@ from routes.http.administration.endpoints import EndpointRequest
 from routes.http.administration.settings import SettingsRequest
 from routes.http.mcp.offers import PromptRequest
 from routes.http.mcp.servers import ServerRequest
+from routes.http.people.people import PersonRequest
+from routes.http.people.prompts import PreferencesRequest, StoredPromptRequest
+from routes.http.people.sign_ins import SignInRequest
 from routes.http.profiles import ProfileRequest
 from routes.http.project import FileDecisionRequest
 from routes.http.serving.handlers import AddRequest, ServeRequest
@@ -196,8 +199,13 @@ OF_SERVER = rows(
         query=(
             Query("before", "the number of the last row of the page before", "integer"),
             Query("limit", "at most so many rows", "integer"),
+            Query("principal", "of this person"),
+            Query("action", "that begins so, as `bash`"),
+            Query("decision", "with this decision"),
+            Query("calls", "1: with the arguments of the calls, shortened"),
         ),
     ),
+    Operation("GET /audit/{number}", "A decision, with all arguments of its call", "@Decision", rights="admin"),
     Operation(
         "POST /pause",
         "Pause the server",
@@ -221,6 +229,63 @@ OF_SERVER = rows(
         example={"name": "ci", "role": "user"},
     ),
     Operation("DELETE /tokens/{name}", "Revoke a token", rights="admin", ok=(204,)),
+    Operation("GET /people", "Who may use the server, with what they use", {"people": ["@Person"]}, rights="admin"),
+    Operation(
+        "PATCH /people/{name}",
+        "Give another role, or disable or enable",
+        "@Person",
+        PersonRequest,
+        "admin",
+        errors=(404, 409),
+        example={"role": "user"},
+        partial=True,
+    ),
+    Operation(
+        "GET /sign-ins",
+        "Browsers that stay signed in",
+        {"sign_ins": ["@SignIn"], "days": "integer"},
+        errors=(403,),
+        query=(Query("principal", "of this person, for admins"),),
+    ),
+    Operation(
+        "POST /sign-ins",
+        "Keep this browser signed in; only this answer has the key and the cookie",
+        {"id": "text", "key": "text", "expires": "number"},
+        SignInRequest,
+        ok=(201,),
+        errors=(403, 409),
+        body_required=False,
+        example={"days": 30},
+    ),
+    Operation(
+        "DELETE /sign-ins",
+        "End all of your lasting sign-ins",
+        ok=(204,),
+        errors=(403,),
+        query=(Query("principal", "of this person, for admins"),),
+    ),
+    Operation("DELETE /sign-ins/{sign_in}", "End a lasting sign-in", rights="owner", ok=(204,)),
+    Operation("GET /prompts", "Your stored prompts", {"prompts": ["@StoredPrompt"]}),
+    Operation("GET /prompts/{prompt}", "A stored prompt", "@StoredPrompt", rights="owner"),
+    Operation(
+        "PUT /prompts/{prompt}",
+        "Store a prompt, or replace it whole",
+        "@StoredPrompt",
+        StoredPromptRequest,
+        ok=(200, 201),
+        errors=(409,),
+        example={"text": "Review {{file}}."},
+    ),
+    Operation("DELETE /prompts/{prompt}", "Delete a stored prompt", rights="owner", ok=(204,)),
+    Operation("GET /preferences", "The defaults of your new conversations", "@Preferences"),
+    Operation(
+        "PUT /preferences",
+        "Set the defaults of your new conversations",
+        "@Preferences",
+        PreferencesRequest,
+        errors=(403, 404),
+        example={"options": {"temperature": 0.5}},
+    ),
     Operation("GET /settings", "Settings that may change", {"settings": ["@Setting"]}, rights="admin"),
     Operation(
         "PATCH /settings",
