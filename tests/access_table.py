@@ -92,6 +92,7 @@ ROWS: dict[str, Row] = {
     "POST /project": NoGuests(),
     "GET /sessions/{session}": Thing(),
     "GET /sessions/{session}/log": Thing(),
+    "POST /sessions/{session}/fork": Thing({"before": "{run}"}, 201),
     "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
     "GET /sessions/{session}/files/{sha256}": Thing(),
     "GET /sessions/{session}/files": Thing(),

@@ -177,6 +177,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"origin": "sch_1", "occurrence": "1700000000", "outcome": "started", "reason": "", "due": 1_700_000_000.0}
     ],
     "helpers": [{"session": "ses_2", "parent_session": "ses_1", "parent_run": "run_0", "depth": 1}],
+    "branches": [{"session": "ses_3", "tree": "ses_1", "parent": "ses_1", "after": "run_1"}],
+    "branch_parts": [{"session": "ses_3", "place": 0, "origin": "ses_1", "until": 1_700_000_000.5}],
     "folders": [{"id": "fld_1", "name": "Grüße"}],
     "lists": [{"revision": 3}],
     "shares": [

@@ -105,7 +105,11 @@ class Desk(Struct, frozen=True):
         """The document of this id or title, and its text. Raises ToolFailed."""
         rows = await self.library.store.documents(self.conversation.session)
         wanted = name.strip().strip('"').casefold()
-        found = [row for row in rows if row.id == wanted] or [row for row in rows if row.title.casefold() == wanted]
+        found = (
+            [row for row in rows if row.id == wanted]
+            or [row for row in rows if row.id.startswith(f"{wanted}_")]  # a branch's copy of it
+            or [row for row in rows if row.title.casefold() == wanted]
+        )
         if len(found) != 1:
             there = "\n".join(await self.titles()) or "There are none."
             many = "Several documents have this title: name one by its id." if found else "There is no such document."

@@ -45,8 +45,8 @@ class Following(Struct, frozen=True):
     store: Store
     notifier: Notifier
 
-    async def asked(self, row: RunRow) -> Asked:
-        return Asked(row, await self.store.request_of(row.session, row.id))
+    async def asked(self, session: str, row: RunRow) -> Asked:
+        return Asked(row, await self.store.request_of(session, row.id))
 
     async def follow(self, session: str, after: Position | None) -> AsyncGenerator[Followed, None]:
         """Yield the events after `after`, or (None) from the session's current run on, each event once.
@@ -81,7 +81,7 @@ class Following(Struct, frozen=True):
                 for row in rows:
                     if row.id not in told:
                         with suppress(StoreFailed):  # it is told again when its turn comes
-                            yield await self.asked(row)
+                            yield await self.asked(session, row)
                 told = {row.id for row in rows}
                 await changed.wait()
 
@@ -100,7 +100,7 @@ class Following(Struct, frozen=True):
                 row = await self.store.next_run(session, at.run or None)
                 if row is None:
                     return
-                asked = await self.asked(row)
+                asked = await self.asked(session, row)
                 at.run, at.seq, at.over = row.id, 0, False
                 yield asked
             async with aclosing(self.runs.watch(at.run, at.seq)) as pages:

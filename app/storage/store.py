@@ -9,6 +9,7 @@ from typing import Protocol
 
 from app.storage.approvals import ApprovalStore
 from app.storage.audit import AuditStore
+from app.storage.branches import BranchStore
 from app.storage.documents import DocumentStore
 from app.storage.endpoints import EndpointStore
 from app.storage.files.store import FileStore
@@ -55,6 +56,7 @@ class Store(
     ShareStore,
     SignInStore,
     PromptStore,
+    BranchStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed.

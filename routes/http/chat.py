@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.storage.principals import Principal
 from app.transcript.run_request import CallResult, RunRequest
+from routes.http.branches import files_of_run
 from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
@@ -28,6 +29,7 @@ async def chat(request: Request) -> Response:
     body = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
     limit_s = services.factory.limits(body).seconds
     key = idempotency_key(request, body)
+    again = await files_of_run(services, principal, body.files_of, body.session) if body.files_of else []
     results = [CallResult(one.call, one.text) for one in body.tool_results]
     turn = RunRequest(
         body.text,
@@ -36,7 +38,7 @@ async def chat(request: Request) -> Response:
         key,
         limit_s,
         body.policy(),
-        files=body.files,
+        files=[*again, *body.files],
         results=results,
         labels=known_labels(services.settings, body.labels),
         traceparent=traceparent_of(request, services),

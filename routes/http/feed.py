@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.messages import shown
+from app.runs.branching.tree import partings
 from app.runs.merge_streams import merge_streams
 from app.runs.session_stream import Asked, Followed, Following, Position
 from app.storage.changes import StoreFailed
@@ -44,10 +45,11 @@ async def page_events(request: Request) -> Response:
     streams = [_states(services, principal, request.app.state.seen)]
     if session is not None:
         await services.runs.session(session, principal)
-        if after is not None and (await services.runs.run(after.run, principal)).session != session:
+        if after and not await services.store.holds_run(session, await services.runs.run(after.run, principal)):
             raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
         following = Following(services.runs, services.store, services.runs.notifier)
         streams += [_session(following, session, after), _waiting(following, session), _documents(services, session)]
+        streams.append(_branches(services, principal, session))
     with services.presence.place(principal, page=True) as place:
         return EventStreamResponse(place, _frames(streams))
 
@@ -98,6 +100,22 @@ async def _documents(services: Services, session: str) -> AsyncGenerator[bytes, 
             if library.changes[session] != known:
                 known = library.changes[session]
                 yield f"event: documents\ndata: {json.dumps({'type': 'documents', 'session': session})}\n\n".encode()
+            await changed.wait()
+
+
+async def _branches(services: Services, principal: Principal, session: str) -> AsyncGenerator[bytes, None]:
+    """The turns at which the session has other branches, each time that there are others."""
+    notifier, known = services.runs.notifier, list[dict[str, Any]]()
+    with notifier.subscribed(principal.name) as changed:
+        while not notifier.closed:
+            changed.clear()
+            with suppress(StoreFailed):  # it is looked at again with the next change
+                found = [one.fields for one in await partings(services.store, session)]
+                if found != known:
+                    data = {"type": "branches", "session": session, "branches": found}
+                    yield f"event: branches\ndata: {json.dumps(data)}\n\n".encode()
+                known = found
+            await asyncio.sleep(SOONEST_S)
             await changed.wait()
 
 

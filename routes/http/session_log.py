@@ -13,6 +13,7 @@ from starlette.responses import Response
 from app.budget.usage_report import sums
 from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
+from app.runs.branching.tree import partings
 from app.runs.session_stream import Asked
 from app.storage.runs import RunRow
 from app.storage.store import Store
@@ -46,7 +47,7 @@ async def session_log(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
     before, most = request.query_params.get("before"), query_number(request, "runs", USUAL, least=1, most=MOST)
-    if before is not None and (await services.runs.run(before, principal)).session != session.id:
+    if before and not await services.store.holds_run(session.id, await services.runs.run(before, principal)):
         raise Refused(400, "invalid_query", f"before: run {before[:40]!a} is not of session {session.id}")
     rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1)
     first = _under_way(rows) if before is None else None
@@ -60,7 +61,7 @@ async def session_log(request: Request) -> Response:
                 break
             if before is None:
                 cursor = cursor or f"{row.id}:{log.last_seq}"
-        asked = Asked(row, await services.store.request_of(row.session, row.id))
+        asked = Asked(row, await services.store.request_of(session.id, row.id))
         fields = services.redactor.redact_value(asked_fields(asked))
         runs_json.append(f'{json.dumps(fields)[:-1]}, "events": [{", ".join(log.texts)}]}}')
     head: dict[str, Any] = {
@@ -68,6 +69,7 @@ async def session_log(request: Request) -> Response:
         "title": session.title,
         "cursor": cursor,
         "earlier": len(runs_json) < len(rows),
+        "branches": [one.fields for one in await partings(services.store, session.id)],
     }
     if before is None:
         head["usage"] = sums(await services.store.spent_by_runs(session.id))

@@ -19,6 +19,7 @@ from app.storage.principals import Principal
 from app.storage.runs import HelperRow
 from app.storage.sessions import SessionRow, SummaryRow
 from routes.deletion import delete_conversation
+from routes.http.branches import branch_fields, delete_branches
 from routes.http.library.listing import (
     folders_of,
     found_fields,
@@ -107,6 +108,7 @@ async def show_session(request: Request) -> Response:
         content["helper_of"] = {"session": own.parent_session, "run": own.parent_run, "call": own.call}
     content |= {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
     fields = session_fields(row, await _busy(services, row.principal))
+    fields |= await branch_fields(services, row.id)
     return ASCIIResponse(fields | content | await label_details(services, row.id))
 
 
@@ -161,9 +163,15 @@ async def _set_options(services: Services, principal: Principal, row: SessionRow
 
 
 async def delete_session(request: Request) -> Response:
-    """Stops what runs in it, background jobs included, and forgets its messages, runs and events."""
+    """Stops what runs in it, background jobs included, and forgets its messages, runs and events.
+
+    Branches of it stay, with what they have of its runs; with `?branches=all` they are deleted, too.
+    """
     services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)
-    await delete_conversation(services, principal, session)
+    which = request.query_params.get("branches")
+    if which not in (None, "all"):
+        raise Refused(400, "invalid_query", f"branches: {which[:40]!a} is not all; leave it out to delete one branch")
+    await (delete_branches if which else delete_conversation)(services, principal, session)
     await write_list(services, principal.name, [])
     return Response(status_code=204)

@@ -21,6 +21,7 @@ from app.notifications.service import TargetDisabled, TargetForbidden, TooManyTa
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
+from app.runs.branching.forking import NotForkable
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
 from app.runs.shared.homes import HomeAway
@@ -65,6 +66,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: _busy,
+    NotForkable: lambda error: Refused(409, "not_forkable", str(error)),
     BudgetSpent: _spent,
     NoApproval: lambda error: Refused(404, "not_found", str(error)),
     AlreadyDecided: lambda error: Refused(

@@ -67,6 +67,7 @@ class ChatRequest(RunOptions, MessageRequest):
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
     labels: list[LabelName] = Field(default_factory=list, max_length=MOST_LABELS)
+    files_of: str | None = Field(default=None, max_length=64)
 
     @model_validator(mode="after")
     def _sensible(self) -> ChatRequest:
@@ -81,7 +82,7 @@ class ChatRequest(RunOptions, MessageRequest):
 
     @property
     def is_empty(self) -> bool:
-        return not self.tool_results and super().is_empty
+        return not self.tool_results and self.files_of is None and super().is_empty
 
 
 class ApprovalRequest(StrictModel):
@@ -227,12 +228,17 @@ def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
 
 def idempotency_key(request: Request, parsed: ChatRequest) -> IdempotencyKey | None:
     """The request's Idempotency-Key, with a fingerprint of what it asks for. Raises Refused."""
+    return key_of(request, parsed.fingerprint()) if "idempotency-key" in request.headers else None
+
+
+def key_of(request: Request, fingerprint: str) -> IdempotencyKey | None:
+    """The request's Idempotency-Key with this fingerprint. Raises Refused."""
     value = request.headers.get("idempotency-key")
     if value is None:
         return None
     if not 0 < len(value) <= MAX_KEY_LENGTH or not value.isprintable():
         raise Refused(400, "invalid_key", f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
-    return IdempotencyKey(value, parsed.fingerprint())
+    return IdempotencyKey(value, fingerprint)
 
 
 def admins_only(principal: Principal) -> None:

@@ -129,6 +129,17 @@ class PostgresDatabase(Rows):
             await self.on_written(also)
         return changed
 
+    async def _change_all(self, queries: Sequence[Query], also: Sequence[Change] = ()) -> bool:
+        async with self.transaction() as connection:
+            for place, (sql, values) in enumerate(queries):
+                done = await connection.execute(translated(sql), *map(_clean, values))
+                if place == 0 and done.endswith(" 0"):
+                    return False
+            await self.write_in(connection, also)
+        if self.on_written:
+            await self.on_written(also)
+        return True
+
     async def write_in(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write changes in a transaction of the caller's."""
         if changes:

@@ -20,7 +20,7 @@ CALL_EVENTS = Select(
 LAST_EVENTS_OF = Select(
     f"""
     SELECT {COLUMNS} FROM events JOIN runs ON runs.number = events.run
-    WHERE runs.session = ? AND events.type = ? AND events.call IS NOT NULL
+    WHERE runs.session = ? AND runs.created <= ? AND events.type = ? AND events.call IS NOT NULL
     ORDER BY runs.created DESC, runs.number DESC, events.seq DESC LIMIT ?
     """,
     EventRow,
@@ -30,6 +30,9 @@ FORGET = "DELETE FROM events WHERE run = (SELECT number FROM runs WHERE id = $1)
 
 
 class PostgresRuns(PostgresDatabase, SqlRuns):
+    _message_columns = "position, run, message, role, at, untrusted, searched, words"
+    _row_lock = " FOR SHARE"
+
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
         return await self._rows(EVENTS, run, after, limit)
 
@@ -40,7 +43,9 @@ class PostgresRuns(PostgresDatabase, SqlRuns):
         return {call for (call,) in await self._all(CALLS_OF, run, kind)}
 
     async def events_of(self, session: str, kind: str, limit: int) -> list[EventRow]:
-        return (await self._rows(LAST_EVENTS_OF, session, kind, limit))[::-1]
+        parts = await self.parts(session)
+        found = [row for part in parts for row in (await self._rows(LAST_EVENTS_OF, *part, kind, limit))[::-1]]
+        return found[-limit:]
 
     async def call_events(self, run: str, call: str) -> list[EventRow]:
         return await self._rows(CALL_EVENTS, run, call)

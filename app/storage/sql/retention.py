@@ -15,17 +15,31 @@ KEEP_USAGE = f"""
 DOCUMENTS = "SELECT id FROM documents WHERE session IN (SESSIONS)"
 # Keys of deliveries and of times, which must not begin another run because the session of theirs was deleted.
 LASTING = " OR ".join(f"substr(key, 1, {len(kind)}) = '{kind}'" for kind in ("trigger\n", "schedule\n"))
+# Branches of a deleted session go on reading the runs that they have of it; with the last of them, these are deleted.
+ORIGINS = """
+    SELECT id FROM sessions WHERE id IN (SESSIONS) UNION
+    SELECT origin FROM branch_parts WHERE session IN (SESSIONS) AND origin NOT IN (SELECT id FROM sessions)
+"""
+HAS_BRANCH = """
+    EXISTS (
+        SELECT 1 FROM branch_parts WHERE origin = runs.session AND runs.created <= until AND session NOT IN (SESSIONS)
+    )
+"""
+RUNS = f"SELECT id FROM runs WHERE session IN ({ORIGINS}) AND NOT {HAS_BRANCH}"
 # Deletes a session with all that belongs to it; SESSIONS stands for a query of the sessions' ids.
 FORGET = (
-    "DELETE FROM events WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
-    "DELETE FROM inbox WHERE run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
-    f"DELETE FROM idempotency WHERE NOT ({LASTING}) AND run IN (SELECT id FROM runs WHERE session IN (SESSIONS))",
+    f"DELETE FROM events WHERE run IN ({RUNS})",
+    f"DELETE FROM inbox WHERE run IN ({RUNS})",
+    f"DELETE FROM idempotency WHERE NOT ({LASTING}) AND run IN ({RUNS})",
     "DELETE FROM messages WHERE session IN (SESSIONS)",
     "DELETE FROM approvals WHERE session IN (SESSIONS)",
     "DELETE FROM session_labels WHERE session IN (SESSIONS)",
     "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM summaries WHERE session IN (SESSIONS)",
-    "DELETE FROM results WHERE session IN (SESSIONS)",
+    f"""
+    DELETE FROM results WHERE session IN ({ORIGINS})
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = results.run AND {HAS_BRANCH})
+    """,
     f"DELETE FROM document_versions WHERE document IN ({DOCUMENTS})",
     f"DELETE FROM document_suggestions WHERE document IN ({DOCUMENTS})",
     "DELETE FROM documents WHERE session IN (SESSIONS)",
@@ -37,8 +51,13 @@ FORGET = (
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",
     "DELETE FROM files WHERE sha256 NOT IN (SELECT sha256 FROM session_files)",
+    "DELETE FROM branches WHERE session IN (SESSIONS)",
+    "DELETE FROM branch_parts WHERE session IN (SESSIONS)",
     "DELETE FROM sessions WHERE id IN (SESSIONS)",
-    "DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)",
+    """
+    DELETE FROM runs WHERE session NOT IN (SELECT id FROM sessions)
+    AND NOT EXISTS (SELECT 1 FROM branch_parts WHERE origin = runs.session AND runs.created <= until)
+    """,
 )
 OLD_KEYS = "DELETE FROM idempotency WHERE created < ? AND (body <> '' OR run NOT IN (SELECT id FROM runs))"
 IDLE_SESSIONS = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.storage.changes import Change
 from app.storage.runs import KEY_LIFE_S, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
+from app.storage.sql.branches import SqlBranches
 from app.storage.sql.columns import Write, delete, insert, select, update, write
-from app.storage.sql.rows import Rows
 
 # A key of a request is its first run's for a day, even if two servers should both find it new; other names of a run
 # have no `body`, and are the last one's.
@@ -25,28 +25,33 @@ WRITES: dict[type[Change], Write] = {
 # Runs of the same time are in the order in which they were inserted.
 OTHER_RUN = "(SELECT created, rowid FROM runs WHERE id = ?)"
 RUN = select(RunRow, "runs", "WHERE id = ?")
-RUNS = select(RunRow, "runs", "WHERE session = ? ORDER BY created, rowid")
+# A session may have the runs of others until a time, each of them older than its own.
+RUNS = select(RunRow, "runs", "WHERE session = ? AND created <= ? ORDER BY created, rowid")
 ACTIVE = select(RunRow, "runs", "WHERE session = ? AND ended IS NULL ORDER BY created, rowid")
 ACTIVE_OF = select(RunRow, "runs", "WHERE principal = ? AND ended IS NULL ORDER BY created, rowid")
-FIRST_RUN = select(RunRow, "runs", "WHERE session = ? ORDER BY created, rowid LIMIT 1")
+FIRST_RUN = select(RunRow, "runs", "WHERE session = ? AND created <= ? ORDER BY created, rowid LIMIT 1")
 NEXT_RUN = select(
-    RunRow, "runs", f"WHERE session = ? AND (created, rowid) > {OTHER_RUN} ORDER BY created, rowid LIMIT 1"
+    RunRow,
+    "runs",
+    f"WHERE session = ? AND created <= ? AND (created, rowid) > {OTHER_RUN} ORDER BY created, rowid LIMIT 1",
 )
-LAST_RUNS = select(RunRow, "runs", "WHERE session = ? ORDER BY created DESC, rowid DESC LIMIT ?")
+LAST_RUNS = select(RunRow, "runs", "WHERE session = ? AND created <= ? ORDER BY created DESC, rowid DESC LIMIT ?")
 RUNS_BEFORE = select(
-    RunRow, "runs", f"WHERE session = ? AND (created, rowid) < {OTHER_RUN} ORDER BY created DESC, rowid DESC LIMIT ?"
+    RunRow,
+    "runs",
+    f"WHERE session = ? AND created <= ? AND (created, rowid) < {OTHER_RUN} ORDER BY created DESC, rowid DESC LIMIT ?",
 )
 UNFINISHED = select(RunRow, "runs", "WHERE state IN ('queued', 'running') ORDER BY created")
 INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
 KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
 
 
-class SqlRuns(Rows):
+class SqlRuns(SqlBranches):
     async def run(self, run: str) -> RunRow | None:
         return await self._lookup_changed(RUN, run)
 
     async def runs(self, session: str) -> list[RunRow]:
-        return await self._rows(RUNS, session)
+        return [row for part in await self.parts(session) for row in await self._rows(RUNS, *part)]
 
     async def active_runs(self, session: str) -> list[RunRow]:
         return await self._rows(ACTIVE, session)
@@ -55,14 +60,23 @@ class SqlRuns(Rows):
         return await self._rows(ACTIVE_OF, principal)
 
     async def next_run(self, session: str, after: str | None) -> RunRow | None:
-        if after is None:
-            return await self._row(FIRST_RUN, session)
-        return await self._row(NEXT_RUN, session, after)
+        for part in await self.parts(session):
+            rows = await (self._rows(NEXT_RUN, *part, after) if after else self._rows(FIRST_RUN, *part))
+            if rows:
+                return rows[0]
+        return None
 
     async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
-        if before is None:
-            return await self._rows(LAST_RUNS, session, limit)
-        return await self._rows(RUNS_BEFORE, session, before, limit)
+        found: list[RunRow] = []
+        for part in reversed(await self.parts(session)):
+            left = limit - len(found)
+            if before is None:
+                found += await self._rows(LAST_RUNS, *part, left)
+            else:
+                found += await self._rows(RUNS_BEFORE, *part, before, left)
+            if len(found) >= limit:
+                break
+        return found
 
     async def unfinished_runs(self) -> list[RunRow]:
         return await self._rows(UNFINISHED)

@@ -44,9 +44,19 @@ def without_spaces(words: list[str]) -> bool:
 OF_PEOPLE = "NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)"
 
 
+# Of the branches of a conversation the one that was used last is listed.
+LATEST = """
+    NOT EXISTS (
+        SELECT 1 FROM branches AS own JOIN branches AS other ON other.tree = own.tree
+        JOIN sessions AS newer ON newer.id = other.session
+        WHERE own.session = sessions.id AND (newer.updated, newer.id) > (sessions.updated, sessions.id)
+    )
+"""
+
+
 def listed(principal: str, limit: int, before: str | None, shelf: Shelf = EVERYWHERE) -> Query:
     """The most recently used sessions; with `before` only those that follow that session."""
-    conditions: list[str] = ["principal = ?", "archived" if shelf.archived else "NOT archived", OF_PEOPLE]
+    conditions: list[str] = ["principal = ?", "archived" if shelf.archived else "NOT archived", OF_PEOPLE, LATEST]
     values: list[object] = [principal]
     if shelf.pinned:
         conditions.append("pinned")

@@ -56,21 +56,23 @@ ORPHANED = Select(
     """,
     InboxRow,
 )
+# A branch reads the results of the sessions that its runs are of.
+OF_CALL = "session IN (SELECT ? UNION ALL SELECT origin FROM branch_parts WHERE session = ?) AND call = ?"
 RESULT = Select(
-    "SELECT name, substr(text, ?, ?), length(text) FROM results WHERE session = ? AND call = ?",
+    f"SELECT name, substr(text, ?, ?), length(text) FROM results WHERE {OF_CALL}",
     ResultPart,
 )
 WRITTEN = Select(
-    """
+    f"""
     SELECT name, substr(coalesce(written, text), ?, ?), length(coalesce(written, text))
-    FROM results WHERE session = ? AND call = ?
+    FROM results WHERE {OF_CALL}
     """,
     ResultPart,
 )
-WRITTEN_LINES = """
+WRITTEN_LINES = f"""
     SELECT length(whole) - length(replace(whole, '\n', ''))
         + CASE WHEN substr(whole, length(whole), 1) = '\n' THEN 0 ELSE 1 END
-    FROM (SELECT coalesce(written, text) AS whole FROM results WHERE session = ? AND call = ?) AS results
+    FROM (SELECT coalesce(written, text) AS whole FROM results WHERE {OF_CALL}) AS results
 """
 FILE = "SELECT bytes FROM files WHERE sha256 = ?"
 FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
@@ -122,13 +124,13 @@ class SqlSessions(Rows):
         return await self._rows(SUMMARIES, session)
 
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
-        return await self._row(RESULT, offset + 1, size, session, call)
+        return await self._row(RESULT, offset + 1, size, session, session, call)
 
     async def written(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
-        return await self._row(WRITTEN, offset + 1, size, session, call)
+        return await self._row(WRITTEN, offset + 1, size, session, session, call)
 
     async def written_lines(self, session: str, call: str) -> int | None:
-        rows = await self._all(WRITTEN_LINES, session, call)
+        rows = await self._all(WRITTEN_LINES, session, session, call)
         return int(rows[0][0]) if rows else None
 
     async def file(self, sha256: str, session: str | None = None) -> bytes | None:

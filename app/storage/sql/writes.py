@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.storage.changes import Change
 from app.storage.sql import (
     approvals,
+    branches,
     configuration,
     documents,
     helpers,
@@ -39,4 +40,5 @@ WRITES: dict[type[Change], Write] = {
     **helpers.WRITES,
     **library.WRITES,
     **people.WRITES,
+    **branches.WRITES,
 }

@@ -175,6 +175,15 @@ class Database(Rows):
                 await self._apply(also)
             return bool(changed.rowcount)
 
+    async def _change_all(self, queries: Sequence[Query], also: Sequence[Change] = ()) -> bool:
+        async with self._transaction():
+            for place, (sql, values) in enumerate(queries):
+                changed = await self._writer.execute(sql, values)
+                if place == 0 and not changed.rowcount:
+                    return False
+            await self._apply(also)
+        return True
+
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
         async with self._one_writer, self._named_failures():

@@ -27,7 +27,7 @@ class SQLiteRetention(SQLiteRuns):
         deleted = 0
         for statement in FORGET:
             cursor = await self._writer.execute(
-                statement.replace("SESSIONS", query), values if "SESSIONS" in statement else ()
+                statement.replace("SESSIONS", query), values * statement.count("SESSIONS")
             )
             deleted = cursor.rowcount if statement.startswith("DELETE FROM sessions") else deleted
         return deleted

@@ -23,7 +23,8 @@ CALL_EVENTS = select(
 LAST_EVENTS_OF = Select(
     f"""
     SELECT {names(EventRow, "events")} FROM events JOIN runs ON runs.id = events.run
-    WHERE runs.session = ? AND events.type = ? ORDER BY runs.created DESC, runs.rowid DESC, events.seq DESC LIMIT ?
+    WHERE runs.session = ? AND runs.created <= ? AND events.type = ?
+    ORDER BY runs.created DESC, runs.rowid DESC, events.seq DESC LIMIT ?
     """,
     EventRow,
 )
@@ -63,7 +64,8 @@ class SQLiteRuns(CommitQueue, SqlRuns):
     async def events_of(self, session: str, kind: str, limit: int) -> list[EventRow]:
         runs = [row.id for row in await self.runs(session)]
         recent = [row for run in runs for row in self._recent.of(run) if row.type == kind]
-        rows = await self._rows(LAST_EVENTS_OF, session, kind, limit)
+        parts = await self.parts(session)
+        rows = [row for part in parts for row in await self._rows(LAST_EVENTS_OF, *part, kind, limit)]
         order = {run: place for place, run in enumerate(runs)}  # of two with the same number one was just settled
         events = {(order.get(row.run, -1), row.seq): row for row in (*recent, *rows)}
         return [events[place] for place in sorted(events)][-limit:]

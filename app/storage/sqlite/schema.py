@@ -21,4 +21,5 @@ TABLES = (
     "helpers",
     *("folders", "lists", "shares"),
     *("sign_ins", "prompts", "preferences"),
+    *("branches", "branch_parts"),
 )

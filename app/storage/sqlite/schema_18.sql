@@ -66,3 +66,25 @@ CREATE TABLE preferences (
 -- `disabled_at`: since when a token is switched off. `version` rises with each change of its rights.
 ALTER TABLE tokens ADD COLUMN disabled_at DOUBLE PRECISION;
 ALTER TABLE tokens ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+
+-- Branches of a conversation: each is a session with the runs before a cut, which stay with the session that had them.
+-- `tree` is the session that all go back to, which may be deleted; it has a row, too. `after`: the last run before the
+-- cut, empty for a cut before the first.
+CREATE TABLE branches (
+    session TEXT PRIMARY KEY,
+    tree    TEXT NOT NULL,
+    parent  TEXT NOT NULL,
+    after   TEXT NOT NULL,
+    created DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX branches_of_tree ON branches (tree, created);
+
+-- The runs that a branch has of other sessions: those of `origin` that were created until then, in the order of `place`.
+CREATE TABLE branch_parts (
+    session TEXT NOT NULL,
+    place   INTEGER NOT NULL,
+    origin  TEXT NOT NULL,
+    until   DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (session, place)
+);
+CREATE INDEX branch_parts_by_origin ON branch_parts (origin);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from routes.http import sessions
+from routes.http import branches, sessions
 from routes.http.library import folders
 from routes.protocol.application import Route
 
@@ -11,6 +11,7 @@ LIBRARY = (
     Route("/sessions/{session}", sessions.show_session),
     Route("/sessions/{session}", sessions.change_session, methods=["PATCH"]),
     Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
+    Route("/sessions/{session}/fork", branches.fork_session, methods=["POST"]),
     Route("/folders", folders.list_folders),
     Route("/folders", folders.add_folder, methods=["POST"]),
     Route("/folders/{folder}", folders.rename_folder, methods=["PATCH"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from routes.http.branches import ForkRequest
 from routes.http.documents import DocumentRequest, SuggestionRequest
 from routes.http.library.folders import FolderRequest
 from routes.http.memory import MemoryEdit, NewMemory
@@ -126,7 +127,23 @@ OF_SESSIONS = rows(
         errors=(403, 409),
         example={"title": "Trip to Lisbon"},
     ),
-    Operation("DELETE /sessions/{session}", "Delete a session with its runs", rights="owner", ok=(204,)),
+    Operation(
+        "DELETE /sessions/{session}",
+        "Delete a session with its runs",
+        rights="owner",
+        ok=(204,),
+        query=(Query("branches", "`all`: with the other branches of the conversation"),),
+    ),
+    Operation(
+        "POST /sessions/{session}/fork",
+        "Begin a branch of a conversation before or after one of its runs",
+        {"id": "text", "title": "text", "created": "number", "parent": "object", "branches": ["object"]},
+        ForkRequest,
+        "owner",
+        ok=(201,),
+        errors=(409, 422),
+        example={"before": "run_0123456789abcdef0123"},
+    ),
     Operation(
         "GET /sessions/{session}/log",
         "The last runs of a session with their events",

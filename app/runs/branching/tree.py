@@ -1,0 +1,62 @@
+"""The turns at which the branches of a conversation part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from app.storage.branches import Branch
+from app.storage.runs import RunRow
+from app.storage.store import Store
+
+
+class Turn(Struct, frozen=True):
+    """A run, and the session to open to see it: the one that was used last."""
+
+    run: str
+    session: str
+
+
+class Parting(Struct, frozen=True):
+    """The runs that follow `after` in different branches, oldest first; after None, the first ones."""
+
+    after: str | None
+    turns: list[Turn]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"after": self.after, "turns": [{"run": one.run, "session": one.session} for one in self.turns]}
+
+
+async def partings(store: Store, session: str) -> list[Parting]:
+    """Return the turns of a session at which it has other branches, in their order."""
+    own = await store.branch(session)
+    if own is None:
+        return []
+    branches = await store.branches(own.tree)
+    found: list[tuple[float, Parting]] = []
+    for after in {one.after for one in branches if one.parent}:
+        last = await store.run(after) if after else None
+        if after and (last is None or not await store.holds_run(session, last)):
+            continue
+        turns = await _turns(store, session, branches, last)
+        if len(turns) > 1:
+            found.append((last.created if last else 0.0, Parting(after or None, turns)))
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+async def _turns(store: Store, session: str, branches: list[Branch], last: RunRow | None) -> list[Turn]:
+    """The runs that follow `last` in one branch or another, by their time."""
+    after = last.id if last else None
+    heirs = [one.session for one in branches if one.after == (after or "")]
+    owners = [last.session] if last else [one.session for one in branches if not one.parent]
+    following = [await store.next_run(one, after) for one in (*owners, *heirs)]
+    runs = {run.id: run for run in following if run}
+    turns = []
+    for run in sorted(runs.values(), key=lambda one: (one.created, one.id)):
+        holders = [one for one in branches if await store.holds_run(one.session, run)]
+        if holders:
+            newest = max(holders, key=lambda one: (one.session == session, one.updated, one.session))
+            turns.append(Turn(run.id, newest.session))
+    return turns
