@@ -55,7 +55,7 @@ async def test_a_token_lets_one_tab_in_until_it_is_revoked(tmp_path: Path) -> No
         await expect(page.get_by_text("A secret answer.")).to_be_visible()
         second = await context.new_page()
         await second.goto(session)
-        await expect(second.get_by_text("Other tabs have to sign in separately.")).to_be_visible()
+        await expect(second.get_by_text("Otherwise the token is stored in this tab")).to_be_visible()
         assert token not in await page.evaluate("JSON.stringify(localStorage) + document.cookie")
         await served.client.delete("/tokens/ann", headers=admin)
         await expect(page.get_by_text("The token of ann has been revoked.")).to_be_visible()
@@ -63,6 +63,36 @@ async def test_a_token_lets_one_tab_in_until_it_is_revoked(tmp_path: Path) -> No
         assert token not in await page.evaluate("JSON.stringify(sessionStorage)")
         await shot(page, "sign-in-revoked")
         assert not [url for url in asked if token in url]
+
+
+async def test_a_browser_stays_signed_in_until_it_signs_out_or_its_sign_in_is_ended(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["A secret answer."])) as served, browsing() as browser:
+        browser.expected.append(REFUSED)
+        token = await token_of(served, "ann", "user")
+        context = await browser.context()
+        page = await context.new_page()
+        await page.goto(home(served))
+        await page.get_by_label("Keep me signed in on this device").check()
+        await sign_in(page, token)
+        await say(page, "Tell me something.")
+        await expect(page.get_by_text("A secret answer.")).to_be_visible()
+        stored = await page.evaluate("JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie")
+        assert token not in stored and "dragoman-sgn_" not in stored
+        second = await context.new_page()
+        await second.goto(page.url)
+        await expect(second.get_by_text("A secret answer.")).to_be_visible()
+        await second.get_by_role("button", name="Settings").click()
+        await second.get_by_role("button", name="Sign out").click()
+        for tab in (page, second):
+            await expect(tab.get_by_text("You have signed out.")).to_be_visible()
+        assert not await served.services.store.sign_ins() and not await context.cookies()
+        await page.get_by_label("Keep me signed in on this device").check()
+        await sign_in(page, token)
+        await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
+        await expect(second.get_by_role("textbox", name="Message")).to_be_visible()  # the other tab follows
+        await served.client.delete("/sign-ins", headers={"authorization": f"Bearer {token}"})
+        for tab in (page, second):
+            await expect(tab.get_by_label("Token")).to_be_visible()
 
 
 async def test_a_token_in_the_address_is_not_taken(tmp_path: Path) -> None:

@@ -35,5 +35,11 @@ export function writePreference(key, value) {
   );
 }
 
+/** Calls `changed(value)` when another tab of this browser changes a preference. */
+export const onPreference = (key, changed) =>
+  addEventListener("storage", (event) => {
+    if (event.key === PREFIX + key || event.key === null) changed(readPreference(key));
+  });
+
 /** Removes everything that this tab has stored. */
 export const clearStored = () => withStorage((storage) => storage.clear());

@@ -1,7 +1,12 @@
-/** Requests to the dragoman server. The token is kept in sessionStorage, never in a URL. */
+/**
+ * Requests to the dragoman server. The token is kept in sessionStorage, never in a URL; of a sign-in that lasts only
+ * the key is here, which is worth nothing without the cookie.
+ */
 
 import { parseJSON } from "../text/json.js";
 import { guarded } from "../dom/errors.js";
+import { readPreference, writePreference } from "../dom/storage.js";
+import { t } from "../dom/texts.js";
 
 const KEY = "dragoman.token";
 const READ_TIMEOUT_MS = 30_000; // for an answer to a question
@@ -35,6 +40,15 @@ export const token = {
     fallbackToken = null;
     withStorage((storage) => storage.removeItem(KEY));
   },
+};
+
+export const SIGN_IN = "sign-in"; // the preference with the key of a sign-in that lasts
+const SIGN_IN_HEADER = "x-dragoman-sign-in";
+
+export const keptSignIn = {
+  get: () => readPreference(SIGN_IN),
+  set: (key) => writePreference(SIGN_IN, key),
+  header: (key) => ({ [SIGN_IN_HEADER]: key }),
 };
 
 const signedOut = new Set();
@@ -75,11 +89,13 @@ function requestHeaders(headers, sent) {
   const all = { ...headers };
   const secret = token.get();
   if (secret && !/^[\x21-\x7e]+$/.test(secret)) {
-    const message = "This is not a valid token: tokens contain only letters, digits and punctuation. Copy it again.";
+    const message = t("sign_in.invalid");
     signalSignedOut(message);
     throw new Refused(401, "unauthenticated", message);
   }
+  const key = keptSignIn.get();
   if (secret) all.authorization = `Bearer ${secret}`;
+  else if (key && !all.authorization) Object.assign(all, keptSignIn.header(key), headers);
   if (sent !== undefined) all["content-type"] = "application/json";
   return all;
 }

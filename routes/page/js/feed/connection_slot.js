@@ -4,7 +4,7 @@
  * a while, or as soon as another tab needs one, and opens it again when it becomes visible.
  */
 
-import { token } from "./api.js";
+import { keptSignIn, token } from "./api.js";
 
 const CHANNEL = "dragoman.feed";
 const HIDDEN_MS = 60_000;
@@ -72,6 +72,9 @@ export class ConnectionSlot {
 
 /** The name of a lock shared by the tabs of one token: its holder keeps its connection. Does not reveal the token. */
 function lockName() {
-  const sum = [...(token.get() ?? "")].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7);
+  const sum = [...(token.get() ?? keptSignIn.get() ?? "")].reduce(
+    (all, one) => (all * 31 + one.codePointAt(0)) >>> 0,
+    7,
+  );
   return `${CHANNEL}.${sum.toString(36)}`;
 }

@@ -5,7 +5,7 @@ import { fill, h } from "../dom/elements.js";
 import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber } from "../dom/forms.js";
 import { LANGUAGE, LANGUAGES, t } from "../dom/texts.js";
 import { writePreference, readPreference } from "../dom/storage.js";
-import { signOut, SIGNED_OUT, isSignedIn } from "./sign_in.js";
+import { signOut, isSignedIn } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
 import { money } from "./usage.js";
 import { applyTheme, THEME, THEMES } from "./theme.js";
@@ -43,7 +43,7 @@ function content(page) {
       ["Role", ROLES[role] ?? role],
       ["Server", version && `dragoman ${version}`],
     ]),
-    isSignedIn() && h("button", { type: "button", onclick: () => signOut(SIGNED_OUT, location.pathname) }, "Sign out"),
+    isSignedIn() && h("button", { type: "button", onclick: signOut }, t("sign_in.sign_out")),
     !isSignedIn() &&
       h("p", { class: "faint" }, "This server has no tokens: every user who can reach it on this machine is admin."),
     h("h3", {}, "Appearance"),

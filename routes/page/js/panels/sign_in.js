@@ -1,12 +1,13 @@
-/** Signing in and out, for servers with tokens. The token is kept in this tab only. */
+/** Signing in and out, for servers with tokens: in this tab only, or on this device until the sign-in ends. */
 
-import { onSignedOut, request, token } from "../feed/api.js";
+import { keptSignIn, onSignedOut, remove, request, SIGN_IN, token } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
+import { pieces, t } from "../dom/texts.js";
 import { Outcome, runOnce, field } from "../dom/forms.js";
-import { clearStored, writeStored, readStored } from "../dom/storage.js";
+import { clearStored, onPreference, writeStored, readStored } from "../dom/storage.js";
 
 const WHY = "signed-out"; // why the user was signed out, for the form shown after the reload
-export const SIGNED_OUT = "You have signed out.";
+export const SIGNED_OUT = t("sign_in.out");
 const IN_ADDRESS = /[?&#](access_)?token=/i;
 const LOCAL = /^#token=(dgm_local_[\w-]{37})$/;
 const TOKEN = /^[\x21-\x7e]+$/; // characters that a header can carry
@@ -14,6 +15,11 @@ const TOKEN = /^[\x21-\x7e]+$/; // characters that a header can carry
 export function start(page) {
   const hint = takeTokenFromAddress();
   onSignedOut((message) => onUnauthenticated(page, message, hint));
+  onPreference(SIGN_IN, (key) => {
+    if (key && !page.at("sign-in").hidden)
+      location.reload(); // signed in in another tab
+    else if (!key && !token.get() && page.store.get("me")) leave(SIGNED_OUT);
+  });
   addEventListener("hashchange", () => {
     // The address that the server prints, opened in a tab that already shows the page.
     if (LOCAL.test(location.hash) && !takeTokenFromAddress()) location.reload();
@@ -32,13 +38,13 @@ function takeTokenFromAddress() {
     if (!token.get()) token.set(local);
     return "";
   }
-  return "A token in the address is ignored and may have been exposed. Paste it here, and consider creating a new one.";
+  return t("sign_in.in_address");
 }
 
 /** The server rejects the token: removes all that the page has shown, also from memory, and shows the sign-in form. */
 function onUnauthenticated(page, message, hint) {
   if (deferred || !page.at("sign-in").hidden) return;
-  if (token.get() || page.store.get("me")) return void signOut(message);
+  if (token.get() || keptSignIn.get() || page.store.get("me")) return void leave(message);
   const why = readStored(WHY) && firstSentence(readStored(WHY));
   writeStored(WHY, null);
   show(page, hint || why);
@@ -57,11 +63,21 @@ export async function deferSignOut(work) {
   }
 }
 
+/** Ends the sign-in that lasts, for all tabs of this browser, and shows the sign-in form. */
+export async function signOut() {
+  if (keptSignIn.get()) {
+    const [id] = keptSignIn.get().split(".");
+    await deferSignOut(() => remove(`/sign-ins/${id}`)).catch(() => null); // without the key nothing is left of it here
+  }
+  leave(SIGNED_OUT, location.pathname);
+}
+
 /** Forgets the token and all that was shown, and reloads; the sign-in form shows `why`. */
-export function signOut(why, address = null) {
+function leave(why, address = null) {
   if (signingOut) return;
   signingOut = true;
   token.forget();
+  keptSignIn.set(null);
   clearStored();
   writeStored(WHY, why);
   document.title = "dragoman";
@@ -73,20 +89,27 @@ export function signOut(why, address = null) {
 /** The first sentence: the rest is advice for the command line. */
 const firstSentence = (message) => message.split(/(?<=\.) /)[0];
 
-/** Whether a token is used, rather than local access without one. */
-export const isSignedIn = () => Boolean(token.get());
+/** Whether the page has signed in, rather than local access without a token. */
+export const isSignedIn = () => Boolean(token.get() ?? keptSignIn.get());
 
 function show(page, why) {
   page.feed.close();
   page.at("app").hidden = true;
   const gate = page.at("sign-in");
   const told = why && h("p", { class: why === SIGNED_OUT ? "sign-in-note" : "problem", role: "alert" }, why);
-  const what = "An agent server: a model works for you while you watch. This server requires a token.";
   const { form, secret } = signInForm();
   const title = h("h1", { id: "sign-in-title" }, "dragoman");
   fill(
     gate,
-    h("main", { class: "sign-in-box", "aria-labelledby": title.id }, title, told, h("p", {}, what), form, about()),
+    h(
+      "main",
+      { class: "sign-in-box", "aria-labelledby": title.id },
+      title,
+      told,
+      h("p", {}, t("sign_in.about")),
+      form,
+      about(),
+    ),
   );
   gate.hidden = false;
   secret.focus();
@@ -113,11 +136,21 @@ function signInForm() {
     "aria-hidden": "true",
     readonly: true,
   });
-  const enter = h("button", { type: "submit", class: "primary" }, "Sign in");
-  const form = h("form", { class: "form" }, name, field("Token", secret), enter, outcome.element);
+  const keep = h("input", { type: "checkbox", "aria-describedby": "sign-in-keep" });
+  const enter = h("button", { type: "submit", class: "primary" }, t("sign_in.enter"));
+  const form = h(
+    "form",
+    { class: "form" },
+    name,
+    field(t("sign_in.token"), secret),
+    h("label", { class: "check" }, keep, h("span", {}, t("sign_in.keep"))),
+    h("p", { class: "faint", id: "sign-in-keep" }, t("sign_in.keep.hint")),
+    enter,
+    outcome.element,
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    submitToken(secret, enter, outcome);
+    submitToken(secret, keep.checked, enter, outcome);
   });
   return { form, secret };
 }
@@ -126,25 +159,16 @@ function about() {
   return h(
     "div",
     { class: "faint stack" },
-    h("p", {}, "The operator of the server creates tokens with: ", h("code", {}, "dragoman token create --name NAME")),
-    h(
-      "p",
-      {},
-      "The token is stored in this tab until you close it or sign out. Other tabs have to sign in separately.",
-    ),
+    h("p", {}, pieces("sign_in.operator", { command: h("code", {}, "dragoman token create --name NAME") })),
   );
 }
 
-async function submitToken(secret, enter, outcome) {
+async function submitToken(secret, keeps, enter, outcome) {
   const given = secret.value.trim();
-  if (!TOKEN.test(given))
-    return void outcome.show(
-      "This is not a valid token: tokens contain only letters, digits and punctuation. Copy it again.",
-      "problem",
-    );
-  const known = await runOnce(enter, outcome, () => checkToken(given, enter, outcome));
+  if (!TOKEN.test(given)) return void outcome.show(t("sign_in.invalid"), "problem");
+  const known = await runOnce(enter, outcome, () => (keeps ? keepSignedIn : checkToken)(given, enter, outcome));
   if (!known) return void secret.select();
-  token.set(given);
+  if (!keeps) token.set(given);
   location.reload();
 }
 
@@ -154,10 +178,33 @@ async function checkToken(given, enter, outcome) {
     await request("GET", "/approvals", { headers: { authorization: `Bearer ${given}` } });
     return true;
   } catch (error) {
-    if (error.status === 429) countDown(error, enter, outcome);
-    if (error.status === 401) error.message = `${firstSentence(error.message)} Copy it again, or request a new one.`;
+    throw refused(error, enter, outcome);
+  }
+}
+
+/** Exchanges the token for a sign-in that lasts. Raises Refused, also where the browser keeps no cookie. */
+async function keepSignedIn(given, enter, outcome) {
+  let key;
+  try {
+    const response = await request("POST", "/sign-ins", { headers: { authorization: `Bearer ${given}` } });
+    ({ key } = await response.json());
+  } catch (error) {
+    throw refused(error, enter, outcome);
+  }
+  try {
+    await request("GET", "/approvals", { headers: keptSignIn.header(key) });
+  } catch (error) {
+    if (error.status === 401) error.message = t("sign_in.no_cookies");
     throw error;
   }
+  keptSignIn.set(key);
+  return true;
+}
+
+function refused(error, enter, outcome) {
+  if (error.status === 429) countDown(error, enter, outcome);
+  if (error.status === 401) error.message = t("sign_in.wrong", { reason: firstSentence(error.message) });
+  return error;
 }
 
 /** Rate-limited: the button shows when it can be used again. */
@@ -166,10 +213,10 @@ function countDown({ more }, enter, outcome) {
   enter.disabled = true;
   const tick = () => {
     const left = Math.ceil((until - Date.now()) / 1000);
-    if (left > 0) return void fill(enter, `Sign in (in ${left} s)`);
+    if (left > 0) return void fill(enter, t("sign_in.wait", { left }));
     clearInterval(timer);
     enter.disabled = false;
-    fill(enter, "Sign in");
+    fill(enter, t("sign_in.enter"));
     outcome.clear();
   };
   const timer = setInterval(tick, 1000);
