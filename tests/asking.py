@@ -18,6 +18,7 @@ from app.models.tokens.counter import TokenCounter
 
 ASKED = ModelRequest([Message("user", "Hello")])
 LIMIT_S = 30
+WALL = 1_767_000_000.0  # Unix time at which a clock is at 0
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Time:
 
     @property
     def backoff(self) -> Backoff:
-        return Backoff(lambda: self.now, self.sleep, lambda: self.chance)
+        return Backoff(lambda: self.now, self.sleep, lambda: self.chance, lambda: WALL + self.now)
 
     async def sleep(self, seconds: float) -> None:
         if seconds:

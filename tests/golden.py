@@ -189,7 +189,7 @@ SPELLINGS = (
     (re.compile(r"\bin [\d.]+ s\b"), "in 0.5 s"),  # until a model is asked again, with jitter
     (re.compile(r'("type": "context.trimmed".*) "before": \d+, "after": \d+'), r'\1 "before": 2000, "after": 1000'),
     (re.compile(r"(Words of the helper \[|\[end )[a-z]{8}\]"), r"\1delimits]"),
-    (re.compile(r'"expires_at": [\d.]+'), '"expires_at": 1767322800.0'),
+    (re.compile(r'"(expires_at|retry_at)": [\d.]+'), r'"\1": 1767322800.0'),
 )
 CATALOGUE = json.dumps([tool.name for tool in TOOLS]).rstrip("]")  # a further tool changes no log
 TOKENS = re.compile(r'"((?:total_)?prompt_tokens)": \d+(?=[^{}]*"measured": false)')  # counts the folder and the date

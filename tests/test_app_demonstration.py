@@ -46,7 +46,7 @@ async def test_a_step_without_its_tool_is_left_out() -> None:
 
 async def test_it_can_be_asked_for_and_is_no_model_of_a_list(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
-        events = [event async for event in served.turn(message="Show me.", model=NAME, when_absent="deny")]
+        events = await served.chat("Show me.", model=NAME, when_absent="deny")
         assert events[-1]["type"] == "run.finished"
         ran = {event["name"]: event["ok"] for event in events if event["type"] == "tool.finished"}
         assert ran == {"bash": True, "write_file": True}

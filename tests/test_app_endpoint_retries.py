@@ -26,7 +26,7 @@ from app.models.endpoints.fair_queue import FairQueue
 from app.models.endpoints.faults import fault_of
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from parsing import CallOpened, Thought
-from tests.asking import ASKED, Time, fails, heard, model, said, told
+from tests.asking import ASKED, WALL, Time, fails, heard, model, said, told
 
 pytestmark = pytest.mark.anyio
 GROWING = [0.5, 1.0, 2.0, 4.0]
@@ -107,7 +107,8 @@ async def test_a_model_that_comes_back_is_heard_and_each_wait_is_told(failing: R
     assert said(pieces) == "Hi"
     assert told(pieces) == ["retry"]
     assert isinstance(pieces[0], ProviderNotice)
-    assert f"again in {time.waits[0]:.1f} s, for the second time" in pieces[0].message
+    assert pieces[0].message.endswith(f" Retry 1 in {time.waits[0]:.1f} s.")
+    assert pieces[0].retry_at == WALL + time.now
 
 
 async def test_waits_grow_to_ten_seconds_and_are_spread_by_chance() -> None:

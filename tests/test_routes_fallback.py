@@ -116,7 +116,7 @@ async def test_a_busy_server_is_given_its_time(tmp_path: Path) -> None:
         events = await served.chat()
     assert (text_of(events), len(server.asked)) == ("Hi", 3)
     first, second = [message for code, message in notices(events) if code == "retry"]
-    assert "hosted/m could not answer (model_busy): it is asked again in 1.5 s" in first
+    assert "hosted/m did not answer (model_busy). Retry 1 in 1.5 s." in first
     assert "(model_down)" in second
 
 

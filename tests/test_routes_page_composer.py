@@ -106,6 +106,24 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         assert not await served.services.runs.of("local")
 
 
+async def test_the_box_keeps_the_focus_of_a_message_to_the_running_turn(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    async with serving(tmp_path, Scripted([("First.", Pause(held)), "Second."])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        box = page.get_by_role("textbox", name="Message")
+        await say(page, "Begin.")
+        await expect(page.get_by_text("First.")).to_be_visible()
+        for send in (box.press("Enter"), page.get_by_role("button", name="Send").click()):
+            await box.fill("And this.")
+            await send
+            await expect(box).to_have_value("")
+            await expect(box).to_be_focused()
+        held.set()
+        await expect(page.get_by_text("Second.")).to_be_visible()
+        await expect(box).to_be_focused()
+
+
 async def test_a_refusal_that_is_there_before_the_pause_is_reported_stays(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         page = await browser.page()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Route
 
-from app.models.scripted import Scripted
+from app.core.provider import ProviderFailed
+from app.models.endpoints.retry_policy import Backoff
+from app.models.scripted import Raise, Scripted
 from tests.browser import PHONE, browsing, expect, home, say
 from tests.pages import too_wide, turns
 from tests.serving import serving
+from tests.upstream import answer, upstream
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -80,3 +86,40 @@ async def test_a_watcher_that_breaks_and_a_promise_that_nobody_waits_for_are_tol
         assert heard == [1]
         await expect(page.locator(".page-error")).to_contain_text("first")
         await expect(page.locator(".page-error")).to_contain_text("second")
+
+
+async def test_a_refused_key_is_said_in_words_and_can_be_tried_again(tmp_path: Path) -> None:
+    body = json.dumps({"error": {"message": "Incorrect API key provided.", "type": "invalid_request_error"}})
+    refusal = answer(body, 401)
+    async with (
+        upstream(refusal, repeat=True) as models,
+        serving(tmp_path, None, model_url=models.base_url, model="m") as served,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Hello")
+        problem = page.locator(".problem.end-line")
+        await expect(problem).to_contain_text("answered 401: Incorrect API key provided. Set DRAGOMAN_MODEL_KEY")
+        await problem.get_by_role("button", name="Try again").click()
+        await expect(turns(page)).to_have_count(2)
+
+
+async def test_a_retry_counts_the_seconds_down(tmp_path: Path) -> None:
+    now = Scripted([[Raise(ProviderFailed("model_busy", "Busy.", retryable=True, retry_after_s=20))], "Here I am."])
+    held = asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        await held.wait()
+
+    async with serving(tmp_path, now) as served, browsing() as browser:
+        served.services.models.backoff = Backoff(sleep=sleep)
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Hello")
+        note = page.locator(".note[data-code=retry]")
+        await expect(note).to_contain_text("did not answer (model_busy). Retry 1 in 20.0 s.")
+        await expect(note).to_contain_text(re.compile(r"· 1\d s left"))
+        held.set()
+        await expect(page.get_by_text("Here I am.")).to_be_visible()
+        await expect(note.locator(".note-left")).to_be_hidden()

@@ -221,7 +221,7 @@ class Notice(Struct, frozen=True):
     """Something a person should know; the run goes on. The codes are listed below.
 
     With the code `fallback`, `answered_by` is the model that answers instead of the one that was `wanted`, and `reason`
-    says why.
+    says why. With the code `retry`, `retry_at` (Unix time) is when the model is asked again.
     """
 
     type: ClassVar[str] = "notice"
@@ -230,6 +230,7 @@ class Notice(Struct, frozen=True):
     wanted: str | None = None
     answered_by: str | None = None
     reason: str | None = None
+    retry_at: float | None = None
 
 
 class ContextTrimmed(Struct, frozen=True):

@@ -62,6 +62,7 @@ class ProviderNotice(Struct, frozen=True):
 
     code: str
     message: str
+    retry_at: float | None = None
 
 
 class FallbackUsed(Struct, frozen=True):

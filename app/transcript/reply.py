@@ -168,8 +168,8 @@ class Reply:
                 self.used = piece if piece.prompt_tokens or piece.completion_tokens else None
             case Finished(reason):
                 self.stopped = reason
-            case ProviderNotice(code, message):
-                yield Notice(code, message)
+            case ProviderNotice(code, message, retry_at):
+                yield Notice(code, message, retry_at=retry_at)
             case FallbackUsed(wanted, answered_by, reason):
                 self._switched = piece
                 told = f"{wanted} could not answer ({reason}): {answered_by} answers."

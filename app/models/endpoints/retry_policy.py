@@ -25,11 +25,12 @@ HONOURED_S = 30.0  # the longest Retry-After that is waited for
 
 
 class Backoff(Struct, frozen=True):
-    """Exponential backoff with jitter; `chance` returns random numbers between 0 and 1."""
+    """Exponential backoff with jitter; `chance` returns random numbers between 0 and 1, `wall` Unix time."""
 
     now: Now = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
+    wall: Now = time.time
 
     def delay_s(self, tries: int) -> float:
         """Return the delay after so many tries, with 50 % jitter so that clients do not retry all at once."""
@@ -101,7 +102,7 @@ class Attempt:
         if following is None:
             return NextStep(notices, failure=self._end())
         self._switch_to(following)
-        message = f"{before.name} could not answer ({failure.code}): {following.name} is asked."
+        message = f"{before.name} did not answer ({failure.code}). Trying {following.name}."
         return NextStep([*notices, ProviderNotice("retry", message)])
 
     def _learn(self, fault: Fault, failure: ProviderFailed) -> list[ProviderNotice]:
@@ -149,8 +150,8 @@ class Attempt:
     def _retry_notices(self, failure: ProviderFailed, wait_s: float) -> list[ProviderNotice]:
         if not wait_s:
             return []
-        message = f"{self.handle.name} could not answer ({failure.code}): it is asked again in {wait_s:.1f} s"
-        return [ProviderNotice("retry", f"{message}, for the {ordinal(self._tries + 1)} time.")]
+        message = f"{self.handle.name} did not answer ({failure.code}). Retry {self._tries} in {wait_s:.1f} s."
+        return [ProviderNotice("retry", message, round(self._backoff.wall() + wait_s, 3))]
 
     def _give_up(self, fault: Fault, failure: ProviderFailed) -> ModelHandle | None:
         """Give this model up and return the next one, if one is left."""
@@ -187,7 +188,3 @@ def key_refused_message(handle: ModelHandle, key: Key, failure: ProviderFailed) 
     status = f" ({failure.status})" if failure.status else ""
     message = f"{which} of the endpoint {handle.endpoint} was refused{status}"
     return f"{message}: it is not used for ten minutes, as long as there is another."
-
-
-def ordinal(number: int) -> str:
-    return {2: "second", 3: "third"}.get(number, f"{number}th")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from math import ceil
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -11,8 +14,14 @@ from msgspec import Struct
 from app.core.provider import ProviderFailed
 from app.models.http.error_status import status_of
 from app.models.http.prompt_too_long import is_too_long, limit_in
+from tools.base.patterns import lazy_pattern
 
 EXCERPT = 300
+# Where servers put their words: {"error": {"message"}} of OpenAI and Anthropic, {"detail": [{"msg"}]} of FastAPI.
+PLACES = ("message", "detail", "msg", "error", "errors", "title")
+DEEPEST = 5
+LONGEST_BODY = 100_000  # characters in which a title is looked for
+TITLE = lazy_pattern(r"<title[^>]*>([^<]{1,300})", re.IGNORECASE)
 ANSWER_TOO_LONG = "model_too_long"  # code of an answer beyond the size limit
 
 
@@ -72,6 +81,28 @@ def excerpt(text: str) -> str:
     return flat[:EXCERPT] + ("..." if len(flat) > EXCERPT else "")
 
 
+def reason_in(text: str) -> str:
+    """Return the message in a server's error body: of JSON its words, of HTML its title, else the body itself."""
+    if text.lstrip()[:1] == "<":
+        title = TITLE.search(text[:LONGEST_BODY])
+        return html.unescape(title[1]).strip() if title else "an HTML page"
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return text.strip()
+    return _words(body) or text.strip()
+
+
+def _words(body: Any) -> str:
+    """The first words in the places where servers put them: `{"error": {"message": ...}}`, `{"detail": ...}`, ..."""
+    for _ in range(DEEPEST):
+        if isinstance(body, list) and body:
+            body = body[0]  # Gemini's OpenAI-compatible API answers a list of one
+        elif isinstance(body, dict):
+            body = next((body[name] for name in PLACES if body.get(name)), None)
+    return body.strip() if isinstance(body, str) else ""
+
+
 def redact_url(url: str) -> str:
     """Return the URL without user, password, query and fragment, which may contain keys."""
     parts = urlsplit(url)
@@ -81,7 +112,8 @@ def redact_url(url: str) -> str:
 def bad_status(url: str, status: int, text: str, retry_after_s: float | None = None) -> ProviderFailed:
     """Build the failure for a status other than 200."""
     row = remedy_for(status, text)
-    body = f": {excerpt(text)}" if text.strip() else " and an empty body"
+    reason = reason_in(text)
+    body = f": {excerpt(reason)}" if reason else " and an empty body"
     wait = f" It asks to wait {ceil(retry_after_s)} s." if retry_after_s else ""
     message = f"{redact_url(url)} answered {status}{body}{full_stop(body)} {row.advice}{wait}"
     return provider_failure(row, message, text, 500 if row is UNREAD else status, retry_after_s)

@@ -4,24 +4,41 @@ import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
-
-const count = (number) => number.toLocaleString();
+import { language, t } from "../dom/texts.js";
 
 /** A notice of the run. `repeat` counts repetitions. */
 export class Note {
   #times = 1;
+  #stop = null; // of a countdown
 
   constructor(code, words, action = null) {
     this.code = code;
     this.words = h("span", { dir: "auto" }, words);
     this.times = h("span", { class: "note-times" });
-    this.element = h("p", { class: "note", dataset: { code } }, this.words, this.times, action && " ", action);
+    this.left = h("span", { class: "note-left", hidden: true });
+    const parts = [this.words, this.times, this.left, action && " ", action];
+    this.element = h("p", { class: "note", dataset: { code } }, parts);
   }
 
-  repeat(words) {
+  repeat(words, retryAt = null) {
     this.#times++;
     this.words.textContent = words;
-    this.times.textContent = ` (${this.#times} times)`;
+    this.times.textContent = ` ${t("note.times", { count: this.#times })}`;
+    if (retryAt) this.countDown(retryAt);
+  }
+
+  /** Counts the seconds until `at` (Unix time) down, until the next try or until something else follows the note. */
+  countDown(at) {
+    this.#stop?.();
+    const tick = () => {
+      const left = Math.ceil(at - Date.now() / 1000);
+      const over = left <= 0 || this.element.nextElementSibling;
+      this.left.hidden = Boolean(over);
+      if (over) this.#stop?.();
+      else this.left.textContent = ` · ${t("note.retry_in", { seconds: left })}`;
+    };
+    this.#stop = startTicking(tick);
+    tick();
   }
 }
 
@@ -31,33 +48,25 @@ export function reviewButton(page) {
     () => import("../panels/project_panel.js"),
     (panel) => panel.toggle(page, button),
   );
-  const button = h("button", { type: "button", "aria-expanded": "false", onclick }, "Review");
+  const button = h("button", { type: "button", "aria-expanded": "false", onclick }, t("note.review"));
   return button;
 }
 
 /** The note that messages were omitted or shortened for the model. */
 export function trimmed({ dropped, shortened, before, after }) {
-  const parts = [dropped && `${count(dropped)} omitted`, shortened && `${count(shortened)} shortened`].filter(Boolean);
-  const numbers = `Messages: ${parts.join(", ") || "none omitted"}. ${count(before)} tokens before, ${count(after)} now.`;
-  const why = "The conversation no longer fits into the model's context window. The page still has all of it.";
-  return details(
-    "trimmed",
-    "From here on the model receives a shortened conversation",
-    h("p", {}, numbers),
-    h("p", {}, why),
-  );
+  const parts = [
+    dropped && t("note.dropped", { count: dropped }),
+    shortened && t("note.shortened", { count: shortened }),
+  ];
+  const numbers = [...parts.filter(Boolean), t("note.tokens", { before, after })].join(" ");
+  return details("trimmed", t("note.trimmed"), h("p", {}, numbers), h("p", {}, t("note.trimmed.why")));
 }
 
 /** The note that the first messages were summarised; expanded, it shows the summary. */
 export function summarised({ messages, before, after }, session) {
-  const numbers = h("p", {}, `${count(before)} tokens before, ${count(after)} now.`);
-  const text = h("p", { class: "summary-text", dir: "auto" }, "Loading the summary …");
-  const element = details(
-    "summarised",
-    `The model receives a summary of the first ${count(messages)} messages`,
-    numbers,
-    text,
-  );
+  const numbers = h("p", {}, t("note.tokens", { before, after }));
+  const text = h("p", { class: "summary-text", dir: "auto" }, t("note.summary.loading"));
+  const element = details("summarised", t("note.summarised", { count: messages }), numbers, text);
   element.addEventListener("toggle", () => show(text, session, messages), { once: true });
   return element;
 }
@@ -66,7 +75,7 @@ async function show(text, session, messages) {
   try {
     const { summaries } = await get(`/sessions/${encodeURIComponent(session)}`);
     const found = summaries.find(({ upto }) => upto === messages) ?? summaries.at(-1);
-    fill(text, found?.text ?? "It is no longer stored.");
+    fill(text, found?.text ?? t("note.summary.gone"));
   } catch (error) {
     fill(text, error.message);
   }
@@ -76,34 +85,24 @@ function details(code, words, ...inside) {
   return h("details", { class: "note", dataset: { code } }, h("summary", {}, words), ...inside);
 }
 
-const GO_ON = "Continue";
-/** By the reason of `run.finished`: a sentence, and the label of a button to continue. */
-const ENDS = {
-  no_answer: ["The model gave no answer.", GO_ON],
-  cancelled: ["Stopped."],
-  client_tools: ["The client has calls to run, and sends their results with its next message."],
-  taken_back: ["Cancelled before it started."],
-  round_limit: ["The run reached its limit of rounds.", GO_ON],
-  call_limit: ["The run reached its limit of tool calls.", GO_ON],
-  token_limit: ["The run reached its limit of tokens.", GO_ON],
-  deadline: ["The run reached its time limit.", GO_ON],
-  loop_broken: ["The run was stopped because it kept repeating itself."],
-  budget: ["The budget is exhausted."],
-  paused: ["An admin has paused the server."],
-  server_stopped: ["The server was stopped.", GO_ON],
-  revoked: ["The token was revoked."],
-};
+/** The reasons of `run.finished` after which the run can be continued; the others only end it. */
+const CAN_CONTINUE = ["no_answer", "round_limit", "call_limit", "token_limit", "deadline", "server_stopped"];
+const ENDS = [
+  ...["cancelled", "client_tools", "taken_back", "loop_broken", "budget", "paused", "revoked"],
+  ...CAN_CONTINUE,
+];
 
 /**
  * How a run ended, unless with an answer: with a button where something can be done. It calls one of `again`,
  * `described` (again, with descriptions instead of pictures) and `goOn`.
  */
-export function ending({ type, reason, code, message, retryable }, { again, described, goOn }) {
-  const offer = code === "no_vision" ? ["Send descriptions instead", described] : retryable && ["Try again", again];
+export function ending({ type, reason, code, message }, { again, described, goOn }) {
+  // Also after an error that needs a change first, such as another key: it may have been made.
+  const offer = code === "no_vision" ? [t("run.describe"), described] : [t("run.again"), again];
   if (type === "run.failed") return line("problem", message, offer);
   if (reason === "answered") return null;
-  const [words, next] = ENDS[reason] ?? [`The run ended: ${reason}.`];
-  return line("note ended", words, next && [next, goOn]);
+  const words = ENDS.includes(reason) ? t(`run.ended.${reason}`) : t("run.ended", { reason });
+  return line("note ended", words, CAN_CONTINUE.includes(reason) && [t("run.continue"), goOn]);
 }
 
 function line(kind, words, offer) {
@@ -123,7 +122,7 @@ export function turnFoot({ model, created, seconds, usage }, changes) {
     seconds === null ? null : formatDuration(seconds),
     tokens(usage),
     ...speed(usage?.timing),
-    usage?.cost ? h("span", { title: "cost" }, cost(usage.cost)) : null,
+    usage?.cost ? h("span", { title: t("run.cost.title") }, cost(usage.cost)) : null,
     changes ? changesButton(changes) : null,
   ];
   return h(
@@ -139,28 +138,29 @@ function changesButton(run) {
     () => import("./run_changes.js"),
     ({ openChanges }) => openChanges(run),
   );
-  return h("button", { type: "button", class: "foot-button", onclick }, "Changes");
+  return h("button", { type: "button", class: "foot-button", onclick }, t("run.changes"));
 }
 
 function tokens(usage) {
   if (usage?.prompt_tokens === undefined) return null;
-  const about = usage.measured ? "" : "about ";
-  const [read, written] = [usage.prompt_tokens, usage.completion_tokens].map((number) => number.toLocaleString());
-  return `${about}${read} input tokens, ${written} output tokens`;
+  const numbers = { input: usage.prompt_tokens, output: usage.completion_tokens };
+  return t(usage.measured ? "run.tokens" : "run.tokens.about", numbers);
 }
 
 /** How soon a run answered, and how fast. */
 function speed(timing) {
   const { first_token_s: first, tokens_per_s: rate } = timing ?? {};
   return [
-    first === undefined ? null : h("span", { title: "first token of the run" }, `first token ${formatDuration(first)}`),
-    rate === undefined ? null : `${count(rate)} tokens/s`,
+    first === undefined
+      ? null
+      : h("span", { title: t("run.first_token.title") }, t("run.first_token", { time: formatDuration(first) })),
+    rate === undefined ? null : t("run.rate", { rate }),
   ];
 }
 
 /** Prices have no currency. */
 function cost(amount) {
-  return `cost ${amount.toLocaleString(undefined, { maximumSignificantDigits: 2 })}`;
+  return t("run.cost", { amount: amount.toLocaleString(language, { maximumSignificantDigits: 2 }) });
 }
 
 /** Shown while a run has no visible output, with the elapsed time. */
@@ -168,7 +168,7 @@ export class Working {
   #since = null;
   #stop = null;
   #time = h("span", { class: "working-time" });
-  #words = h("span", {}, "Thinking");
+  #words = h("span", {}, t("run.thinking"));
 
   constructor() {
     this.element = h(
@@ -181,7 +181,7 @@ export class Working {
     );
   }
 
-  show(words = "Thinking") {
+  show(words = t("run.thinking")) {
     this.#words.textContent = words;
     if (this.#stop) return;
     this.#since = performance.now();

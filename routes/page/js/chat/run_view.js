@@ -2,6 +2,7 @@
 
 import { post } from "../feed/api.js";
 import { h, announce } from "../dom/elements.js";
+import { t, ts } from "../dom/texts.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
 import { StreamedText } from "./streamed_text.js";
 import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
@@ -28,7 +29,7 @@ const HANDLERS = {
   "approval.resolved": (view, event) => view.resolved(event),
   "context.trimmed": (view, event) => view.contextReduced(event, trimmed(event)),
   "context.summarised": (view, event) => view.contextReduced(event, summarised(event, view.asked.session)),
-  notice: (view, event) => view.note(event.code, event.message),
+  notice: (view, event) => view.note(event.code, event.message, event.retry_at),
   "labels.added": (view, event) => view.labelled(event),
   "helper.started": (view, event) => view.helper(event),
   "helper.approval": (view, event) => view.helper(event),
@@ -46,7 +47,7 @@ const HANDLERS = {
 };
 const PROJECT = "project_files"; // the notice of instructions that wait for a decision
 const SHOWN_ELSEWHERE = new Set(["queued"]); // notices that the view shows in another way
-const WAITING_TEXTS = { sending: "Sending", queued: "Queued" };
+const WAITING_TEXTS = ts("run", ["sending", "queued"]);
 
 export class RunView {
   seq = 0;
@@ -72,9 +73,9 @@ export class RunView {
     this.page = page;
     this.body = h("div", { class: "run-body" });
     this.waiting = h("div", { class: "run-waiting" });
-    const heading = h("h2", { class: "visually-hidden" }, "Answer"); // screen readers navigate by it
+    const heading = h("h2", { class: "visually-hidden" }, t("run.answer")); // screen readers navigate by it
     const parts = [heading, this.body, this.#working.element, this.waiting];
-    this.element = h("article", { class: "run", "aria-label": "Turn" }, parts);
+    this.element = h("article", { class: "run", "aria-label": t("run.turn") }, parts);
     this.begin(asked);
   }
 
@@ -100,7 +101,7 @@ export class RunView {
       }
       this.#updateWorking();
     };
-    this.#cancelButton = h("button", { type: "button", class: "cancel-queued", onclick }, "Cancel");
+    this.#cancelButton = h("button", { type: "button", class: "cancel-queued", onclick }, t("run.cancel"));
     this.#working.element.append(this.#cancelButton);
   }
 
@@ -230,16 +231,17 @@ export class RunView {
   }
 
   /** Repeated notices become one line. */
-  note(code, words) {
+  note(code, words, retryAt = null) {
     if (SHOWN_ELSEWHERE.has(code)) return;
-    if (this.#note?.code === code) return this.#note.repeat(words);
+    if (this.#note?.code === code) return this.#note.repeat(words, retryAt);
     const note = new Note(code, words, code === PROJECT ? reviewButton(this.page) : null);
     this.append(note.element);
+    if (retryAt) note.countDown(retryAt);
     this.#note = note;
   }
 
   labelled({ labels }) {
-    this.note("labels", `This conversation now carries: ${labels.join(", ")}.`);
+    this.note("labels", t("note.labels", { labels: labels.join(", ") }));
     if (!this.restoring) this.page.sessions.refresh();
   }
 
@@ -284,7 +286,7 @@ export class RunView {
 
   /** Shows a message to this run. Returns a function that removes it. */
   steer(text) {
-    const words = h("p", { class: "note" }, "The model reads this after the current step.");
+    const words = h("p", { class: "note" }, t("run.steered"));
     const element = h("div", { class: "steer" }, userMessage({ text }, this.asked.session, { steered: true }), words);
     const steer = { text, element };
     this.#steers.push(steer);
@@ -315,13 +317,13 @@ export class RunView {
     const line = ending(event, {
       again: () => composer.resend(this.asked),
       described: () => composer.resend(this.asked, { without_vision: "describe" }),
-      goOn: () => composer.send("Continue."),
+      goOn: () => composer.send(t("run.continue.message")),
     });
     if (line) this.append(line);
-    for (const { element } of this.#steers) element.querySelector(".note").textContent = "Kept for the next turn.";
+    for (const { element } of this.#steers) element.querySelector(".note").textContent = t("run.kept");
     const changes = this.#changesFiles && this.asked.run;
     if (this.started) this.append(turnFoot(this.#facts(event), changes));
-    if (!this.restoring) announce(event.type === "run.failed" ? "The run failed." : "The answer is complete.");
+    if (!this.restoring) announce(t(event.type === "run.failed" ? "run.announced.failed" : "run.announced.ended"));
   }
 
   /** Clocks differ: the duration comes from the server's times, from the browser's only if those are missing. */
@@ -353,6 +355,6 @@ export class RunView {
     const waits = this.started ? null : WAITING_TEXTS[this.asked.state];
     this.element.classList.toggle("waiting", Boolean(waits));
     if (this.ended || (!waits && (this.#part || this.#open.size))) return this.#working.hide();
-    this.#working.show(waits ?? "Thinking");
+    this.#working.show(waits ?? t("run.thinking"));
   }
 }

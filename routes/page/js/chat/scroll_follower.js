@@ -40,8 +40,9 @@ export class ScrollFollower {
   toEnd() {
     this.#anchor = null;
     this.following = true;
+    // The button is about to be hidden, and the message box keeps the focus of a message that was just sent.
+    if (document.activeElement === this.button) this.#box.focus({ preventScroll: true });
     this.settle();
-    this.#box.focus({ preventScroll: true });
   }
 
   /** Restores the position after the content has changed. */
