@@ -95,6 +95,8 @@ PLACES = (
     Place(lazy_pattern(r"/runs/([^/]+)/(?:changes|undo|approvals/[^/]+/preview)"), home_of_run),
     Place(lazy_pattern(r"/sessions/([^/]+)/files"), home_of_caller),
     Place(lazy_pattern(r"/sessions/([^/]+)/workspace/.+"), home_of_caller, is_file=True),
+    Place(lazy_pattern(r"/(workspace)(?:/(?:archive|folders|moves|changes/[^/]+/undo))?"), home_of_caller),
+    Place(lazy_pattern(r"/(workspace)/files/.+"), home_of_caller, is_file=True),
     Place(lazy_pattern(r"/(project)"), home_of_caller),
     Place(lazy_pattern(r"/(?:sessions|v1/responses)/([^/]+)"), home_if_up, methods=("DELETE",)),
 )

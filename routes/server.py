@@ -51,7 +51,6 @@ from routes.http import (
     runs,
     session_log,
     usage,
-    workspace_files,
 )
 from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings
 from routes.http.automation import schedules, triggers
@@ -61,6 +60,7 @@ from routes.http.mcp import offers, servers
 from routes.http.notifications import push, webhooks
 from routes.http.people.routes import PEOPLE
 from routes.http.serving import handlers as served_models
+from routes.http.workspace.routes import WORKSPACE
 from routes.lanes.anthropic_messages.counting import count_tokens
 from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
@@ -116,8 +116,7 @@ ROUTES = (
     Route("/sessions/{session}/grants", grants.withdraw_all, methods=["DELETE"]),
     Route("/sessions/{session}/grants/{grant}", grants.withdraw, methods=["DELETE"]),
     Route("/sessions/{session}/files/{sha256}", attachments.show_file),
-    Route("/sessions/{session}/files", workspace_files.list_files),
-    Route("/sessions/{session}/workspace/{path:path}", workspace_files.read_file),
+    *WORKSPACE,
     Route("/sessions/{session}/documents", documents.list_documents),
     Route("/documents/{document}", documents.show_document),
     Route("/documents/{document}", documents.save_document, methods=["PUT"]),

@@ -97,6 +97,14 @@ ROWS: dict[str, Row] = {
     "GET /sessions/{session}/files/{sha256}": Thing(),
     "GET /sessions/{session}/files": Thing(),
     "GET /sessions/{session}/workspace/{path:path}": Thing(ok=404),  # there is no such file
+    "GET /workspace": Own(),
+    "GET /workspace/archive": Own(),
+    "POST /workspace/folders": NoGuests(),
+    "POST /workspace/moves": NoGuests(),
+    "POST /workspace/changes/{change}/undo": Thing(ok=404),  # hers are undone in tests of their own
+    "GET /workspace/files/{path:path}": Own(404),  # there is no such file
+    "PUT /workspace/files/{path:path}": NoGuests(201),
+    "DELETE /workspace/files/{path:path}": NoGuests(200),
     "GET /sessions/{session}/documents": Thing(),
     "GET /documents/{document}": Thing(),
     "PUT /documents/{document}": Thing({"version": 1, "text": "x"}),
@@ -218,6 +226,7 @@ LOST = {
     "sha256": "0" * 64,
     "grant": "grt_" + "0" * 20,
     "document": "doc_" + "0" * 20,
+    "change": "chg_" + "0" * 20,
     "profile": "no_such_profile",
     "prompt": "no_such_prompt",
     "sign_in": "sgn_" + "0" * 16,
@@ -239,5 +248,6 @@ OWN_HEADERS = {  # of routes that end so, which say themselves what a browser ma
     "/chat": {"Cache-Control"},
     "/{sha256}": {"Content-Security-Policy"},
     "/file": {"Content-Security-Policy"},
+    "/archive": {"Content-Security-Policy"},
     "/{path:path}": {"Content-Security-Policy", "Cache-Control"},
 }

@@ -355,7 +355,7 @@ async def test_a_question_shows_what_a_write_would_change(tmp_path: Path) -> Non
             assert preview["diff"] is None and preview["size"] is None
             note(tmp_path).write_text("zeroth\n")
             assert not (await shown(path))["current"]  # what is decided on is not what is there
-            seen = []
+            seen = list[dict[str, Any]]()
             for before in (None, "one\nold\ntwo\n", "other\n", None, None):
                 if before:
                     note(tmp_path).write_text(before)

@@ -250,3 +250,30 @@ async def test_checkpoints_go_with_their_session(tmp_path: Path) -> None:
         await served.client.delete(f"/sessions/{events[0]['session']}")
         assert checkpoints.store.row(events[0]["run"]) is None
         assert not checkpoints.store.changes(events[0]["run"])
+
+
+async def test_one_file_of_a_run_is_undone_alone(tmp_path: Path) -> None:
+    script = "echo two >> kept.txt; echo new > made.txt; rm gone.txt"
+    async with served_with(tmp_path, bash(script), "Done.", "Well.") as served:
+        work = tmp_path / "work"
+        (work / "kept.txt").write_text("one\n")
+        (work / "gone.txt").write_text("gone\n")
+        events = await served.chat()
+        run, path = events[0]["run"], f"/runs/{events[0]['run']}/undo"
+        missing = await served.client.post(path, json={"paths": ["kept.txt", "other.txt"]})
+        assert missing.status_code == 409 and "other.txt" in missing.text and (work / "made.txt").exists()
+        assert (await served.client.post(path, json={"paths": [""]})).status_code == 422
+        answer = (await served.client.post(path, json={"paths": ["gone.txt"]})).json()
+        assert (answer["state"], answer["undone_files"]) == ("kept", ["gone.txt"])
+        assert [one[0] for one in paths(answer)] == ["kept.txt", "made.txt"]
+        assert (work / "gone.txt").read_text() == "gone\n" and (work / "kept.txt").read_text() == "one\ntwo\n"
+        (work / "kept.txt").write_text("a person's")
+        refused = await served.client.post(path, json={"paths": ["kept.txt"]})
+        assert refused.status_code == 409 and (await changes(served, run))["files"][0]["path"] == "kept.txt"
+        (work / "kept.txt").write_text("one\ntwo\n")
+        await served.chat(session=events[0]["session"])
+        messages = (await served.client.get(f"/sessions/{events[0]['session']}")).json()["messages"]
+        told = next(one["text"] for one in messages if "undone changes" in one["text"])
+        assert "gone.txt" in told and "made.txt" not in told, "the model learns of it"
+        assert (await undo(served, run))["state"] == "undone"
+        assert (work / "kept.txt").read_text() == "one\n" and not (work / "made.txt").exists()

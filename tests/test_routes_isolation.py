@@ -108,6 +108,7 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     named = {"document": document.id, "folder": folder.id, "number": "7" * 12, "profile": profile.name}
     kept, _ = await served.services.memories.remember("ann", "Likes milk", "fact", Source())
     named |= {"memory": kept.id}
+    named |= {"change": "chg_" + "1" * 20}
     named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
     ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
     named |= await targets_of_ann(served, started["run"]) | await schedules_of_ann(served)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
@@ -275,13 +276,13 @@ class Checkpoints(Looks):
         finally:
             folder.open_calls = {}
 
-    async def forget(self, sessions: Collection[str]) -> None:
-        """Forget the checkpoints of sessions that are gone."""
-        await self._alone(partial(self._forget, sessions))
+    async def forget(self, sessions: Collection[str], before: float = math.inf) -> None:
+        """Forget the checkpoints of sessions that are gone, or those from before that time."""
+        await self._alone(partial(self._forget, sessions, before))
 
-    def _forget(self, sessions: Collection[str]) -> None:
+    def _forget(self, sessions: Collection[str], before: float) -> None:
         rows = self.store.rows(KEPT, UNAVAILABLE, UNDONE)
-        if runs := [row.run for row in rows if row.session in sessions]:
+        if runs := [row.run for row in rows if row.session in sessions and row.created < before]:
             self.store.forget(runs)
             self.store.sweep()
 

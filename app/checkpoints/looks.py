@@ -12,6 +12,8 @@ from app.storage.checkpoints import Entries
 from app.workspace.scanner import Look, ScanLimits, Scanner
 
 MOST_FOLDERS = 8  # workspaces whose last look is held in memory
+# The change of a person is kept like a run: its id begins with this, and it has no session.
+PERSON, NO_SESSION = "chg_", ""
 
 
 class RunOwner(Struct, frozen=True):

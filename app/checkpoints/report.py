@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from app.checkpoints.undo import can_restore, shown_path
-from app.storage.checkpoints import FILE, LINK, Changed, CheckpointRow, CheckpointStore, Entry
+from app.checkpoints.undo import PART, can_restore, shown_path
+from app.storage.checkpoints import FILE, LINK, UNDONE, Changed, CheckpointRow, CheckpointStore, Entry
 from app.workspace.changes import unkept_reason
 from tools.base.diffs import unified_diff
 from tools.base.patterns import lazy_pattern
@@ -26,7 +26,7 @@ def report(store: CheckpointStore, run: str) -> dict[str, Any]:
     """Return the changes of a run as JSON. Raises StoreFailed."""
     row = store.row(run)
     if row is None:
-        return {"run": run, "state": NONE, "files": [], "more_files": 0, "left_out": []}
+        return {"run": run, "state": NONE, "files": [], "more_files": 0, "left_out": [], "undone_files": []}
     changes = store.changes(run)
     files = [one for one in changes if can_restore(one)]
     left_out = [one for one in changes if not can_restore(one)]
@@ -39,7 +39,14 @@ def report(store: CheckpointStore, run: str) -> dict[str, Any]:
         "files": list(_with_diffs(store, files[:MOST_FILES])),
         "more_files": max(0, len(files) - MOST_FILES),
         "left_out": list(map(_left_out, left_out[:MOST_FILES])),
+        "undone_files": _undone_files(store, run),
     }
+
+
+def _undone_files(store: CheckpointStore, run: str) -> list[str]:
+    """Return the paths that were undone one by one."""
+    parts = [row for row in store.rows(UNDONE) if row.run.startswith(f"{run}{PART}")]
+    return [shown_path(one.path) for row in parts for one in store.changes(row.run)][:MOST_FILES]
 
 
 def _with_diffs(store: CheckpointStore, changes: Iterable[Changed]) -> Iterator[dict[str, Any]]:

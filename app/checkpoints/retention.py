@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.looks import NO_SESSION
 from app.storage.changes import StoreFailed
 
 EVERY_S = 300.0
+PERSON_KEPT_S = 7 * 86_400.0  # the changes of people, which belong to no session
 logger = logging.getLogger(__name__)
 
 OwnerOf = Callable[[str], Awaitable[str | None]]
@@ -27,7 +30,10 @@ async def tidy_forever(checkpoints: Checkpoints, owner_of: OwnerOf) -> None:
 
 
 async def tidy(checkpoints: Checkpoints, owner_of: OwnerOf) -> None:
-    """Forget the checkpoints of sessions that are gone. Raises StoreFailed."""
-    gone = {session for session in await checkpoints.sessions() if await owner_of(session) is None}
+    """Forget the checkpoints of sessions that are gone, and old changes of people. Raises StoreFailed."""
+    known = await checkpoints.sessions()
+    gone = {session for session in known - {NO_SESSION} if await owner_of(session) is None}
     if gone:
         await checkpoints.forget(gone)
+    if NO_SESSION in known:
+        await checkpoints.forget({NO_SESSION}, before=time.time() - PERSON_KEPT_S)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 
 from app.checkpoints.call_changes import NO_CHECKPOINT
 from app.checkpoints.checkpoints import INCOMPLETE, Checkpoints, Folder, Unscannable
+from app.checkpoints.looks import PERSON
 from app.checkpoints.restore import Plan, plan_of, restore
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
@@ -42,9 +44,12 @@ logger = logging.getLogger(__name__)
 MOST_NAMED = 100
 SHARED = "something else may have changed it while the run was at work"
 SINCE = "it has changed since"
+BY_PERSON = "a person has changed it since, in the workspace panel"
 LOST = "the run has removed it and it is not kept: what the run has made may be all that is left of it"
 BUSY = "Another run is at work in this workspace. Wait until its call has ended, then undo."
 ELSEWHERE = "The run worked in {workspace}, which is not in the workspace of this server any more."
+NOT_CHANGED = "Nothing was undone: this run has not changed {path}, or it is undone already."
+PART = "~"  # in the id of a checkpoint that was taken out of a run's, to be undone alone
 NOTHING = "This run has changed nothing in the workspace, so there is nothing to undo."
 FAILURES = (OSError, ToolFailed, StoreFailed)
 
@@ -83,19 +88,24 @@ def is_lost(one: Changed) -> bool:
     return one.after is None and one.before is not None and one.before.kind == LEFT_OUT
 
 
-async def undo_run(checkpoints: Checkpoints, run: str, by: str) -> CheckpointRow:
-    """Undo what a run that has ended has changed; what is undone already stays so. Raises UndoRefused, StoreFailed."""
+async def undo_run(checkpoints: Checkpoints, run: str, by: str, paths: Collection[str] = ()) -> CheckpointRow:
+    """Undo what a run that has ended has changed; what is undone already stays so. Raises UndoRefused, StoreFailed.
+
+    `paths`: only these of its changes, all of them or none. They become a checkpoint of their own, which is undone.
+    """
     row = await asyncio.to_thread(checkpoints.store.row, run)
     if row is None:
         raise UndoRefused(NOTHING)
     if not Path(row.workspace).is_relative_to(checkpoints.root):
         raise UndoRefused(ELSEWHERE.format(workspace=row.workspace))
     ended = list[CheckpointRow]()
-    await run_shielded(_undo_in_turn(checkpoints, run, by, ended))
+    await run_shielded(_undo_in_turn(checkpoints, run, by, paths, ended))
     return ended[0]
 
 
-async def _undo_in_turn(checkpoints: Checkpoints, run: str, by: str, ended: list[CheckpointRow]) -> None:
+async def _undo_in_turn(
+    checkpoints: Checkpoints, run: str, by: str, paths: Collection[str], ended: list[CheckpointRow]
+) -> None:
     row = await asyncio.to_thread(checkpoints.store.row, run)
     if row is None:
         raise UndoRefused(NOTHING)
@@ -103,11 +113,14 @@ async def _undo_in_turn(checkpoints: Checkpoints, run: str, by: str, ended: list
     async with checkpoints.looking(folder):
         if folder.open_calls:
             raise UndoRefused(BUSY)
-        ended.append(await asyncio.to_thread(_undo_by_state, checkpoints, folder, run, by))
-    checkpoints.unreported.add(row.session)
+        ended.append(await asyncio.to_thread(_undo_by_state, checkpoints, folder, run, by, paths))
+    if row.session:
+        checkpoints.unreported.add(row.session)
 
 
-def _undo_by_state(checkpoints: Checkpoints, folder: Folder, run: str, by: str) -> CheckpointRow:
+def _undo_by_state(
+    checkpoints: Checkpoints, folder: Folder, run: str, by: str, paths: Collection[str]
+) -> CheckpointRow:
     checkpoints.store_missed()
     row = checkpoints.store.row(run)
     if row is None or (row.state == KEPT and not any(map(counts, checkpoints.store.changes(run)))):
@@ -118,7 +131,7 @@ def _undo_by_state(checkpoints: Checkpoints, folder: Folder, run: str, by: str) 
         return finish(checkpoints, folder, row)
     if row.state in (UNAVAILABLE, OPEN):
         raise UndoRefused(NO_CHECKPOINT.format(why=(row.note or INCOMPLETE).rstrip(".")))
-    return undo(checkpoints, folder, row, by)
+    return undo(checkpoints, folder, row, by, paths)
 
 
 async def recover(checkpoints: Checkpoints) -> None:
@@ -131,10 +144,15 @@ async def recover(checkpoints: Checkpoints) -> None:
         logger.warning("checkpoints not recovered: %s", failure)
 
 
-def undo(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str) -> CheckpointRow:
-    """Undo a run in a workspace that is held. Raises UndoRefused, StoreFailed."""
+def undo(
+    checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str, paths: Collection[str] = ()
+) -> CheckpointRow:
+    """Undo a run, or some of its paths, in a workspace that is held. Raises UndoRefused, StoreFailed."""
     store = checkpoints.store
-    found = store.changes(row.run)
+    every = store.changes(row.run)
+    found = [one for one in every if not paths or shown_path(one.path) in paths]
+    if missing := {*paths} - {shown_path(one.path) for one in found}:
+        raise UndoRefused(NOT_CHANGED.format(path=min(missing)))
     changes = [one for one in found if can_restore(one)]
     lost = [Conflict(shown_path(one.path), LOST) for one in found if is_lost(one)]
     try:
@@ -143,14 +161,20 @@ def undo(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str) 
         raise UndoRefused(f"Nothing was undone: the workspace cannot be looked at, {unfit}.") from unfit
     if conflicts := [*lost, *_conflicts(store, row, changes, plan)]:
         raise UndoRefused(_refusal(conflicts), conflicts)
-    store.put([replace(row, state=UNDOING, undone_by=by)])
+    part = replace(row, run=f"{row.run}{PART}{secrets.token_hex(4)}") if paths else row
+    rest = [one for one in every if one not in found]
+    split = {row.run: rest, part.run: found} if paths else None
+    store.put([replace(part, state=UNDOING, undone_by=by)], changes=split)
     try:
-        restore(store, Path(row.workspace), plan.steps, row.run)
+        restore(store, Path(row.workspace), plan.steps, part.run)
     except FAILURES as error:
-        _put_back(checkpoints, folder, row, changes)
+        _put_back(checkpoints, folder, part, changes)
+        if paths:
+            store.put(changes={row.run: every, part.run: []})
+            store.forget([part.run])
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UndoRefused(f"Nothing was undone, because a file could not be restored: {reason}") from error
-    return _ended(checkpoints, folder, row, by, "")
+    return _ended(checkpoints, folder, part, by, "")
 
 
 def finish(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow) -> CheckpointRow:
@@ -196,7 +220,14 @@ def _conflicts(
             yield Conflict(shown_path(one.path), SHARED)
         elif one.path in others or (one.path in plan.done and not is_folder):
             later = store.runs_that_changed(row.workspace, one.path, row.created)
-            yield Conflict(shown_path(one.path), f"run {later[-1]} has changed it since" if later else SINCE)
+            yield Conflict(shown_path(one.path), _since(later))
+
+
+def _since(later: Sequence[str]) -> str:
+    """Return the reason of a conflict, with the last of the runs that have changed the path since."""
+    if not later:
+        return SINCE
+    return BY_PERSON if later[-1].startswith(PERSON) else f"run {later[-1]} has changed it since"
 
 
 def _refusal(conflicts: Sequence[Conflict]) -> str:

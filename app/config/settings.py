@@ -120,6 +120,7 @@ class Settings(
     host: str = setting("127.0.0.1", "address to listen on; any other than loopback needs a token", "a host")
     port: int = whole(8724, 0, 65_535, "port to listen on; 0 chooses a free one")
     max_message_bytes: int = whole(1 << 20, 1024, 1 << 28, "longest request body without files, in bytes")
+    max_upload_bytes: int = whole(1 << 28, 1024, 1 << 40, "bytes of one file that a person puts into the workspace")
     tool_time_limit_s: float = seconds(3600.0, "time limit of one tool call")
     shutdown_grace_s: float = setting(
         5.0, "time that runs get to finish when the server is stopped", "seconds, from 0 to 3600", ge=0, le=3600

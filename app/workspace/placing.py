@@ -68,7 +68,7 @@ def _placed(files: Sequence[File], workspace: Path) -> Sequence[File]:
 
 
 def _place(file: File, workspace: Path) -> str:
-    for name in _names(file.attachment.file_name):
+    for name in numbered_names(file.attachment.file_name):
         try:
             if _write(workspace, name, file.data) or _is_same(workspace, name, file):
                 return name
@@ -80,7 +80,8 @@ def _place(file: File, workspace: Path) -> str:
     raise NotPlaced(f"The workspace has too many files called {file.attachment.file_name}. Send it under another name.")
 
 
-def _names(name: str) -> Iterator[str]:
+def numbered_names(name: str) -> Iterator[str]:
+    """Yield the name, then `name (2)`, `name (3)` ... with its ending."""
     yield name
     stem, suffix = os.path.splitext(name)  # noqa: PTH122 - `Path` takes another view of dots
     yield from (f"{stem} ({number}){suffix}" for number in range(2, MOST_TRIES))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Annotated
 
 from msgspec.structs import asdict
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.report import report
 from app.checkpoints.undo import MOST_NAMED, UndoRefused, undo_run
+from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.requests import read_fields
 from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
 
@@ -24,6 +28,12 @@ OFF = "Checkpoints are off. Start the server with checkpoints = true to keep wha
 ACTIVE = "Run {run} is still at work. Wait until it has ended, or cancel it; then undo."
 BUSY = "The session is busy with run {run}. Wait until it has ended, or cancel it; then undo."
 ACTION = "undo"  # in the audit log
+
+
+class UndoRequest(StrictModel):
+    """The body of POST /runs/{id}/undo, which may be left out: only these paths of the run's changes."""
+
+    paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(default_factory=list, max_length=1000)
 
 
 async def show_changes(request: Request) -> Response:
@@ -34,16 +44,17 @@ async def show_changes(request: Request) -> Response:
 
 
 async def undo(request: Request) -> Response:
-    """Restore what the run has changed, all or nothing; harmless on a run that is undone."""
+    """Restore what the run has changed, or some of its files, all or nothing; harmless on a run that is undone."""
     services, principal = services_of(request), current_principal(request)
     row, checkpoints = await _found(services, request), _checkpoints(services)
+    wanted = await read_fields(request, UndoRequest, services.settings.max_message_bytes, empty=True)
     if await services.runs.is_active(row.id):
         raise Refused(409, "run_active", ACTIVE.format(run=row.id))
     if busy := await services.runs.under_way(row.session):
         raise Refused(409, "session_busy", BUSY.format(run=busy), run=busy)
     await _audit(services, principal, row, "allow", "asked for by a person")  # before: an undo is never without a row
     try:
-        await undo_run(checkpoints, row.id, principal.name)
+        await undo_run(checkpoints, row.id, principal.name, wanted.paths)
     except UndoRefused as refused:
         await _audit(services, principal, row, "refuse", str(refused))
         named = [asdict(one) for one in refused.conflicts[:MOST_NAMED]]

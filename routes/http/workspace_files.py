@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from starlette.responses import Response
 from app.config.folders import workspace_of
 from app.core.events import FileChanged
 from app.storage.runs import EventRow
-from app.transcript.run_request import NotFound
-from app.workspace.open_file import NotSent, open_file, size_now
-from routes.protocol.errors import ASCIIResponse, Refused
-from routes.protocol.file_answer import FileAnswer
+from app.workspace.open_file import size_now
+from routes.http.workspace.browsing import answer_file
+from routes.http.workspace.rights import readable_workspace
+from routes.protocol.errors import ASCIIResponse
 from routes.services import current_principal, services_of
-from tools.base.outcome import ToolFailed
 
-READS = "read_file"  # the tool whose right this is
 MOST_FILES = 500
 MOST_EVENTS = 10_000
 
@@ -61,17 +58,4 @@ async def read_file(request: Request) -> Response:
     """A file of the workspace of the session's owner, if `read_file` is open to them."""
     services, principal = services_of(request), current_principal(request)
     await services.runs.session(request.path_params["session"], principal)
-    if READS not in (await services.factory.current_gate(principal)).offer(services.factory.tools).by_name:
-        raise Refused(403, "forbidden", f"You may not use {READS}, and so not read files of the workspace.")
-    workspace = workspace_of(services.settings.workspace, principal)
-    try:
-        file = await asyncio.to_thread(open_file, workspace, request.path_params["path"])
-    except NotSent as refused:
-        raise Refused(403, "private_file", str(refused)) from None
-    except ToolFailed as failure:
-        raise NotFound(str(failure)) from None
-    try:
-        return FileAnswer(request, file)
-    except Refused:
-        os.close(file.handle)
-        raise
+    return await answer_file(request, await readable_workspace(request))

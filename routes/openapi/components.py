@@ -108,6 +108,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "files": [{"path": "text", "change": "text", "kind": "text", "diff?": "text"}],
         "more_files": "integer",
         "left_out": ["any"],
+        "undone_files": ["text"],
     },
     "Output": {
         "text": "text",

@@ -20,13 +20,13 @@ from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from routes.openapi.components import COMPONENTS
 from routes.openapi.operation import RIGHTS, Operation, Query, schema_of
-from routes.openapi.operations import administration, automation, lanes, runs
+from routes.openapi.operations import administration, automation, lanes, runs, workspace
 from tools.base.patterns import lazy_pattern
 
 REFERENCE = "#/components/schemas/{model}"
 OPERATIONS = {
     operation.route: (tag, operation)
-    for table in (runs, automation, administration, lanes)
+    for table in (runs, workspace, automation, administration, lanes)
     for tag, operation in table.OPERATIONS
 }
 OF_EVERY_TOKEN = (401, 403, 429)  # an unknown token; another host or origin; a budget, a rate
@@ -93,6 +93,8 @@ def _operation(tag: str, row: Operation) -> dict[str, Any]:
     if row.body is not None:
         content = {"schema": _body_schema(row)} | ({"example": row.example} if row.example else {})
         about["requestBody"] = {"required": row.body_required, "content": {JSON: content}}
+    if row.takes_file:
+        about["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     about["responses"] = {str(status): answer for status, answer in sorted(_responses(row).items())}
     if row.rights == "open":
         about["security"] = []

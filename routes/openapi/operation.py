@@ -65,6 +65,7 @@ class Operation(Struct, frozen=True):
     partial: bool = False  # each field of the body may be left out
     resumes: bool = False  # takes `Last-Event-ID`
     foreign_errors: bool = False  # in the shape of another API
+    takes_file: bool = False  # the body is a file's content
 
     @property
     def method(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from routes.http.branches import ForkRequest
+from routes.http.checkpoints import UndoRequest
 from routes.http.documents import DocumentRequest, SuggestionRequest
 from routes.http.library.folders import FolderRequest
 from routes.http.memory import MemoryEdit, NewMemory
@@ -48,7 +49,16 @@ OF_RUNS = rows(
         example={"message": "Also say how long it took."},
     ),
     Operation("GET /runs/{run}/changes", "What a run has changed in the workspace", "@Changes", rights="owner"),
-    Operation("POST /runs/{run}/undo", "Undo what a run has changed", "@Changes", rights="owner", errors=(409,)),
+    Operation(
+        "POST /runs/{run}/undo",
+        "Undo what a run has changed, or some of it",
+        "@Changes",
+        UndoRequest,
+        "owner",
+        errors=(409,),
+        body_required=False,
+        example={"paths": ["notes.txt"]},
+    ),
     Operation(
         "POST /runs/{run}/approvals/{call}",
         "Approve or deny a waiting call",

@@ -1,0 +1,89 @@
+"""GET /workspace ...: the tree of the caller's workspace, a file of it, and a folder as an archive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import to_builtins
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.transcript.run_request import NotFound
+from app.workspace.archive import Archive, TooLarge, archive_of, blocks_of
+from app.workspace.open_file import NotSent, open_file
+from app.workspace.tree import find_names, list_folder
+from routes.http.workspace.rights import may_write, readable_workspace
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.file_answer import SANDBOXED, FileAnswer
+from routes.services import current_principal, services_of
+from tools.base.outcome import ToolFailed
+
+MOST_WORDS = 200  # characters of a search
+YES = frozenset({"true", "1", "yes"})
+
+
+async def show_folder(request: Request) -> Response:
+    """A folder's entries, or with `q` those anywhere whose name contains it."""
+    services, principal = services_of(request), current_principal(request)
+    workspace, query = await readable_workspace(request), request.query_params
+    hidden, words = query.get("hidden", "").lower() in YES, query.get("q", "").strip()
+    start = query.get("start", "0")
+    if not start.isascii() or not start.isdigit() or len(start) > 9:
+        raise Refused(400, "invalid_request", "start: a whole number from 0, such as 500")
+    path = query.get("path", "").lstrip("/")
+    try:
+        if words:
+            found = await asyncio.to_thread(find_names, workspace, words[:MOST_WORDS], hidden=hidden)
+        else:
+            found = await asyncio.to_thread(list_folder, workspace, path, hidden=hidden, start=int(start))
+    except ToolFailed as failure:
+        raise NotFound(str(failure)) from None
+    can = {"write": await may_write(services, principal), "undo": services.checkpoints is not None}
+    about = {"path": path, "can": can, "max_upload_bytes": services.settings.max_upload_bytes}
+    return ASCIIResponse(about | to_builtins(found))
+
+
+async def show_file(request: Request) -> Response:
+    """A file of the caller's workspace, whole or in part."""
+    return await answer_file(request, await readable_workspace(request))
+
+
+async def answer_file(request: Request, workspace: Path) -> Response:
+    """The file that the request names. Raises Refused, NotFound."""
+    try:
+        file = await asyncio.to_thread(open_file, workspace, request.path_params["path"])
+    except NotSent as refused:
+        raise Refused(403, "private_file", str(refused)) from None
+    except ToolFailed as failure:
+        raise NotFound(str(failure)) from None
+    try:
+        return FileAnswer(request, file)
+    except Refused:
+        os.close(file.handle)
+        raise
+
+
+async def download_folder(request: Request) -> Response:
+    """A folder of the caller's workspace as a ZIP archive."""
+    workspace = await readable_workspace(request)
+    try:
+        archive = await asyncio.to_thread(archive_of, workspace, request.query_params.get("path", ""))
+    except TooLarge as error:
+        raise Refused(413, "too_large", str(error)) from None
+    except ToolFailed as failure:
+        raise NotFound(str(failure)) from None
+    name = quote(archive.name.encode(errors="replace"), safe="")
+    headers = {"Content-Disposition": f"attachment; filename=\"folder.zip\"; filename*=UTF-8''{name}"} | SANDBOXED
+    return StreamingResponse(_blocks(archive), media_type="application/zip", headers=headers)
+
+
+async def _blocks(archive: Archive) -> AsyncIterator[bytes]:
+    """The archive, made in threads as fast as it is taken."""
+    with closing(blocks_of(archive)) as blocks:
+        while block := await asyncio.to_thread(next, blocks, b""):
+            yield block
