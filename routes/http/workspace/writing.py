@@ -42,7 +42,7 @@ ACTION = "workspace"  # in the audit log
 Result = TypeVar("Result")
 
 
-class FolderRequest(StrictModel):
+class NewWorkspaceFolder(StrictModel):
     """The body of POST /workspace/folders."""
 
     path: str = Field(min_length=1, max_length=4096)
@@ -99,7 +99,7 @@ async def delete(request: Request) -> Response:
 async def add_folder(request: Request) -> Response:
     """Make a folder. Raises Refused."""
     workspace = await writable_workspace(request)
-    wanted = await read_fields(request, FolderRequest, MAX_BODY)
+    wanted = await read_fields(request, NewWorkspaceFolder, MAX_BODY)
     parts = _changeable(request, workspace, wanted.path)
     await _in_thread(make_folder, workspace, parts)
     await _audit(request, f"made the folder {'/'.join(parts)}")

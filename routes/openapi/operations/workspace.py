@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from routes.http.workspace.writing import FolderRequest, MoveRequest
+from routes.http.workspace.writing import MoveRequest, NewWorkspaceFolder
 from routes.openapi.operation import Operation, Query, rows
 
 ENTRY = {
@@ -46,7 +46,7 @@ OPERATIONS = rows(
         "POST /workspace/folders",
         "Make a folder",
         {"path": "text"},
-        FolderRequest,
+        NewWorkspaceFolder,
         "not guests",
         ok=(201,),
         errors=(403, 409),
