@@ -8,6 +8,7 @@ import pytest
 
 from app.core.provider import ProviderFailed, TextChunk
 from app.models.scripted import Raise, Reply, Scripted
+from parsing import Thought
 from tests.browser import browsing, expect, home, say, shot
 from tests.pages import pauses, shell, turns
 from tests.serving import serving
@@ -119,3 +120,32 @@ async def test_a_draft_of_a_call_stays_as_a_card_behind_the_thought(tmp_path: Pa
             await expect(turn.locator(".reasoning-text")).to_contain_text("Or not.")
             await shot(page, "draft-in-a-thought")
             await page.reload()
+
+
+async def test_a_thought_can_be_read_while_it_is_written_and_folds_behind_it(tmp_path: Path) -> None:
+    (first, last), (again, end) = pauses(2), pauses(2)
+    lines = "".join(f"Step {number}.\n\n" for number in range(1, 31))
+    replies: list[Reply] = [
+        (Thought(lines), first, Thought("The last."), last, "Noon."),
+        (Thought("Once more."), again, Thought("Still."), end, "One."),
+    ]
+    async with serving(tmp_path, Scripted(replies)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "What time is it?")
+        thought = page.locator("details.reasoning")
+        await expect(thought.get_by_text("Step 30.")).to_be_in_viewport()
+        await shot(page, "thought-live")
+        first.event.set()
+        await expect(thought.get_by_text("The last.")).to_be_in_viewport()  # it follows the end
+        last.event.set()
+        await expect(page.locator(".answer")).to_have_text("Noon.")
+        await expect(thought.get_by_text("The last.")).to_be_hidden()
+        await say(page, "And now?")
+        await expect(thought.nth(1).get_by_text("Once more.")).to_be_visible()
+        await thought.nth(1).locator("summary").click()  # folded while it is written: so are those to come
+        await expect(thought.nth(1).get_by_text("Once more.")).to_be_hidden()
+        assert await page.evaluate("localStorage.getItem('dragoman.reasoning')") == "folded"
+        again.event.set()
+        end.event.set()
+        await expect(page.locator(".answer").nth(1)).to_have_text("One.")

@@ -4,6 +4,8 @@ import { fileElement } from "../cards/message_files.js";
 import { formatDuration, startTicking } from "../dom/clock.js";
 import { copyButton } from "../dom/copy.js";
 import { h, onNextFrame } from "../dom/elements.js";
+import { readPreference, writePreference } from "../dom/storage.js";
+import { t } from "../dom/texts.js";
 import { PacedText } from "./paced_text.js";
 import { StreamedText } from "./streamed_text.js";
 import { Markdown } from "../markdown/markdown.js";
@@ -23,9 +25,9 @@ export function userMessage({ text = "", attachments = [] }, session, { steered 
     {
       class: steered ? "user-message steered" : "user-message",
       role: "group",
-      "aria-label": steered ? "You, during the run" : "You",
+      "aria-label": t(steered ? "message.you.steered" : "message.you"),
     },
-    steered && h("p", { class: "steered-mark" }, "sent during the run"),
+    steered && h("p", { class: "steered-mark" }, t("message.steered")),
     files.length > 0 && h("div", { class: "user-files" }, files),
     text && foldable(text),
   );
@@ -36,12 +38,12 @@ function jobMessage(ended, text) {
   const whole = h(
     "details",
     {},
-    h("summary", {}, "Message to the model"),
+    h("summary", {}, t("message.for_model")),
     h("pre", { class: "user-text", dir: "auto", tabindex: 0 }, escapeProse(text)),
   );
   return h(
     "div",
-    { class: "user-message from-job", role: "group", "aria-label": "From a background job" },
+    { class: "user-message from-job", role: "group", "aria-label": t("message.from_job") },
     h("p", { dir: "auto" }, escapeProse(ended)),
     whole,
   );
@@ -51,10 +53,10 @@ function foldable(text) {
   const words = h("p", { class: "user-text", dir: "auto" }, escapeProse(text));
   if (text.length <= MAX_CHARACTERS && text.split("\n", MAX_LINES + 1).length <= MAX_LINES) return words;
   words.classList.add("folded");
-  const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, "Show all");
+  const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, t("show.all"));
   more.addEventListener("click", () => {
     const folded = words.classList.toggle("folded");
-    more.textContent = folded ? "Show all" : "Show less";
+    more.textContent = t(folded ? "show.all" : "show.less");
     more.setAttribute("aria-expanded", String(!folded));
   });
   return [words, more];
@@ -71,7 +73,7 @@ export class Answer {
   #closed = false;
 
   constructor() {
-    const copy = copyButton("Copy answer as Markdown", () => this.text);
+    const copy = copyButton(t("message.copy"), () => this.text);
     this.element = h("div", { class: "answer" }, this.#markdown.element, h("div", { class: "answer-tools" }, copy));
   }
 
@@ -105,19 +107,33 @@ export class Answer {
   }
 }
 
-/** The reasoning of the model before an answer, collapsed. */
+const FOLDED = "reasoning"; // the preference of a person who has folded reasoning while it was written
+
+/** The reasoning of the model before an answer: open while it is written, folded behind it. */
 export class Reasoning {
   #began;
   #stop;
   #empty = true;
+  #chosen = false; // the person has opened or folded it
   #words = new Markdown("markdown reasoning-text");
   #flow = flowInto(this.#words);
 
-  constructor(view) {
-    this.#began = view?.restoring ? null : performance.now();
-    this.title = h("span", {}, "Thinking…");
-    this.element = h("details", { class: "reasoning thinking" }, h("summary", {}, this.title), this.#words.element);
-    if (this.#began !== null) this.#stop = startTicking(() => onNextFrame(this.#tick));
+  /** `folded`: from the beginning. */
+  constructor(view, folded = false) {
+    const live = !view?.restoring;
+    this.#began = live ? performance.now() : null;
+    this.title = h("span", {}, t("reasoning.live"));
+    const summary = h("summary", { onclick: () => this.#choose() }, this.title);
+    this.box = h("div", { class: "reasoning-box", tabindex: 0 }, this.#words.element);
+    const open = live && !folded && readPreference(FOLDED) !== "folded";
+    this.element = h("details", { class: "reasoning thinking", open }, summary, this.box);
+    if (live) this.#stop = startTicking(() => onNextFrame(this.#tick));
+  }
+
+  /** While it is written, the choice holds for all that is written later. */
+  #choose() {
+    this.#chosen = true;
+    if (this.#began !== null) writePreference(FOLDED, this.element.open ? "folded" : null);
   }
 
   add(text) {
@@ -135,7 +151,9 @@ export class Reasoning {
     this.#stop?.();
     this.#began = null;
     this.element.classList.remove("thinking");
-    this.title.textContent = took === null ? "Thoughts" : `Thought for ${took}`;
+    this.box.removeAttribute("tabindex"); // it scrolls no more
+    if (!this.#chosen) this.element.open = false;
+    this.title.textContent = took === null ? t("reasoning.title") : t("reasoning.took", { time: took });
     this.#flow.close();
   }
 
@@ -145,6 +163,6 @@ export class Reasoning {
   }
 
   #tick = () => {
-    if (this.#began !== null) this.title.textContent = `Thinking… ${this.#elapsed() ?? ""}`;
+    if (this.#began !== null) this.title.textContent = `${t("reasoning.live")} ${this.#elapsed() ?? ""}`;
   };
 }

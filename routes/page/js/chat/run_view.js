@@ -159,7 +159,7 @@ export class RunView {
       this.#texts.pop();
     }
     if (!place) return;
-    this.#part = new Reasoning(this);
+    this.#part = new Reasoning(this, true);
     place.after(this.#part.element);
     if (this.#texts.at(-1)?.element !== place) place.remove();
     if (focused && !this.body.contains(document.activeElement)) this.#part.focus();
