@@ -58,7 +58,7 @@ async def test_conversations_are_pinned_archived_and_moved(tmp_path: Path) -> No
             ("?q=two", [two]),
         ):
             found = await listed(served, query)
-            assert (ids(found["sessions"]), found.keys()) == (expected, {"sessions"}), query
+            assert (ids(found["sessions"]), set(found)) == (expected, {"sessions"}), query
         renamed = await served.client.patch(f"/folders/{folder['id']}", json={"name": "Trips"})
         assert (renamed.json()["name"], renamed.json()["sessions"]) == ("Trips", 1)
         assert (await changed(served, one, folder=None, pinned=False))["folder"] is None

@@ -7,16 +7,16 @@ the history alone, so any number of people may watch it, and a restarted server 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Iterator
 
 from app.core.provider import BaseProvider, CallForm, Finished, ModelRequest, Piece, TextChunk
 from parsing import Thought
+from tools.base.patterns import lazy_pattern
 
 NAME = "dragoman-demonstration"
 FILE = "demonstration.md"
 _PAUSE_S = 0.015  # between two words: as fast as a quick model writes
-_WORDS = re.compile(r"\S*\s*")
+_WORDS = lazy_pattern(r"\S*\s*")
 
 _STEPS_SHOWN = 6
 _COMMAND = "".join(
