@@ -9,7 +9,9 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-BLOCKS = {"p", "ul", "ol", "li", "blockquote", "hr", "pre", *(f"h{level}" for level in range(1, 7))}
+TABLE = {"table", "thead", "tbody", "tr", "th", "td"}
+BLOCKS = {"p", "ul", "ol", "li", "blockquote", "hr", "pre", "notes", *TABLE, *(f"h{level}" for level in range(1, 7))}
+LOOSE = {"", "ul", "ol", "blockquote", "notes", "table", "thead", "tbody", "tr"}  # hold blocks and no words
 
 # Draws texts and returns their outlines, beside the outlines that are expected, their addresses alike.
 OUTLINES = r"""async (rows) => {
@@ -23,14 +25,19 @@ OUTLINES = r"""async (rows) => {
   const outline = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return node.data;
     const name = node.localName;
-    if (node.matches(".markdown-part")) return inside(node);
+    if (node.matches(".markdown-part, .table-box")) return inside(node);
+    if (node.matches(".note-back")) return "";
+    if (node.matches(".notes li > p")) return `<p|${inside(node).trimEnd()}>`;
+    if (node.matches("sup.note")) return `<note ${node.textContent}|>`;
+    if (node.matches(".notes")) return `<notes|${inside(node)}>`;
+    if (node.matches(".task-box")) return node.matches(".done") ? "[x]" : "[ ]";
     if (node.matches("li > p") && !node.closest("ul, ol").classList.contains("loose")) return inside(node);
     if (node.matches("figure")) {
       const code = node.querySelector("code");
       return `<code ${code.dataset.language ?? ""}|${code.textContent}>`;
     }
     if (/^h[3-6]$/.test(name)) return `<h${/size-(\d)/.exec(node.className)[1]}|${inside(node)}>`;
-    if (name === "bdi" || node.matches(".task-box")) return "";
+    if (name === "bdi") return "";
     if (node.matches(".picture")) {
       const alt = inside(node).trim().replace(/^image: ?/, "").replace(/^no description$/, "");
       return `<img${titled(node)}|${alt}>`;
@@ -41,7 +48,7 @@ OUTLINES = r"""async (rows) => {
         node.querySelector(".link-host") ? words.replace(/ $/, "") : words}>`;
     }
     if (name === "br" || name === "hr") return `<${name}>`;
-    const start = node.getAttribute("start");
+    const start = node.getAttribute("start") ?? (/^t[hd]$/.test(name) ? node.className : "");
     return `<${name}${start ? ` ${start}` : ""}|${inside(node)}>`;
   };
   const draw = (pieces) => {
@@ -91,12 +98,14 @@ class Outline(HTMLParser):
                 self.frames.append(Frame(tag, f"<code {language}|", []))
             case "a":
                 self.frames.append(Frame(tag, f"<a \u0001{given['href']}\u0002{title}|", []))
+            case "input":
+                self._put("[x]" if "checked" in given else "[ ]")
             case _:
-                start = f" {given['start']}" if "start" in given else ""
+                start = f" {given['start']}" if "start" in given else given.get("style", "").replace("text-align:", " ")
                 self.frames.append(Frame(tag, "" if tag == "pre" else f"<{tag}{start}|", []))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
+        self.handle_starttag(tag, attrs)  # which closes what is empty
 
     def handle_endtag(self, tag: str) -> None:
         if tag in BLOCKS:
@@ -106,7 +115,7 @@ class Outline(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         frame = self.frames[-1]
-        if frame.name in {"", "ul", "ol", "blockquote"} or (frame.name == "li" and self._after_block()):
+        if frame.name in LOOSE or (frame.name == "li" and self._after_block()):
             data = data.removeprefix("\n")
         if frame.parts and frame.parts[-1] == "<br>":
             data = data.removeprefix("\n")

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 FIXTURES = Path(__file__).parent.parent / "fixtures/page"
 ROWS = json.loads((FIXTURES / "markdown.json").read_text())
 COMMONMARK = json.loads((FIXTURES / "commonmark.json").read_text())
+SNIPPETS = json.loads((FIXTURES / "snippets.json").read_text())["snippets"]
 HOSTILE = json.loads((FIXTURES / "hostile.json").read_text())
 CODE = "\n".join(f"value_{number} = {number}  # a comment" for number in range(60))
 ANSWER = f"""# A plan
@@ -112,21 +113,27 @@ async def test_markdown_is_drawn_alike_whole_and_letter_by_letter(tmp_path: Path
             assert found["streamed"] == found["whole"], text[:200]
 
 
-async def test_the_examples_of_commonmark_but_for_deviations_with_a_reason(tmp_path: Path) -> None:
-    rows = COMMONMARK["examples"]
-    texts = [(row["markdown"], outline(row.get("shown", row["html"]))) for row in rows]
+async def test_examples_of_commonmark_and_what_models_write_are_drawn_as_meant(tmp_path: Path) -> None:
+    examples = COMMONMARK["examples"]
+    texts = [(row["markdown"], outline(row.get("shown", row["html"]))) for row in examples]
     async with serving(tmp_path, Scripted(["Hello."], repeat=True)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        drawn = await page.evaluate(EXAMPLES, texts)
-    wrong = {}
-    for row, found in zip(rows, drawn, strict=True):
-        assert found["streamed"] == found["whole"], row
-        if found["whole"] != found["expected"] and row["section"] != "HTML blocks":
-            wrong[row["number"]] = found
+        drawn = await page.evaluate(EXAMPLES, texts + [(row["text"], row["drawn"]) for row in SNIPPETS])
+    for found in drawn:
+        assert found["streamed"] == found["whole"]
+    outside = [row["section"] != "HTML blocks" for row in examples]
+    wrong = {
+        row["number"]: found
+        for row, found, counts in zip(examples, drawn, outside, strict=False)
+        if counts and found["whole"] != found["expected"]
+    }
     assert {row["number"] for row in COMMONMARK["deviations"]} == set(wrong), wrong
     assert all(row["reason"] for row in COMMONMARK["deviations"])
-    assert len(rows) == 652
+    assert (len(examples), sum(row["section"] not in ("HTML blocks", "Raw HTML") for row in examples)) == (652, 588)
+    for row, found in zip(SNIPPETS, drawn[len(examples) :], strict=True):
+        assert found["whole"] == found["expected"], row["name"]
+        assert "markdown_it" not in row or row["worse"], row["name"]
 
 
 async def test_each_character_is_read_once_and_each_picture_is_drawn_once(tmp_path: Path) -> None:

@@ -4,16 +4,18 @@ import { h } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 import { unescaped } from "./entities.js";
 import { BLOCKS } from "./extensions.js";
-import { NOTE } from "./footnotes.js";
 import { definitionsOf } from "./link_targets.js";
 import { cells } from "./tables.js";
-import { details } from "./tags.js";
 
 const BULLET = /^[*+-](?=[ \t]|$)/;
 const NUMBER = /^(\d{1,9})([.)])(?=[ \t]|$)/;
 const RULE = /^(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})$/;
 const DASHES = /^\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 const BEGINS_OTHER = /^(?:>|#{1,6}[ \t]|[-*+][ \t]|`{3}|~{3})/;
+const NOTE = /^\[\^([^\s[\]^]{1,80})\]:[ \t]*/;
+const DETAILS = /^<details>[ \t]*/i,
+  SUMMARY = /^<summary>(.*?)(?:<\/summary>[ \t]*|$)/i,
+  END = /^<\/details>[ \t]*$/i;
 const LONGEST_TITLE = 120; // characters of a line that dashes below make a heading; below others they are a rule
 
 /** Whether an open block goes on in a line (and takes its mark off it); "end": the line only closes it. */
@@ -84,6 +86,18 @@ function fence({ words, indent }) {
   const [, mark, info] = /^(`{3,})([^`]*)$/.exec(words) ?? /^(~{3,})(.*)$/.exec(words) ?? [];
   if (!mark) return null;
   return { kind: "code", fence: mark, indent, language: languageOf(info) };
+}
+
+/** `<details>`, its `<summary>` and its end, each at the beginning of a line. */
+function details({ words }, { inner, folds }) {
+  if (words[0] !== "<") return null;
+  const opened = DETAILS.exec(words);
+  if (opened) return { kind: "details", container: true, width: opened[0].length };
+  if (END.test(words) && folds()) return { kind: "detailsEnd", instead: true };
+  const summary = inner.kind === "details" && !inner.filled && SUMMARY.exec(words);
+  return summary
+    ? { kind: "summary", container: true, text: summary[1].replace(/<\/[a-z]*$/i, ""), width: summary[0].length }
+    : null;
 }
 
 const languageOf = (info) =>

@@ -5,9 +5,8 @@
 
 import { CodeView } from "../text/code.js";
 import { h } from "../dom/elements.js";
-import { Footnotes } from "./footnotes.js";
 import { cutWithin, Line } from "./line.js";
-import { References } from "./references.js";
+import { Footnotes, References } from "./references.js";
 import { GOES_ON, NOTHING, STARTS, taskBox } from "./block_starts.js";
 import { alignments, cells, row, tableOf } from "./tables.js";
 
@@ -114,7 +113,7 @@ export class Blocks {
     if (depth > DEEPEST) return NOTHING;
     const inner = this.#open[depth - 1],
       lazy = this.top.kind === "paragraph";
-    const around = { inner, lazy, folds: this.#open.some(({ kind }) => kind === "details") };
+    const around = { inner, lazy, folds: () => this.#open.some(({ kind }) => kind === "details") };
     for (const read of STARTS) {
       const start = read(line, around);
       if (start) return start;

@@ -7,6 +7,7 @@ const SPACE = /^[\s\u00a0]?$/u,
   DIGIT = /\d/;
 // Chinese and Japanese have no spaces around words: a sign beside a letter of theirs is no reason against emphasis.
 const DENSE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
+const MOST_WAITING = 8;
 const DEEPEST = 16; // nesting limit; deeper emphasis stays as written
 
 /** What a run of `mark` between two characters may do: `{opens, closes}`. */
@@ -103,11 +104,11 @@ export class Runs {
     return element;
   }
 
-  /** The last run that still waits for its end, for text that is being written: `**bold` is bold at once. */
+  /** The nodes of the last runs that wait for their end, from the innermost. */
   waiting() {
-    for (let run = this.last; run; run = run.previous) {
-      if (run.opens && run.count === 2 && run.node.nextSibling) return run;
-    }
-    return null;
+    const found = [];
+    for (let run = this.last; run && found.length < MOST_WAITING; run = run.previous)
+      if (run.opens) found.push(run.node);
+    return found;
   }
 }

@@ -4,27 +4,55 @@ import { h } from "../dom/elements.js";
 import { Runs } from "./emphasis.js";
 import { characterOf, ENTITY } from "./entities.js";
 import { INLINE } from "./extensions.js";
-import { MARK } from "./footnotes.js";
 import { labelAt, nameOf, targetAt } from "./link_targets.js";
 import { address, imageLink, link, titled, unlinked } from "./links.js";
-import { ADDRESS, BREAK, EMAIL, HTML, TAG, TAG_BEGUN } from "./tags.js";
 import { escapeCode, escapeProse } from "../text/escape_invisible.js";
 
 const PLAIN = /(?:(?!https?:\/\/|www\.)[^\\`*_~[\]!<&$\n])+/iy;
 const BARE = /(?:https?:\/\/|www\.)[^\s<>[\]`"\u201c\u201d\u3000-\u303f\uff00-\uffef]+/iy;
 const SIGN = /[!-/:-@[-`{-~]/;
-const UNFINISHED = /!?\[([^[\]]*)\]\((?:https?:)?[^\s()]*$/; // a link that is being written
+// A few tags without attributes mean what they say; each other tag is text as a whole.
+const BREAK = /<br[ \t]*\/?>/iy;
+const TAG = /<(\/?)(b|i|em|strong|u|s|del|ins|mark|kbd|sub|sup|small)>/iy;
+
+// Each part has a longest: text made of beginnings costs little.
+const ATTRIBUTE =
+  "\\s{1,99}[a-z_:][\\w.:-]{0,99}(?:\\s{0,99}=\\s{0,99}(?:[^\\s\"'=<>`]{1,999}|'[^']{0,999}'|\"[^\"]{0,999}\"))?";
+const HTML = new RegExp(
+  `<(?:/[a-z][a-z\\d-]*\\s*|[a-z][a-z\\d-]*(?:${ATTRIBUTE}){0,50}\\s{0,99}/?` +
+    "|!--(?:-?(?=>)|.{0,999}?--)|\\?.{0,999}?\\?|![a-z][^>]{0,999}|!\\[CDATA\\[.{0,999}?\\]\\])>",
+  "isy",
+);
+const ADDRESS = /<([a-z][a-z\d+.-]{1,31}:[^\s<>]*)>/iy;
+const EMAIL = /<([\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+)>/iy;
+const MARK = /\[\^([^\s[\]^]{1,80})\](?!\()/y;
+const EMPHASES = { "*": ["em"], _: ["em"], "**": ["strong"], __: ["strong"], "***": ["strong", "em"], "~~": ["s"] };
 const MOST_TAGS = 16; // in each other
+
+// The end of a text that is being written is not shown while it may become something else: little is taken back.
+const READ = 1_000;
+const OPEN = [
+  [/(?<![\w\])])!?\[(?!\^)((?:[^[\]]|\[[^[\]]*\])*)(?:\](?:\((?:[^()\n]|\([^()\n]*(?:\)|$))*|\[[^[\]]*)?)?$/, "$1"], // a link
+  [/\[\^[^\s[\]]*$/, ""], // the mark of a footnote
+  [/<((?:https?|mailto):[^\s<>]*)$/i, "$1"],
+  [/<\/?[a-z]{0,8}$/i, ""],
+  [/&#?\w{0,8}$/, ""],
+  [/(?:[*_~`]{1,3}|\\)$/, ""],
+];
+const TABLE = /(?:^|\n)[ \t]*\|[^\n]*(?:\n[ \t]*\|?[ \t:|-]*)?$/; // the first line of a table, or of its dashes
+
+function decided(text) {
+  let end = text.slice(-READ);
+  for (const [pattern, shown] of OPEN) end = end.replace(pattern, shown);
+  return text.slice(0, -READ) + end.replace(TABLE, "");
+}
 
 /**
  * A fragment of the parsed `text`. `refs`: addresses by reference name, and marks of footnotes. `open`: the text is
- * still growing, and unclosed marks are drawn as if they were closed.
+ * still growing; marks without an end are drawn as if they had one, and what may become something else is left out.
  */
 export function inline(text, { refs = new Map(), open = false } = {}) {
-  const given = open
-    ? text.slice(0, -2_000) + text.slice(-2_000).replace(UNFINISHED, "$1").replace(TAG_BEGUN, "")
-    : text;
-  return new Inline(given, refs, open).read();
+  return new Inline(open ? decided(text) : text, refs, open).read();
 }
 
 class Inline {
@@ -46,25 +74,28 @@ class Inline {
       if (plain) this.#say(plain[0]);
       else if (!this.#extended()) (READERS[this.text[this.#at]] ?? READERS.bare)(this);
     }
-    const waiting = this.open && this.#pairAll();
-    if (waiting && this.#runs.around("strong", waiting, null)) waiting.data = "";
+    if (this.open) this.#closeAll();
     this.#runs.pair();
     this.#trim();
     this.#found.normalize();
     return this.#found;
   }
 
-  /** The node of a run that is to be drawn as if it were closed. */
-  #pairAll() {
+  /** Draws tags and runs that wait for their end as if it were here. */
+  #closeAll() {
     for (const tag of this.#tags.reverse()) this.#wrap(tag);
-    const node = this.#runs.waiting()?.node;
+    const waiting = this.#runs.waiting();
     this.#runs.pair();
-    return node?.data === "**" && node.parentNode === this.#found ? node : null;
+    for (const node of waiting) {
+      if (node.parentNode !== this.#found || !node.nextSibling || !EMPHASES[node.data]) continue;
+      for (const tag of EMPHASES[node.data]) this.#runs.around(tag, node, null);
+      node.data = "";
+    }
   }
 
   #extended() {
     for (const read of INLINE[this.text[this.#at]] ?? []) {
-      const found = read(this.text, this.#at);
+      const found = read(this.text, this.#at, this.open);
       if (!found) continue;
       this.#at = found.end;
       this.#put(found.node);
@@ -93,9 +124,11 @@ class Inline {
   #trim() {
     const last = this.#found.lastChild;
     if (last?.nodeType !== Node.TEXT_NODE) return false;
-    const blanks = /[ \t]*$/.exec(last.data)[0];
-    if (blanks) last.data = last.data.slice(0, -blanks.length);
-    return blanks.endsWith("  ");
+    const { data } = last;
+    let end = data.length;
+    while (data[end - 1] === " " || data[end - 1] === "\t") end -= 1;
+    if (end < data.length) last.data = data.slice(0, end);
+    return data.slice(end).endsWith("  ");
   }
 
   static escape(self) {
@@ -270,7 +303,8 @@ class Inline {
     const written = found && withoutTrailing(found[0]);
     const url = written && address(/^www/i.test(written) ? `https://${written}` : written);
     self.#at = from + (url ? written.length : 1);
-    if (url) self.#put(link(url, written));
+    const grows = self.open && from + written?.length === self.text.length;
+    if (url) self.#put(grows ? document.createTextNode(escapeProse(written)) : link(url, written));
     else self.#say(self.text[from]);
   }
 }

@@ -1,10 +1,7 @@
 /**
  * Markdown as it streams in, as elements. Lines are read once; only the paragraph and the line that are being written
- * are drawn again. No library does this: those for Markdown read whole texts, so that each delta costs what all of the
- * text costs, and what is on the page is taken back as the text grows. Text never becomes HTML on its way.
- *
- * It is CommonMark (fixtures/page/commonmark.json has its examples) with GitHub's tables, tasks, footnotes, `~~` and
- * bare addresses, adjusted to how models write; docs/markdown.md lists where it deviates and why.
+ * are drawn again. Why no library: they read whole texts, so that each delta costs what all of the text costs and much
+ * of what stands on the page is taken back. CommonMark and GitHub's additions; docs/markdown.md lists deviations.
  */
 
 import { Blocks } from "./blocks.js";

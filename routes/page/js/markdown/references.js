@@ -1,11 +1,20 @@
-/** Link reference definitions, `[name]: address "title"`, and the footnotes of one text. */
+/**
+ * Link reference definitions, `[name]: address "title"`, and footnotes, `[^1]` and `[^1]: words`, of one text. Marks of
+ * footnotes are buttons that find their note: the address of the page stays.
+ */
 
+import { h } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { inline } from "./inline.js";
 import { definitionsOf } from "./link_targets.js";
 
 const MOST = 1_000,
   MOST_ASKED = 100;
-const UNFINISHED = /^[ \t]*\[(?:[^\\[\]]|\\.){1,200}\]:[ \t]*\n?[ \t]*\S*(?:[ \t\n]+(?:["'(][^"')]*)?)?$/; // being written
+const LONGEST = 500; // characters of an end that is looked at
+const UNFINISHED = /^[ \t]*\[(?:[^\\[\]]|\\.){0,60}(?:\](?::[ \t]*\n?[ \t]*\S*(?:[ \t\n]+(?:["'(][^"')]*)?)?)?)?$/; // being written
+
+const MOST_BACKS = 20; // ways back of a note
+const LIKELY = /^\w{1,20}$/; // `[^a-z]` is rather a pattern until there is such a note
 
 /** A Map from names to `{url, title}`. The first definition of a name counts. */
 export class References extends Map {
@@ -48,7 +57,8 @@ export class References extends Map {
   /** Draws a paragraph that is being written, without the definitions that it begins with. */
   sketch(element, text) {
     const rest = this.take(text, false);
-    element.replaceChildren(inline(UNFINISHED.test(rest) ? "" : rest, { refs: this, open: true }));
+    const shown = rest.length < LONGEST && UNFINISHED.test(rest) ? "" : rest;
+    element.replaceChildren(inline(shown, { refs: this, open: true }));
   }
 
   /** At the end of the text: draws again what names references and notes that were defined later. */
@@ -59,4 +69,83 @@ export class References extends Map {
     }
     this.#notes.settle();
   }
+}
+
+export class Footnotes {
+  #items = new Map(); // by name
+  #numbers = new Map();
+  #section = null;
+
+  constructor(element) {
+    this.element = element;
+  }
+
+  has = (name) => this.#items.has(name);
+
+  /** The mark of a note that is there or, while the text still grows, probably will be; otherwise null. */
+  mark(name) {
+    if (!this.has(name) && !LIKELY.test(name)) return null;
+    if (!this.#numbers.has(name)) this.#numbers.set(name, this.#numbers.size + 1);
+    const number = this.#numbers.get(name);
+    const go = () => reach(this.#items.get(name));
+    const button = h("button", { type: "button", onclick: go }, number);
+    return h("sup", { class: "note", dataset: { name } }, named(button, number));
+  }
+
+  /** Adds a note. Returns how to take it back, its element included. */
+  add(name, item) {
+    if (!this.#section) {
+      this.#section = h("section", { class: "notes", "aria-label": t("markdown.footnotes") }, h("ol"));
+      this.element.append(this.#section);
+    }
+    this.#section.firstChild.append(item);
+    const first = !this.has(name);
+    if (first) this.#items.set(name, item);
+    return () => {
+      item.remove();
+      if (first) this.#items.delete(name);
+    };
+  }
+
+  /** At the end: numbers by mention, ways back, and text again where a mark has no note. */
+  settle() {
+    const numbers = new Map();
+    for (const mark of this.element.querySelectorAll("sup.note")) {
+      const { name } = mark.dataset;
+      if (!this.has(name)) {
+        mark.closest("[dir]")?.removeAttribute("dir"); // it would be looked for with every mark that goes
+        mark.replaceWith(`[^${name}]`);
+        continue;
+      }
+      if (!numbers.has(name)) numbers.set(name, numbers.size + 1);
+      named(mark.firstChild, numbers.get(name));
+      this.#back(name, mark);
+    }
+    const list = this.#section?.firstChild;
+    const cited = [...numbers.keys()].map((name) => this.#items.get(name));
+    if (list) list.append(...new Set([...cited, ...list.children]));
+    if (!list?.hasChildNodes()) this.#section?.remove();
+  }
+
+  #back(name, mark) {
+    const item = this.#items.get(name);
+    if (item.querySelectorAll(".note-back").length >= MOST_BACKS) return;
+    const words = item.lastElementChild?.localName === "p" ? item.lastElementChild : item;
+    const label = t("markdown.footnote_back");
+    const go = () => reach(mark.firstChild);
+    words.append(" ", h("button", { type: "button", class: "note-back", "aria-label": label, onclick: go }, "↩"));
+  }
+}
+
+function named(button, number) {
+  button.textContent = number;
+  button.setAttribute("aria-label", t("markdown.footnote", { number: String(number) }));
+  return button;
+}
+
+function reach(element) {
+  if (!element) return;
+  if (element.localName === "li") element.tabIndex = -1;
+  element.scrollIntoView({ block: "nearest" });
+  element.focus({ preventScroll: true });
 }
