@@ -75,7 +75,12 @@ async def test_an_edited_message_begins_a_branch_and_the_conversation_stays(tmp_
             "turns": [{"run": second, "session": session}, {"run": runs[1], "session": deeper}],
         }
         listed = (await served.client.get("/sessions")).json()["sessions"]
-        assert [one["id"] for one in listed] == [deeper]  # the branch that was used last
+        assert [(one["id"], one["branches"]) for one in listed] == [(deeper, [session, branch])]  # the one used last
+        await served.client.patch(f"/sessions/{deeper}", json={"title": "Renamed", "archived": True})
+        assert (await shown(served, session))["title"] == "Renamed"
+        assert (await served.client.get("/sessions")).json()["sessions"] == []
+        found = (await served.client.get("/sessions", params={"q": "One"})).json()["sessions"]
+        assert [one["id"] for one in found] == [deeper]
 
 
 async def test_a_branch_may_begin_before_the_first_run(tmp_path: Path) -> None:

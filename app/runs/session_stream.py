@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.events import TERMINAL
 from app.core.messages import Message
@@ -46,7 +47,8 @@ class Following(Struct, frozen=True):
     notifier: Notifier
 
     async def asked(self, session: str, row: RunRow) -> Asked:
-        return Asked(row, await self.store.request_of(session, row.id))
+        """The run as one of this session, also if the session has it of the one that it was forked from."""
+        return Asked(replace(row, session=session), await self.store.request_of(session, row.id))
 
     async def follow(self, session: str, after: Position | None) -> AsyncGenerator[Followed, None]:
         """Yield the events after `after`, or (None) from the session's current run on, each event once.

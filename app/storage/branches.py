@@ -81,6 +81,10 @@ class BranchStore(Protocol):
         """The branches of a tree, oldest first, the session that all began with included while it exists."""
         ...
 
+    async def other_branches(self, sessions: Sequence[str]) -> dict[str, list[str]]:
+        """The other branches of each of the sessions that has some."""
+        ...
+
     async def position_behind(self, session: str, run: str | None, before: Sequence[str]) -> int:
         """The position of the message that began a run, or behind all messages of the runs before it."""
         ...

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -61,7 +62,7 @@ async def session_log(request: Request) -> Response:
                 break
             if before is None:
                 cursor = cursor or f"{row.id}:{log.last_seq}"
-        asked = Asked(row, await services.store.request_of(session.id, row.id))
+        asked = Asked(replace(row, session=session.id), await services.store.request_of(session.id, row.id))
         fields = services.redactor.redact_value(asked_fields(asked))
         runs_json.append(f'{json.dumps(fields)[:-1]}, "events": [{", ".join(log.texts)}]}}')
     head: dict[str, Any] = {

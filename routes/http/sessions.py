@@ -75,7 +75,9 @@ async def _listed(services: Services, principal: str, rows: Sequence[SessionRow]
         return []
     labels = await label_fields(services, [row.id for row in rows])
     summaries, busy = await _summaries(services, principal), await _busy(services, principal)
-    return [session_fields(row, busy) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]
+    others = await services.store.other_branches([row.id for row in rows])
+    listed = [session_fields(row, busy) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]
+    return [fields | ({"branches": others[fields["id"]]} if fields["id"] in others else {}) for fields in listed]
 
 
 async def _summaries(services: Services, principal: str) -> dict[str, dict[str, str]]:
@@ -91,7 +93,13 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
         raise Refused(400, "invalid_query", f"q is longer than {LONGEST_QUERY:,} characters; search for fewer words")
     found = await services.store.find_sessions(principal, query, FOUND)
     rows = await _listed(services, principal, [one.session for one in found])
-    return [row | found_fields(one, query) for row, one in zip(rows, found, strict=True)]
+    pairs = zip(rows, found, strict=True)
+    kept = {row["id"]: row | found_fields(one, query) for row, one in pairs}
+    for row in rows:
+        if row["id"] in kept:  # of the branches of a conversation the one used last
+            for other in row.get("branches", ()):
+                kept.pop(other, None)
+    return list(kept.values())
 
 
 async def show_session(request: Request) -> Response:

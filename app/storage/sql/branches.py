@@ -28,6 +28,11 @@ OF_TREE = Select(
     """,
     Branch,
 )
+OTHERS = """
+    SELECT own.session, other.session FROM branches AS own
+    JOIN branches AS other ON other.tree = own.tree AND other.session <> own.session
+    WHERE own.session IN (SELECT value FROM json_each(?)) ORDER BY other.created, other.session
+"""
 PARTS = Select("SELECT origin, until FROM branch_parts WHERE session = ? ORDER BY place", lambda *row: row)
 BEHIND = """
     SELECT COALESCE(MAX(position) + 1, 0) FROM messages
@@ -134,6 +139,12 @@ class SqlBranches(Rows):
 
     async def branches(self, tree: str) -> list[Branch]:
         return await self._rows(OF_TREE, tree)
+
+    async def other_branches(self, sessions: Sequence[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for session, other in await self._all(OTHERS, json.dumps(list(sessions))):
+            found.setdefault(session, []).append(other)
+        return found
 
     async def position_behind(self, session: str, run: str | None, before: Sequence[str]) -> int:
         if run is None:

@@ -73,18 +73,23 @@ async def folders_of(services: Services, principal: str) -> list[dict[str, Any]]
 
 
 async def place_changes(services: Services, row: SessionRow, body: SessionRequest) -> list[Change]:
-    """The changes of its title and its place in the list that a request asks for. Raises NotFound, StoreFailed."""
+    """The changes of its title and its place in the list that a request asks for, of all branches of a conversation.
+
+    Raises NotFound, StoreFailed.
+    """
     changes: list[Change] = []
-    if body.title is not None:
-        changes.append(SessionTitle(row.id, body.title))
-    if body.pinned is not None:
-        changes.append(SessionPinned(row.id, body.pinned))
-    if body.archived is not None:
-        changes.append(SessionArchived(row.id, body.archived))
-    if body.moves:
-        if body.folder:
-            await folder_of(services, row.principal, body.folder)
-        changes.append(SessionMoved(row.id, body.folder or ""))
+    if body.moves and body.folder:
+        await folder_of(services, row.principal, body.folder)
+    others = await services.store.other_branches([row.id])
+    for session in (row.id, *others.get(row.id, ())):
+        if body.title is not None:
+            changes.append(SessionTitle(session, body.title))
+        if body.pinned is not None:
+            changes.append(SessionPinned(session, body.pinned))
+        if body.archived is not None:
+            changes.append(SessionArchived(session, body.archived))
+        if body.moves:
+            changes.append(SessionMoved(session, body.folder or ""))
     return changes
 
 

@@ -27,6 +27,7 @@ page.feed = new Feed(
   (event) => {
     if (event.type === "state") page.store.set(stateOf(event.data));
     else if (event.type === "documents") guarded(() => page.documents.reload());
+    else if (event.type === "branches") branchesChanged(event.data);
     else if (event.run) guarded(() => page.conversation.add(event));
   },
   (state, more) => page.store.set({ connection: { state, ...more } }),
@@ -42,6 +43,10 @@ function nameParts() {
   page.at("composer").setAttribute("aria-label", t("composer.message"));
   page.at("status").setAttribute("aria-label", t("page.status"));
   document.querySelector(".skip").textContent = t("page.skip");
+}
+
+function branchesChanged({ session, branches }) {
+  if (session === page.store.get("session")) page.store.set({ branches });
 }
 
 function stateOf({ type, ...state }) {

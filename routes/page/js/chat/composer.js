@@ -2,6 +2,7 @@
 
 import { Attachments, dropZone } from "./attachments.js";
 import { h, icon, announce } from "../dom/elements.js";
+import { loadOnce } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { Sender } from "./sender.js";
@@ -57,6 +58,12 @@ class Composer {
     this.text.focus();
   }
 
+  /** What is chosen for the next run, as fields of POST /chat. */
+  get fields() {
+    const { steer, ...fields } = this.#options();
+    return Object.fromEntries(Object.entries(fields).filter(([, value]) => value));
+  }
+
   /** Sends a text that is not in the box; `more`: fields of POST /chat. */
   send(words, more = {}) {
     return this.#attempt(() => this.#sender.send(words, [], this.#options({ steer: false, ...more })));
@@ -107,6 +114,17 @@ class Composer {
       { class: "primary send", "aria-label": t("composer.send"), title: t("composer.send.hint") },
       icon("send"),
     );
+    const comparing = {
+      type: "button",
+      class: "quiet compare-draft",
+      "aria-label": t("branch.compare.title"),
+      title: t("branch.compare.title"),
+      onclick: loadOnce(
+        () => import("./branching.js"),
+        ({ compareDraft }) => compareDraft(this.#page),
+      ),
+    };
+    this.compare = h("button", comparing, icon("columns"));
     const tools = h(
       "div",
       { class: "composer-tools" },
@@ -115,6 +133,7 @@ class Composer {
       plan,
       this.when,
       this.hint,
+      this.compare,
       this.halt,
       this.go,
     );
@@ -130,7 +149,7 @@ class Composer {
     const { store } = this.#page;
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#submit();
+      this.submit();
     });
     this.text.addEventListener("input", () => this.#textChanged());
     this.text.addEventListener("keydown", (event) => this.#key(event));
@@ -187,14 +206,15 @@ class Composer {
     };
   }
 
-  async #submit() {
+  /** Sends what is in the box; `more`: fields of POST /chat. */
+  async submit(more = {}) {
     const text = this.text.value.trim();
     if ((!text && this.attachments.empty) || this.attachments.busy) return;
     const whole = this.text.value,
       files = this.attachments.take();
     this.text.value = "";
     this.#textChanged();
-    const failed = await this.#attempt(() => this.#sender.send(text, files, this.#options()));
+    const failed = await this.#attempt(() => this.#sender.send(text, files, this.#options(more)));
     if (!failed) return this.attachments.forget(files);
     this.text.value = this.text.value ? `${whole}\n${this.text.value}` : whole; // meanwhile typed
     this.attachments.restore(files);
@@ -298,9 +318,10 @@ class Composer {
     this.halt.classList.toggle("primary", !words);
     this.go.hidden = working && !words;
     this.go.disabled = this.attachments.busy;
+    this.compare.hidden = working || !words;
     this.when.hidden = !working || !words;
     // A button that is hidden must not lose the focus.
-    if ([this.go, this.halt, this.when].includes(at) && at.hidden) this.#focusBox();
+    if ([this.go, this.halt, this.when, this.compare].includes(at) && at.hidden) this.#focusBox();
     this.text.placeholder = t(working ? "composer.placeholder.working" : "composer.placeholder");
   }
 

@@ -28,6 +28,7 @@ export class Conversation {
     this.#earlier.append("Show earlier");
     this.element.append(this.#head, h("div", { class: "earlier-row" }, this.#earlier), this.#list);
     this.follower = new ScrollFollower(this.element, this.#list);
+    page.store.watch("branches", () => this.#markBranches());
     page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
     page.store.watch(
       "link",
@@ -52,7 +53,7 @@ export class Conversation {
     this.#savePosition();
     this.#clear();
     if (!moved) updateAddress(session);
-    store.set({ session, title: null, earlier: false, spent: null, context: null, working: null });
+    store.set({ session, branches: [], title: null, earlier: false, spent: null, context: null, working: null });
     if (session === null) {
       fill(this.#head, welcome(this.#page));
       return this.#listen(null, null);
@@ -62,7 +63,7 @@ export class Conversation {
       const log = await fetchLog(session, { runs: PAGE });
       if (opening !== this.#opening) return;
       fill(this.#head);
-      store.set({ title: log.title, earlier: log.earlier, spent: log.usage ?? null });
+      store.set({ title: log.title, branches: log.branches, earlier: log.earlier, spent: log.usage ?? null });
       await this.#restore(log, () => opening === this.#opening);
     } catch (error) {
       if (opening === this.#opening) this.#showFailure(session, error);
@@ -130,6 +131,11 @@ export class Conversation {
     return true;
   }
 
+  /** A view of a run that is not part of this list. */
+  newView(asked, page) {
+    return new RunView(asked, page);
+  }
+
   run(id) {
     return this.#runs.get(id);
   }
@@ -179,6 +185,15 @@ export class Conversation {
     fill(this.#head);
     if (!known) this.follower.contentAdded();
     this.#updateWorking();
+    this.#markBranches();
+  }
+
+  /** Shows the switch at turns with other branches; most conversations have none. */
+  async #markBranches() {
+    const partings = this.#page.store.get("branches") ?? [];
+    if (!partings.length && !this.#list.querySelector(".branch-switch")) return;
+    const { mark } = await import("./branching.js");
+    mark(this.#page, [...this.#runs.values()], this.#page.store.get("branches"));
   }
 
   /** Keeps the server's order of runs: one sent from here may come after others. */
@@ -212,6 +227,7 @@ export class Conversation {
     const views = log.runs.map(({ events, ...asked }) => this.#view(asked, mine.get(asked.run)));
     for (const [id, view] of mine) if (!this.#runs.has(id)) this.#runs.set(id, view);
     this.#list.prepend(...views.map((view) => view.element));
+    await this.#markBranches();
     await this.follower.holdPosition(async () => {
       for (let at = views.length - 1; at >= 0; at--) {
         if (!(await replay(views[at], log.runs[at].events, wanted))) return;
@@ -238,6 +254,7 @@ export class Conversation {
       this.follower.following = false;
       await this.follower.holdPosition(async () => {
         this.#list.prepend(...views.map((view) => view.element));
+        await this.#markBranches();
         for (let at = views.length - 1; at >= 0; at--) {
           if (!(await replay(views[at], log.runs[at].events, () => opening === this.#opening))) return;
         }

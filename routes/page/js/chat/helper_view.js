@@ -3,6 +3,7 @@
 import { get, request } from "../feed/api.js";
 import { EventReader } from "../feed/sse.js";
 import { fill, h } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 
 const PENDING = "pending";
@@ -59,31 +60,36 @@ export class HelperView {
   async #read() {
     const { helper, helper_session: session } = this.#started;
     const abort = (this.#abort = new AbortController());
-    const path = `/runs/${encodeURIComponent(helper)}`;
     const asked = { run: helper, session, message: null, state: "running", created: Date.now() / 1000 };
     const drawn = new this.#view.constructor(asked, quiet(this.#view.page));
     drawn.restoring = true; // what the helper does is not announced
     fill(this.run, drawn.element);
-    try {
-      const { created, ended } = await get(path, { signal: abort.signal });
-      drawn.begin({ ...asked, created, ended });
-      const response = await request("GET", `${path}/events`, { signal: abort.signal });
-      const events = new EventReader();
-      const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (let piece = await text.read(); !piece.done; piece = await text.read()) {
-        for (const { id, type, data } of events.feed(piece.value)) drawn.add({ ...data, type, seq: Number(id) });
-        if (!this.#card.element.isConnected) abort.abort();
-      }
-    } catch (error) {
-      if (!abort.signal.aborted) drawn.note("helper", `The helper's run cannot be read: ${error.message}`);
-    } finally {
-      drawn.leave();
+    await drawRun(helper, asked, drawn, abort, () => this.#card.element.isConnected);
+  }
+}
+
+/** Draws a run from its beginning, and goes on until it ends, is left by `abort`, or is not `wanted()`. */
+export async function drawRun(run, asked, drawn, abort, wanted) {
+  const path = `/runs/${encodeURIComponent(run)}`;
+  try {
+    const { created, ended } = await get(path, { signal: abort.signal });
+    drawn.begin({ ...asked, created, ended });
+    const response = await request("GET", `${path}/events`, { signal: abort.signal });
+    const events = new EventReader();
+    const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let piece = await text.read(); !piece.done; piece = await text.read()) {
+      for (const { id, type, data } of events.feed(piece.value)) drawn.add({ ...data, type, seq: Number(id) });
+      if (!wanted()) abort.abort();
     }
+  } catch (error) {
+    if (!abort.signal.aborted) drawn.note("helper", t("run.unreadable", { reason: error.message }));
+  } finally {
+    drawn.leave();
   }
 }
 
 /** The page without the means to show a run's numbers as those of the conversation. */
-function quiet(page) {
+export function quiet(page) {
   const store = { get: (name) => page.store.get(name), set: () => undefined };
   return Object.create(page, { store: { value: store } });
 }

@@ -114,7 +114,7 @@ function line(kind, words, offer) {
  * The line below a turn. `usage` of `run.finished`, or the last known one of a failed run.
  * `changes`: the run, if it has changed files.
  */
-export function turnFoot({ model, created, seconds, usage }, changes) {
+export function turnFoot({ model, created, seconds, usage }, changes, again) {
   const date = new Date(created * 1000);
   const facts = [
     h("bdi", {}, model),
@@ -124,6 +124,7 @@ export function turnFoot({ model, created, seconds, usage }, changes) {
     ...speed(usage?.timing),
     usage?.cost ? h("span", { title: t("run.cost.title") }, cost(usage.cost)) : null,
     changes ? changesButton(changes) : null,
+    again,
   ];
   return h(
     "footer",

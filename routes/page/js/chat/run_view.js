@@ -4,6 +4,7 @@ import { post } from "../feed/api.js";
 import { h, announce } from "../dom/elements.js";
 import { t, ts } from "../dom/texts.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
+import { againMenu, messageTools } from "./turn_tools.js";
 import { StreamedText } from "./streamed_text.js";
 import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { Plan } from "./plan.js";
@@ -65,6 +66,7 @@ export class RunView {
   #steers = []; // messages that the run has not read yet
   #working = new Working();
   #message = null;
+  #tools = null; // what can be done with the message
   #changesFiles = false;
   #cancelButton = null;
 
@@ -85,6 +87,7 @@ export class RunView {
     this.asked = asked;
     if (asked.run) this.element.dataset.run = asked.run;
     if (asked.message && (!shown || asked.message.attachments?.length)) this.#showMessage(asked);
+    if (asked.run && asked.message && !this.#tools) this.#message.after((this.#tools = messageTools(this)));
     if (asked.run && asked.state === "queued") this.#offerCancel(asked.run);
     this.#updateWorking();
   }
@@ -322,7 +325,7 @@ export class RunView {
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = t("run.kept");
     const changes = this.#changesFiles && this.asked.run;
-    if (this.started) this.append(turnFoot(this.#facts(event), changes));
+    if (this.started) this.append(turnFoot(this.#facts(event), changes, this.#tools && againMenu(this)));
     if (!this.restoring) announce(t(event.type === "run.failed" ? "run.announced.failed" : "run.announced.ended"));
   }
 

@@ -96,6 +96,6 @@ export class Sender {
   }
 }
 
-function randomKey() {
+export function randomKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

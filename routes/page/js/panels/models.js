@@ -44,6 +44,11 @@ export function moveChoice(session) {
   writeStored(`${CHOICE_KEY}new`, null);
 }
 
+/** Selects the same model, or another one, for a branch of a conversation. */
+export function copyChoice(session, branch, model = readStored(CHOICE_KEY + session)) {
+  writeStored(CHOICE_KEY + branch, model);
+}
+
 /** The model of the next message: `{name, endpoint}`. */
 export function currentModel(page) {
   const server = page.store.get("server") ?? {};

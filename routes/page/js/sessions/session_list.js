@@ -175,7 +175,11 @@ class Sessions {
     const at_work = new Set((store.get("runs") ?? []).map(({ session }) => session));
     const waiting = Map.groupBy?.(store.get("approvals") ?? [], ({ session }) => session);
     for (const [id, row] of this.#rows) {
-      row.mark({ open: id === open, running: at_work.has(id), waiting: waiting?.get(id)?.length ?? 0 });
+      row.mark({
+        open: id === open || row.session.branches?.includes(open),
+        running: at_work.has(id),
+        waiting: waiting?.get(id)?.length ?? 0,
+      });
     }
     const title = this.#sessions.find(({ id }) => id === open)?.title;
     if (title !== undefined && title !== store.get("title")) store.set({ title });

@@ -112,7 +112,7 @@ export class SessionRow {
     );
     if (!sure) return;
     try {
-      await remove(`/sessions/${encodeURIComponent(id)}`);
+      await remove(`/sessions/${encodeURIComponent(id)}?branches=all`);
       announce("The conversation is deleted.");
       if (this.#page.store.get("session") === id) this.#page.conversation.open(null);
       this.#page.sessions.refresh();

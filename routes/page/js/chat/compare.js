@@ -1,0 +1,99 @@
+/** Two answers to one message, side by side, until the person goes on with one of them. */
+
+import { announce, h, icon } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
+import { post } from "../feed/api.js";
+import { drawRun, quiet } from "./helper_view.js";
+
+export class Comparison {
+  #page;
+  #left = new AbortController();
+  #columns;
+  #own; // the turn of the open conversation, which the first column shows
+
+  /** `columns`: `{session, run, model}`; the first one's session is open. */
+  constructor(page, words, columns) {
+    this.#page = page;
+    page.comparison?.close();
+    page.comparison = this;
+    const heading = h("h2", { tabindex: -1 }, t("compare.heading"));
+    const name = t("compare.close");
+    const close = h("button", { type: "button", class: "quiet", "aria-label": name, title: name });
+    close.append(icon("cross"));
+    close.addEventListener("click", () => this.close());
+    this.#columns = columns.map((column) => this.#column(column));
+    const prompt = h("p", { class: "compare-prompt", dir: "auto" }, words);
+    this.element = h(
+      "section",
+      { class: "compare", "aria-label": t("compare.heading") },
+      h("header", { class: "compare-head" }, heading, close),
+      prompt,
+      h("div", { class: "compare-columns" }, this.#columns),
+    );
+    this.#own = () => page.conversation.run(columns[0].run)?.element;
+    this.#hideOwn(true);
+    page.conversation.element.querySelector(".runs").after(this.element);
+    const unwatch = page.store.watch("session", (session) => session !== columns[0].session && this.close());
+    this.#left.signal.addEventListener("abort", unwatch);
+    this.element.scrollIntoView({ block: "start" });
+    heading.focus({ preventScroll: true });
+    announce(t("compare.heading"));
+  }
+
+  #hideOwn(hidden) {
+    const own = this.#own();
+    if (own) own.hidden = hidden;
+  }
+
+  #column({ session, run, model }) {
+    const asked = { run, session, message: null, state: "running", created: Date.now() / 1000 };
+    const drawn = this.#page.conversation.newView(asked, quiet(this.#page));
+    const problem = h("p", { class: "problem", role: "alert", hidden: true });
+    const stop = h("button", { type: "button", class: "compare-stop" }, icon("stop"), t("composer.stop"));
+    stop.addEventListener("click", () => this.#stop(run, stop, problem));
+    const take = h("button", { type: "button", class: "primary" }, t("compare.take"));
+    take.addEventListener("click", () => this.#take(session));
+    const name = h("h3", { dir: "auto" }, model);
+    const article = h(
+      "article",
+      { class: "compare-column", "aria-label": model },
+      h("header", {}, name, stop),
+      h("div", { class: "compare-body", tabindex: 0, role: "group", "aria-label": model }, drawn.element),
+      problem,
+      h("footer", {}, take),
+    );
+    drawRun(run, asked, drawn, this.#left, () => true).then(() => {
+      if (document.activeElement === stop) take.focus({ preventScroll: true });
+      stop.hidden = true;
+    });
+    return article;
+  }
+
+  async #stop(run, button, problem) {
+    button.disabled = true;
+    try {
+      await post(`/runs/${encodeURIComponent(run)}/cancel`);
+    } catch (error) {
+      problem.textContent = error.message;
+      problem.hidden = button.disabled = false;
+    }
+  }
+
+  async #take(session) {
+    this.close();
+    await this.#page.conversation.open(session);
+    this.#page.composer.focus();
+    announce(t("compare.taken"));
+  }
+
+  /** Goes back to the open conversation; both answers stay as branches. */
+  close() {
+    if (this.#left.signal.aborted) return;
+    this.#left.abort();
+    this.#hideOwn(false);
+    const focused = this.element.contains(document.activeElement);
+    this.element.remove();
+    this.#page.comparison = null;
+    if (focused) this.#page.composer.focus();
+  }
+}

@@ -1,0 +1,34 @@
+/** What can be done with a turn: edit its message, answer it again, compare models. The work is loaded when it is asked for. */
+
+import { h, icon } from "../dom/elements.js";
+import { loadOnce } from "../dom/forms.js";
+import { Menu } from "../dom/menu.js";
+import { t } from "../dom/texts.js";
+
+const EDITABLE = ".user-message:not(.from-job)";
+
+/** Below the message: the button that edits it, and the switch between branches. */
+export function messageTools(view) {
+  const name = t("branch.edit");
+  const onclick = loadOnce(
+    () => import("./branching.js"),
+    ({ edit }) => edit(view),
+  );
+  const button = h("button", { type: "button", class: "quiet edit", "aria-label": name, title: name, onclick });
+  button.append(icon("pencil"));
+  return h("div", { class: "message-tools" }, view.element.querySelector(`:scope > ${EDITABLE}`) && button);
+}
+
+/** Below the answer: a menu. */
+export function againMenu(view) {
+  const act = (does) => loadOnce(() => import("./branching.js"), does);
+  const name = t("branch.again.menu");
+  const button = h("button", { type: "button", class: "quiet again-menu", "aria-label": name, title: name });
+  const menu = new Menu(button, () => [
+    [t("branch.again"), "again", act(({ again }) => again(view))],
+    [t("branch.again.other"), "again", act(({ againWith }) => againWith(view))],
+    [t("branch.compare"), "columns", act(({ compareTurn }) => compareTurn(view))],
+  ]);
+  button.append(icon("again"));
+  return h("span", { class: "again-tools" }, button, menu.element);
+}

@@ -1,0 +1,121 @@
+"""Branches on the page: a message edited, an answer given again, branches switched, two models compared."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.models.scripted import Pause, Scripted
+from tests.browser import browsing, expect, home, say, shot
+from tests.serving import serving
+
+pytestmark = pytest.mark.usefixtures("chromium")
+
+
+async def test_messages_are_edited_and_branches_switched(tmp_path: Path) -> None:
+    script = ["Roses are red.", "Violets are blue.", "Moss is green.", "Moss is soft."]
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        chat, links = page.locator("#conversation"), page.locator(".session-link")
+        await say(page, "Roses?")
+        await expect(chat.get_by_text("Roses are red.")).to_be_visible()
+        await say(page, "Violets?")
+        await expect(chat.locator(".turn-foot")).to_have_count(2)
+        first = page.url
+
+        turn = chat.get_by_role("article", name="Turn").last
+        await turn.get_by_role("button", name="Edit message").focus()
+        await page.keyboard.press("Enter")
+        box = turn.get_by_role("textbox", name="Edit message")
+        await expect(box).to_be_focused()
+        await page.keyboard.press("Escape")
+        await expect(turn.get_by_role("button", name="Edit message")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await box.fill("Moss?")
+        await shot(page, "branches-edit")
+        await box.press("Enter")
+        await expect(chat.get_by_text("Moss is green.")).to_be_visible()
+        await expect(chat.get_by_text("Roses are red.")).to_be_visible()
+        await expect(chat.get_by_text("Violets are blue.")).to_have_count(0)
+        assert page.url != first
+        switch = turn.get_by_role("group", name="Branches of this message")
+        await expect(switch).to_contain_text("2 / 2")
+        await expect(links).to_have_count(1)
+        await expect(links).to_have_attribute("aria-current", "page")
+
+        other = await browser.page()  # of the same person, on the first branch
+        await other.goto(first)
+        await expect(other.locator(".branch-count")).to_have_text("1 / 2")
+        await turn.get_by_role("button", name="Answer again or compare").click()
+        await page.get_by_role("menuitem", name="Answer again", exact=True).click()
+        await expect(chat.get_by_text("Moss is soft.")).to_be_visible()
+        await expect(switch).to_contain_text("3 / 3")
+        await expect(other.locator(".branch-count")).to_have_text("1 / 3")
+
+        await switch.get_by_role("button", name="Previous branch").focus()
+        await page.keyboard.press("Enter")
+        await expect(chat.get_by_text("Moss is green.")).to_be_visible()
+        await expect(switch.get_by_role("button", name="Previous branch")).to_be_focused()
+        await page.keyboard.press("ArrowLeft")
+        await expect(chat.get_by_text("Violets are blue.")).to_be_visible()
+        assert page.url == first
+        await expect(links).to_have_attribute("aria-current", "page")
+        await shot(page, "branches-switch")
+        await page.go_back()
+        await expect(chat.get_by_text("Moss is green.")).to_be_visible()
+
+
+async def test_a_refused_branch_is_explained_and_the_text_kept(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["Roses are red."])) as served, browsing() as browser:
+        page = await browser.page()
+        browser.expected.append("503")
+        await page.goto(home(served))
+        await say(page, "Roses?")
+        turn = page.get_by_role("article", name="Turn")
+        await expect(turn.locator(".turn-foot")).to_be_visible()
+        refusal = {"error": {"code": "storage_failed", "message": "The disk is full."}}
+        await page.route("**/fork", lambda route: route.fulfill(status=503, json=refusal))
+        await turn.get_by_role("button", name="Edit message").click()
+        box = turn.get_by_role("textbox", name="Edit message")
+        await box.fill("Violets?")
+        await turn.get_by_role("button", name="Send").click()
+        await expect(turn.get_by_role("alert")).to_have_text("The disk is full.")
+        await expect(box).to_have_value("Violets?")
+
+
+async def test_two_models_are_compared_and_one_goes_on(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    script = ["Roses are red.", ["A first ", Pause(held), "answer."], "A second answer.", "Good."]
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        chat = page.locator("#conversation")
+        await say(page, "Roses?")
+        await expect(chat.locator(".turn-foot")).to_be_visible()
+        await page.get_by_role("textbox", name="Message").fill("And violets?")
+        await page.get_by_role("button", name="Compare two models").click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog.get_by_label("First model")).to_be_focused()
+        await shot(page, "branches-compare-choice")
+        await dialog.get_by_role("button", name="Compare").click()
+        columns = page.locator(".compare-column")
+        await expect(columns).to_have_count(2)
+        await expect(columns.first).to_contain_text("A first")
+        await expect(columns.last).to_contain_text("A second answer.")
+        await expect(columns.last.get_by_role("button", name="Stop")).to_be_hidden()
+        await shot(page, "branches-compare")
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await shot(page, "branches-compare-phone")
+        above, below = await columns.first.bounding_box(), await columns.last.bounding_box()
+        assert above and below and above["x"] == below["x"] and above["y"] + above["height"] <= below["y"]
+        await columns.first.get_by_role("button", name="Stop").click()
+        await expect(columns.first).to_contain_text("Stopped.")
+        await columns.last.get_by_role("button", name="Continue with this one").click()
+        await expect(columns).to_have_count(0)
+        await expect(chat.get_by_text("A second answer.")).to_be_visible()
+        await expect(chat.locator(".branch-count")).to_have_text("2 / 2")
+        await say(page, "Good?")
+        await expect(chat.get_by_text("Good.", exact=True)).to_be_visible()
