@@ -82,6 +82,18 @@ def test_no_words_become_markup_or_script() -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_text_of_a_script_goes_over_several_lines() -> None:
+    """Indents are not served (routes/page): they may be no part of a text."""
+    whole = re.compile(r'"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|(?<![\w)\]])/(?:[^/\\\[]|\\.|\[(?:[^\]\\]|\\.)*\])+/|//.*')
+    found = [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in scripts().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if "`" in whole.sub("", line) and not line.lstrip().startswith(("*", "/*"))
+    ]
+    assert not found, found
+
+
 def imported(path: Path) -> list[Path]:
     found = [(path.parent / name).resolve() for name in IMPORT.findall(path.read_text()) if not name.endswith(".json")]
     missing = [name for name in found if not name.is_file()]
@@ -164,7 +176,7 @@ def test_a_circle_of_imports_is_seen() -> None:
 
 def test_every_module_is_used() -> None:
     there = {path for path in (PAGE / "js").rglob("*.js") if "vendor" not in path.parts}
-    unused = there - reached([PAGE / "js" / name for name in (*ENTRIES, *WORKERS, "dom/library.js")])
+    unused = there - reached([PAGE / "js" / name for name in (*ENTRIES, *WORKERS)])
     assert not unused, f"nobody imports {sorted(path.name for path in unused)}"
 
 
@@ -192,11 +204,14 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
 def test_every_pair_of_colours_can_be_read(place: int) -> None:
-    said = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6}))?", written()["css/base.css"])
+    styles = written()["css/base.css"] + written()["css/messages.css"]
+    said = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6}))?", styles)
     colours = {name: (light, dark or light)[place] for name, light, dark in said}
+    syntax = [(name, "code") for name in colours if name.startswith("c-")]
+    assert len(syntax) == 6
     poor = [
         f"{words} on {back}: {found:.2f}"
-        for words, back in PAIRS
+        for words, back in (*PAIRS, *syntax)
         if (found := contrast(colours[words], colours[back])) < LEAST_CONTRAST
     ]
     assert not poor, poor

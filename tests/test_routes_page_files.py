@@ -37,7 +37,7 @@ NAMES = sorted(
 TYPES = ["push-worker", "highlight-worker"]
 IMPORTED = re.compile(r'(?:\bfrom|\bimport)\s*"(\.{1,2}/[^"]+)"')  # at once; `import(...)` is for later
 ELSEWHERE = re.compile(
-    r"""url\(\s*["']?(?!data:)|@import|\b(?:from|import)\s*\(?\s*["'](?!\.{1,2}/)|["'`]//\w|fetch\(\s*["'`]\w+:"""
+    r"""url\(\s*["']?(?!data:|\$\{urlOf\()|@import|\b(?:from|import)\s*\(?\s*["'](?!\.{1,2}/)|["'`]//\w|fetch\(\s*["'`]\w+:"""
 )
 SUBRESOURCE = re.compile(r'(?:src|href)="(/[^"]+)"')
 
@@ -208,12 +208,12 @@ def test_the_page_names_only_what_is_there_and_nobody_else() -> None:
     ("written", "served"),
     [
         ("/** What it is\n * for. */\n\nlet a = 1; // one\n", "\n\n\nlet a = 1; // one\n"),
-        ("  // why\n  /* how */ run();\n", "\n  /* how */ run();\n"),
-        ("  /* a */\n  b();\n  /* c */\n", "\n  b();\n\n"),
+        ("  // why\n  /* how */ run();\n", "\n/* how */ run();\n"),
+        ("  /* a */\n  b();\n  /* c */\n", "\nb();\n\n"),
         ('let a = "// b";\nlet c = `/* d */`;\n', 'let a = "// b";\nlet c = `/* d */`;\n'),
-        ("a /* b\n c */ d\n", "a /* b\n c */ d\n"),
+        ("a /* b\n c */ d\n", "a /* b\nc */ d\n"),
     ],
 )
-def test_comments_on_lines_of_their_own_stay_at_home(tmp_path: Path, written: str, served: str) -> None:
+def test_comments_on_lines_of_their_own_and_indents_stay_at_home(tmp_path: Path, written: str, served: str) -> None:
     (tmp_path / "a.js").write_text(written)
     assert without_comments(tmp_path / "a.js").decode() == served

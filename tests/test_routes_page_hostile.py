@@ -37,12 +37,16 @@ KNOWN = (
     "strong sub summary sup svg table tbody td textarea th thead time title tr u ul"
 )
 FOUND = r"""(known) => {
+  const MATHML = "http://www.w3.org/1998/Math/MathML";
   const elements = new Set(known.split(" "));
   const wrong = [...window.seen];
   const elsewhere = /^on|^(srcdoc|action|formaction|background|ping|xlink:href|srcset)$/;
   for (const element of document.querySelectorAll("*")) {
     const name = element.localName, said = element.closest(".runs") !== null;
-    if (!elements.has(name)) wrong.push(`<${name}>`);
+    const drawn = element.closest(".math-box > math") !== null; // a formula, whose source stands beside it
+    const odd = element.namespaceURI !== MATHML || element.id || /^(maction|semantics|annotation)/.test(name);
+    if (drawn && odd) wrong.push(`<${name} ${element.id}>`);
+    if (!drawn && !elements.has(name)) wrong.push(`<${name}>`);
     if (said && /^(script|link|meta|iframe|style|form)$/.test(name)) wrong.push(`a ${name}`);
     for (const { name, value } of element.attributes) {
       if (elsewhere.test(name)) wrong.push(`${name}=${value}`);
@@ -57,6 +61,7 @@ FOUND = r"""(known) => {
 }"""
 
 SAID = """() => [...document.querySelectorAll(".run")].map((run) => {
+  for (const formula of run.querySelectorAll(".math-box")) formula.remove();
   const text = (selector) => run.querySelector(selector)?.textContent ?? "";
   return [text(".user-text"), text(".reasoning-text"), text(".answer .markdown")];
 })"""

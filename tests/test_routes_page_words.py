@@ -50,7 +50,7 @@ OUTLINES = """async (texts) => {
   const outline = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return node.data;
     if (node.matches(".markdown-part, .table-box, .code-part")) return inside(node);
-    const code = node.localName === "figure" && node.querySelector("code");
+    const code = node.matches("figure, .formula") && node.querySelector("code");
     if (code) return `<code ${code.dataset.language ?? ""}|${code.textContent}>`;
     return node.localName === "br" ? "<br>" : `<${named(node)}${told(node)}|${inside(node)}>`;
   };

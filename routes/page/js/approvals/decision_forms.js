@@ -143,10 +143,8 @@ function serialised(value) {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return `[${value.map(serialisedPart).join(", ")}]`;
   if (value === null || typeof value !== "object" || isExactInteger(value)) return JSON.stringify(value);
-  return `{${Object.keys(value)
-    .sort()
-    .map((key) => `${serialisedPart(key)}: ${serialisedPart(value[key])}`)
-    .join(", ")}}`;
+  const keys = Object.keys(value).sort();
+  return `{${keys.map((key) => `${serialisedPart(key)}: ${serialisedPart(value[key])}`).join(", ")}}`;
 }
 
 function serialisedPart(value) {

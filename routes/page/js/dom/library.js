@@ -25,6 +25,11 @@ export function librarySource(path) {
   });
 }
 
+/** A vendored font, which the browser fetches when a text needs it. */
+export function libraryFont(family, path) {
+  document.fonts.add(new FontFace(family, `url(${urlOf(path)})`));
+}
+
 const urlOf = (path) => new URL(VENDOR + path, import.meta.url).href;
 
 /** What `load` gives, loaded once; a failure is forgotten after a while. */

@@ -30,14 +30,14 @@ export class CodeView {
   #loading = null;
   #painter = null;
 
-  constructor(language = "", { formula = false } = {}) {
+  constructor(language = "") {
     this.language = language;
     this.code = h("code", { dataset: { language: language || null } }, this.#trial);
     this.#box = h(
       "pre",
       {
         tabindex: 0,
-        "aria-label": formula ? "Formula" : `Code${language ? `: ${escapeCode(language)}` : ""}`,
+        "aria-label": `Code${language ? `: ${escapeCode(language)}` : ""}`,
         role: "group",
       },
       this.code,
@@ -48,7 +48,7 @@ export class CodeView {
       h("span", { class: "code-language" }, escapeCode(language.slice(0, 30))),
       copyButton("Copy code", () => this.text),
     );
-    this.element = h("figure", { class: formula ? "code formula" : "code", dir: "ltr" }, !formula && head, this.#box);
+    this.element = h("figure", { class: "code", dir: "ltr" }, head, this.#box);
   }
 
   /** All of it, without its last end of line. */
@@ -87,6 +87,7 @@ export class CodeView {
   async #load() {
     const module = await import("./highlight.js").catch(() => null);
     this.#painter = module && new module.Painter(this.code, this.language);
+    this.#painter?.grown(this.#length);
   }
 
   /** Puts what fits into the last part. Returns where the next part begins. */

@@ -98,7 +98,17 @@ async function loadCore() {
 
 async function register(name) {
   const [hljs, grammar] = await Promise.all([(core ??= loadCore()), load(`${name}.min.js`)]);
-  hljs.registerLanguage(name, grammar);
+  hljs.registerLanguage(name, name === "bash" ? withQuotedHeredocs(grammar) : grammar);
+}
+
+/** highlight.js knows `<<EOF`, and takes what follows `<<'EOF'` for code, whose apostrophes begin strings. */
+function withQuotedHeredocs(grammar) {
+  return (hljs) => {
+    const bash = grammar(hljs);
+    const text = hljs.END_SAME_AS_BEGIN({ begin: /["'](\w+)["']/, end: /^\t*(\w+)$/, className: "string" });
+    bash.contains.unshift({ begin: /<<-?[ \t]*(?=(["'])\w+\1)/, starts: { contains: [text] } });
+    return bash;
+  };
 }
 
 async function tokensOf(id, text, names) {
