@@ -32,7 +32,7 @@ OUTLINES = r"""async (rows) => {
     if (node.matches(".notes")) return `<notes|${inside(node)}>`;
     if (node.matches(".task-box")) return node.matches(".done") ? "[x]" : "[ ]";
     if (node.matches("li > p") && !node.closest("ul, ol").classList.contains("loose")) return inside(node);
-    if (node.matches("figure")) {
+    if (node.matches("figure, .formula")) {
       const code = node.querySelector("code");
       return `<code ${code.dataset.language ?? ""}|${code.textContent}>`;
     }
