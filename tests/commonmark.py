@@ -68,6 +68,56 @@ OUTLINES = r"""async (rows) => {
 }"""
 
 
+# Streams texts, by the page's own reader or by markdown-it; returns for each how many characters that stood on the page
+# were taken back, and the milliseconds that all of it took.
+STREAMS = """async ([texts, size, own]) => {
+  const { Markdown } = await import("/page/js/markdown/markdown.js");
+  const ours = () => {
+    const markdown = new Markdown();
+    return [markdown.element, (piece) => { markdown.write(piece); markdown.draw(); }, () => markdown.end()];
+  };
+  const plugin = (name) => window[name]?.default ?? window[name];
+  const theirs = () => {
+    const library = (window.markdownit.default ?? window.markdownit)({ linkify: true });
+    library.use(plugin("markdownitFootnote")).use(plugin("markdownitTaskLists"));
+    const element = document.createElement("div");
+    let text = "";
+    return [element, (piece) => { element.innerHTML = library.render((text += piece)); }, () => {}];
+  };
+  // Characters that stay: the beginning, the end, and what of the rest stands there in the same order.
+  const kept = (before, now) => {
+    let start = 0, end = 0;
+    const most = Math.min(before.length, now.length);
+    while (start < most && before[start] === now[start]) start += 1;
+    while (end < most - start && before.at(-1 - end) === now.at(-1 - end)) end += 1;
+    const rest = now.slice(start, now.length - end);
+    let row = new Uint16Array(rest.length + 1);
+    for (const sign of rest.length ? before.slice(start, before.length - end) : "") {
+      const next = new Uint16Array(row.length);
+      for (let at = 1; at < row.length; at += 1)
+        next[at] = rest[at - 1] === sign ? row[at - 1] + 1 : Math.max(row[at], next[at - 1]);
+      row = next;
+    }
+    return start + end + row.at(-1);
+  };
+  return texts.map((text) => {
+    const [element, write, end] = own ? ours() : theirs();
+    let before = "", back = 0, took = 0;
+    const step = (work) => {
+      const began = performance.now();
+      work();
+      took += performance.now() - began;
+      const now = element.textContent;
+      back += before.length - kept(before, now);
+      before = now;
+    };
+    for (let at = 0; at < text.length; at += size) step(() => write(text.slice(at, at + size)));
+    step(end);
+    return [back, took];
+  });
+}"""
+
+
 class Frame(NamedTuple):
     """An open element: how its outline begins, and its children so far."""
 

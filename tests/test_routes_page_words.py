@@ -13,7 +13,7 @@ from app.models.scripted import Pause, Reply, Scripted
 from parsing import Thought
 from tests.browser import browsing, expect, home, say, shot
 from tests.commonmark import OUTLINES as EXAMPLES
-from tests.commonmark import outline
+from tests.commonmark import STREAMS, outline
 from tests.nightly import at_night
 from tests.pictures import image_part, png, text_part
 from tests.serving import serving
@@ -64,6 +64,22 @@ OUTLINES = """async (texts) => {
     return inside(markdown.element);
   };
   return texts.map((text) => ({ whole: draw([text]), streamed: draw(text.split("")) }));
+}"""
+
+# Follows the first footnote there and back; returns the words of what had the focus.
+FOLLOWED = """async (text) => {
+  const { Markdown } = await import("/page/js/markdown/markdown.js");
+  const markdown = new Markdown(), address = location.href;
+  markdown.write(text);
+  markdown.end();
+  document.body.append(markdown.element);
+  const focused = [];
+  for (const name of [".note span", ".note-back"]) {
+    markdown.element.querySelector(name).dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    focused.push(document.activeElement.textContent);
+  }
+  markdown.element.remove();
+  return [...focused, location.href === address];
 }"""
 
 # How often what is counted happens for so many pieces of a text: `[characters read, drawn, frames]`.
@@ -120,6 +136,10 @@ async def test_examples_of_commonmark_and_what_models_write_are_drawn_as_meant(t
         page = await browser.page()
         await page.goto(home(served))
         drawn = await page.evaluate(EXAMPLES, texts + [(row["text"], row["drawn"]) for row in SNIPPETS])
+        streamed = await page.evaluate(STREAMS, [[row["text"] for row in SNIPPETS], 4, True])
+        followed = await page.evaluate(FOLLOWED, "A[^1].\n\n[^1]: The note.")
+    assert 0 < sum(back for back, _ in streamed) <= 60, "nearly all that was shown stays"
+    assert followed == ["The note. ↩", "1", True]
     for found in drawn:
         assert found["streamed"] == found["whole"]
     outside = [row["section"] != "HTML blocks" for row in examples]

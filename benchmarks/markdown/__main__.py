@@ -17,6 +17,7 @@ from pathlib import Path
 from app.models.scripted import Scripted
 from tests.browser import Page, browsing, home
 from tests.chromium import launched
+from tests.commonmark import STREAMS
 from tests.serving import serving
 
 ROOT = Path(__file__).parents[2]
@@ -28,45 +29,6 @@ LIBRARY = (
     "markdown-it-footnote/dist/markdown-it-footnote.min.js",
     "markdown-it-task-lists/dist/markdown-it-task-lists.min.js",
 )
-
-# Streams texts; returns for each the characters taken back, and the milliseconds that all of it took.
-STREAMS = """async ([texts, size, own]) => {
-  const { Markdown } = await import("/page/js/markdown/markdown.js");
-  const ours = () => {
-    const markdown = new Markdown();
-    return [markdown.element, (piece) => { markdown.write(piece); markdown.draw(); }, () => markdown.end()];
-  };
-  const plugin = (name) => window[name]?.default ?? window[name];
-  const theirs = () => {
-    const library = (window.markdownit.default ?? window.markdownit)({ linkify: true });
-    library.use(plugin("markdownitFootnote")).use(plugin("markdownitTaskLists"));
-    const element = document.createElement("div");
-    let text = "";
-    return [element, (piece) => { element.innerHTML = library.render((text += piece)); }, () => {}];
-  };
-  const alike = (before, now) => {
-    let start = 0, end = 0;
-    const most = Math.min(before.length, now.length);
-    while (start < most && before[start] === now[start]) start += 1;
-    while (end < most - start && before.at(-1 - end) === now.at(-1 - end)) end += 1;
-    return start + end;
-  };
-  return texts.map((text) => {
-    const [element, write, end] = own ? ours() : theirs();
-    let before = "", back = 0, took = 0;
-    const step = (work) => {
-      const began = performance.now();
-      work();
-      took += performance.now() - began;
-      const now = element.textContent;
-      back += before.length - alike(before, now);
-      before = now;
-    };
-    for (let at = 0; at < text.length; at += size) step(() => write(text.slice(at, at + size)));
-    step(end);
-    return [back, took];
-  });
-}"""
 
 # Writes texts in so many deltas; returns the milliseconds of each.
 WRITES = """async ([texts, deltas]) => {

@@ -1,6 +1,6 @@
 /**
- * Link reference definitions, `[name]: address "title"`, and footnotes, `[^1]` and `[^1]: words`, of one text. Marks of
- * footnotes are buttons that find their note: the address of the page stays.
+ * Link reference definitions, `[name]: address "title"`, and footnotes, `[^1]` and `[^1]: words`, of one text. Marks
+ * of footnotes find their note by themselves: the address of the page stays.
  */
 
 import { h } from "../dom/elements.js";
@@ -86,10 +86,8 @@ export class Footnotes {
   mark(name) {
     if (!this.has(name) && !LIKELY.test(name)) return null;
     if (!this.#numbers.has(name)) this.#numbers.set(name, this.#numbers.size + 1);
-    const number = this.#numbers.get(name);
-    const go = () => reach(this.#items.get(name));
-    const button = h("button", { type: "button", onclick: go }, number);
-    return h("sup", { class: "note", dataset: { name } }, named(button, number));
+    const way = wayTo(() => this.#items.get(name));
+    return h("sup", { class: "note", dataset: { name } }, numbered(way, this.#numbers.get(name)));
   }
 
   /** Adds a note. Returns how to take it back, its element included. */
@@ -109,18 +107,22 @@ export class Footnotes {
 
   /** At the end: numbers by mention, ways back, and text again where a mark has no note. */
   settle() {
-    const numbers = new Map();
+    const numbers = new Map(),
+      still = [];
     for (const mark of this.element.querySelectorAll("sup.note")) {
       const { name } = mark.dataset;
       if (!this.has(name)) {
-        mark.closest("[dir]")?.removeAttribute("dir"); // it would be looked for with every mark that goes
+        const block = mark.closest(".markdown-part > [dir]");
+        if (block) still.push(block);
+        block?.removeAttribute("dir"); // browsers would look for it with every mark that goes
         mark.replaceWith(`[^${name}]`);
         continue;
       }
       if (!numbers.has(name)) numbers.set(name, numbers.size + 1);
-      named(mark.firstChild, numbers.get(name));
+      numbered(mark.firstChild, numbers.get(name));
       this.#back(name, mark);
     }
+    for (const block of still) block.setAttribute("dir", "auto");
     const list = this.#section?.firstChild;
     const cited = [...numbers.keys()].map((name) => this.#items.get(name));
     if (list) list.append(...new Set([...cited, ...list.children]));
@@ -131,21 +133,26 @@ export class Footnotes {
     const item = this.#items.get(name);
     if (item.querySelectorAll(".note-back").length >= MOST_BACKS) return;
     const words = item.lastElementChild?.localName === "p" ? item.lastElementChild : item;
-    const label = t("markdown.footnote_back");
-    const go = () => reach(mark.firstChild);
-    words.append(" ", h("button", { type: "button", class: "note-back", "aria-label": label, onclick: go }, "↩"));
+    const back = wayTo(() => mark.firstChild, { class: "note-back", "aria-label": t("markdown.footnote_back") });
+    words.append(" ", back);
+    back.textContent = "↩";
   }
 }
 
-function named(button, number) {
-  button.textContent = number;
-  button.setAttribute("aria-label", t("markdown.footnote", { number: String(number) }));
-  return button;
+/** No button, which would stand in a line of its own where a line ends before it. */
+function wayTo(find, props) {
+  const go = () => {
+    const found = find();
+    if (found?.localName === "li") found.tabIndex = -1;
+    found?.scrollIntoView({ block: "nearest" });
+    found?.focus({ preventScroll: true });
+  };
+  const onkeydown = ({ key }) => key === "Enter" && go();
+  return h("span", { ...props, role: "link", tabindex: 0, onclick: go, onkeydown });
 }
 
-function reach(element) {
-  if (!element) return;
-  if (element.localName === "li") element.tabIndex = -1;
-  element.scrollIntoView({ block: "nearest" });
-  element.focus({ preventScroll: true });
+function numbered(way, number) {
+  way.textContent = number;
+  way.setAttribute("aria-label", t("markdown.footnote", { number: String(number) }));
+  return way;
 }
