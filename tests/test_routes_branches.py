@@ -130,6 +130,23 @@ async def test_branches_outlive_what_they_were_forked_from(tmp_path: Path) -> No
         }
 
 
+async def test_retention_keeps_the_runs_that_branches_have(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["A1", "A2"])) as served:
+        store = served.services.store
+        session, first = await turn(served, "One")
+        _, second = await turn(served, "Two", session)
+        branch = await forked(served, session, before=second)
+        row = await store.session(branch)
+        assert row is not None
+        assert await store.forget_before(row.created, 0) == 1  # what was not used since the fork
+        assert await store.session(session) is None
+        assert await logged(served, branch) == ["One"]
+        assert (await store.run(second), await store.events(second, 0, 9)) == (None, [])
+        assert await store.events(first, 0, 9)
+        assert await store.forget_before(row.created + 1, 0) == 1
+        assert (await store.sizes())["runs"] == 0
+
+
 async def test_a_conversation_is_deleted_with_all_its_branches(tmp_path: Path) -> None:
     async with asyncio.timeout(60), serving(tmp_path, Scripted(["A1", "B1"])) as served:
         session, first = await turn(served, "One")
@@ -175,6 +192,8 @@ async def test_a_branch_has_documents_as_they_were(tmp_path: Path) -> None:
         [copy] = (await served.client.get(f"/sessions/{branch}/documents")).json()["documents"]
         assert (copy["title"], copy["version"]) == ("Plan", 1)
         assert copy["id"].startswith("doc_1_")
+        log = (await served.client.get(f"/sessions/{branch}/log")).json()
+        assert log["copies"] == {"doc_1": copy["id"]}
         assert (await served.client.get(f"/documents/{copy['id']}")).json()["text"] == "old"
         assert (await served.client.get("/documents/doc_1")).json()["text"] == "new"
 

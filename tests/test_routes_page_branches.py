@@ -8,25 +8,29 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Scripted
-from tests.browser import browsing, expect, home, say, shot
-from tests.serving import serving
+from tests.browser import Locator, Page, browsing, expect, home, say, shot
+from tests.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
 
-async def test_messages_are_edited_and_branches_switched(tmp_path: Path) -> None:
-    script = ["Roses are red.", "Violets are blue.", "Moss is green.", "Moss is soft."]
+async def two_turns(page: Page, served: Served) -> Locator:
+    """The last of two turns."""
+    await page.goto(home(served))
+    chat = page.locator("#conversation")
+    await say(page, "Roses?")
+    await expect(chat.get_by_text("Roses are red.")).to_be_visible()
+    await say(page, "Violets?")
+    await expect(chat.locator(".turn-foot")).to_have_count(2)
+    return chat.get_by_role("article", name="Turn").last
+
+
+async def test_messages_are_edited_by_keyboard(tmp_path: Path) -> None:
+    script = ["Roses are red.", "Violets are blue.", "Moss is green."]
     async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
-        await page.goto(home(served))
-        chat, links = page.locator("#conversation"), page.locator(".session-link")
-        await say(page, "Roses?")
-        await expect(chat.get_by_text("Roses are red.")).to_be_visible()
-        await say(page, "Violets?")
-        await expect(chat.locator(".turn-foot")).to_have_count(2)
+        turn, chat = await two_turns(page, served), page.locator("#conversation")
         first = page.url
-
-        turn = chat.get_by_role("article", name="Turn").last
         await turn.get_by_role("button", name="Edit message").focus()
         await page.keyboard.press("Enter")
         box = turn.get_by_role("textbox", name="Edit message")
@@ -41,31 +45,38 @@ async def test_messages_are_edited_and_branches_switched(tmp_path: Path) -> None
         await expect(chat.get_by_text("Roses are red.")).to_be_visible()
         await expect(chat.get_by_text("Violets are blue.")).to_have_count(0)
         assert page.url != first
-        switch = turn.get_by_role("group", name="Branches of this message")
-        await expect(switch).to_contain_text("2 / 2")
+        await expect(turn.get_by_role("group", name="Branches of this message")).to_contain_text("2 / 2")
+        links = page.locator(".session-link")
         await expect(links).to_have_count(1)
         await expect(links).to_have_attribute("aria-current", "page")
 
-        other = await browser.page()  # of the same person, on the first branch
-        await other.goto(first)
-        await expect(other.locator(".branch-count")).to_have_text("1 / 2")
+
+async def test_answers_are_given_again_and_branches_switched(tmp_path: Path) -> None:
+    script = ["Roses are red.", "Violets are blue.", "Violets are small."]
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page, other = await browser.page(), await browser.page()
+        turn, chat = await two_turns(page, served), page.locator("#conversation")
+        first = page.url
+        await other.goto(first)  # the same person's
+        await expect(other.get_by_text("Violets are blue.")).to_be_visible()
         await turn.get_by_role("button", name="Answer again or compare").click()
         await page.get_by_role("menuitem", name="Answer again", exact=True).click()
-        await expect(chat.get_by_text("Moss is soft.")).to_be_visible()
-        await expect(switch).to_contain_text("3 / 3")
-        await expect(other.locator(".branch-count")).to_have_text("1 / 3")
+        await expect(chat.get_by_text("Violets are small.")).to_be_visible()
+        switch = turn.get_by_role("group", name="Branches of this message")
+        await expect(switch).to_contain_text("2 / 2")
+        await expect(other.locator(".branch-count")).to_have_text("1 / 2")
 
         await switch.get_by_role("button", name="Previous branch").focus()
         await page.keyboard.press("Enter")
-        await expect(chat.get_by_text("Moss is green.")).to_be_visible()
-        await expect(switch.get_by_role("button", name="Previous branch")).to_be_focused()
-        await page.keyboard.press("ArrowLeft")
         await expect(chat.get_by_text("Violets are blue.")).to_be_visible()
         assert page.url == first
-        await expect(links).to_have_attribute("aria-current", "page")
+        await expect(switch.get_by_role("button", name="Next branch")).to_be_focused()
+        await expect(page.locator(".session-link")).to_have_attribute("aria-current", "page")
         await shot(page, "branches-switch")
+        await page.keyboard.press("ArrowRight")
+        await expect(chat.get_by_text("Violets are small.")).to_be_visible()
         await page.go_back()
-        await expect(chat.get_by_text("Moss is green.")).to_be_visible()
+        await expect(chat.get_by_text("Violets are blue.")).to_be_visible()
 
 
 async def test_a_refused_branch_is_explained_and_the_text_kept(tmp_path: Path) -> None:

@@ -60,6 +60,16 @@ async def branch_fields(services: Services, session: str) -> dict[str, Any]:
     return {"parent": parent, "branches": [one.fields for one in await partings(services.store, session)]}
 
 
+async def log_fields(services: Services, session: str) -> dict[str, Any]:
+    """What a page needs of branches: `copies` are documents of this one by the ids that earlier runs know them by."""
+    row = await services.store.branch(session)
+    if row is None:
+        return {"branches": []}
+    documents = [one.id for one in await services.store.documents(session)] if row.parent else []
+    copies = {one[:at]: one for one in documents for at, letter in enumerate(one) if letter == "_" and at > len("doc")}
+    return {"branches": [one.fields for one in await partings(services.store, session)], "copies": copies}
+
+
 async def delete_branches(services: Services, principal: Principal, session: str) -> None:
     """Delete a session with all branches of its conversation. Raises NotFound, StoreFailed."""
     row = await services.store.branch(session)

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from app.budget.usage_report import sums
 from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
-from app.runs.branching.tree import partings
 from app.runs.session_stream import Asked
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import MAX_LINE
+from routes.http.branches import log_fields
 from routes.http.feed import asked_fields
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import query_number
@@ -70,8 +70,8 @@ async def session_log(request: Request) -> Response:
         "title": session.title,
         "cursor": cursor,
         "earlier": len(runs_json) < len(rows),
-        "branches": [one.fields for one in await partings(services.store, session.id)],
     }
+    head |= await log_fields(services, session.id)
     if before is None:
         head["usage"] = sums(await services.store.spent_by_runs(session.id))
     body = f'{json.dumps(services.redactor.redact_value(head))[:-1]}, "runs": [{", ".join(reversed(runs_json))}]}}'

@@ -135,7 +135,7 @@ class SqlBranches(Rows):
         return any(run.session == origin and run.created <= until for origin, until in await self.parts(session))
 
     async def branch(self, session: str) -> BranchRow | None:
-        return await self._row(BRANCH, session)
+        return await self._lookup(BRANCH, session)
 
     async def branches(self, tree: str) -> list[Branch]:
         return await self._rows(OF_TREE, tree)

@@ -58,7 +58,8 @@ export class Documents {
     for (const pane of this.#panes.values()) if (pane.now && !pane.isWriting) pane.load();
   }
 
-  open(id, opener) {
+  open(named, opener) {
+    const id = this.page.store.get("copies")?.[named] ?? named; // a branch has copies
     const pane = this.#pane(id);
     if (!pane.now && !pane.isWriting) pane.load();
     this.#open(id, { opener });
