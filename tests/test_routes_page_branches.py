@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from app.models.scripted import Pause, Scripted
 from tests.browser import Locator, Page, browsing, expect, home, say, shot
+from tests.endpoints import model_server
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -130,3 +132,42 @@ async def test_two_models_are_compared_and_one_goes_on(tmp_path: Path) -> None:
         await expect(chat.locator(".branch-count")).to_have_text("2 / 2")
         await say(page, "Good?")
         await expect(chat.get_by_text("Good.", exact=True)).to_be_visible()
+
+
+async def test_calls_of_both_compared_answers_ask_for_approval(tmp_path: Path) -> None:
+    said = json.dumps({"name": "bash", "arguments": {"command": "touch first.txt"}})
+    script = [f"<tool_call>{said}</tool_call>", f"<tool_call>{said.replace('first', 'second')}</tool_call>"]
+    model = Scripted([*script, "Done.", "Done."])
+    async with (
+        asyncio.timeout(80),
+        model_server("qwen") as server,
+        serving(tmp_path, model, None, approval_admin="ask") as served,
+        browsing() as browser,
+    ):
+        await served.client.post("/endpoints", json={"name": "lab", "url": server.base_url})
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.get_by_role("textbox", name="Message").fill("Go")
+        await page.get_by_role("button", name="Compare two models").click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog.get_by_label("Second model")).to_have_value("lab/qwen")
+        await dialog.get_by_label("Second model").select_option("default/scripted")
+        await dialog.get_by_role("button", name="Compare").click()
+        columns = page.locator(".compare-column")
+        await expect(page.get_by_text("2 calls are waiting for you")).to_be_visible()
+        for _ in range(2):
+            tray = page.locator("#approvals:not([data-settling])")
+            await tray.get_by_role("button", name="Approve once", exact=True).click()
+        for column in (columns.first, columns.last):
+            await expect(column.locator(".answer")).to_contain_text("Done.")
+        await expect(columns).to_have_count(2)
+        await columns.first.get_by_role("button", name="Continue with this one").click()
+        turn = page.get_by_role("article", name="Turn")
+        await turn.get_by_role("button", name="Answer again or compare").click()
+        await page.get_by_role("menuitem", name="Answer again with another model").click()
+        await expect(dialog.get_by_label("Model")).to_have_value("lab/qwen")
+        await dialog.get_by_role("button", name="Answer again").click()
+        await expect(turn.get_by_text("Hi", exact=True)).to_be_visible()
+        await expect(turn.locator(".branch-count")).to_have_text("3 / 3")
+        assert server.asked[-1].json["model"] == "qwen"
+        await expect(page.get_by_role("button", name="Model:")).to_contain_text("qwen")

@@ -12,8 +12,8 @@ const NOTE_MS = 12_000;
 const SKEW_MS = 30_000; // from here on the clocks are taken to differ
 
 const keyOf = ({ run, call }) => `${run}/${call}`;
-/** True if the call is one of the session's runs, or of a helper below them. */
-const isOf = (row, session) => row.session === session || row.path?.some((one) => one.session === session);
+/** True if the call is one of the runs of these sessions, or of a helper below them. */
+const isOf = (row, here) => here.includes(row.session) || row.path?.some(({ session }) => here.includes(session));
 const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
 
 const OUTCOMES = {
@@ -50,7 +50,7 @@ class Tray {
     this.head = h("header", { class: "approvals-head" }, icon("bell"), this.heading, key, notifyButton());
     fill(this.#element, this.note, this.head, this.place, this.list);
     this.#listen();
-    for (const part of ["approvals", "session", "sessions"]) page.store.watch(part, () => this.#changed());
+    for (const part of ["approvals", "session", "sessions", "compared"]) page.store.watch(part, () => this.#changed());
     page.store.watch("resolved", (event) => this.#resolved(event));
   }
 
@@ -96,6 +96,12 @@ class Tray {
     event.stopPropagation();
   }
 
+  /** The open conversation, and those that are compared in it. */
+  get #here() {
+    const { store } = this.#page;
+    return [store.get("session"), ...(store.get("compared") ?? [])];
+  }
+
   focus() {
     (this.#box?.element ?? this.list.querySelector("button") ?? this.heading).focus();
   }
@@ -106,14 +112,14 @@ class Tray {
     this.#awaited = wanted ? null : keyOf(row); // a card can know of a call before the list does
     if (!wanted) return;
     this.#chosen = keyOf(wanted);
-    if (!isOf(wanted, this.#page.store.get("session"))) this.#page.conversation.open(wanted.session);
+    if (!isOf(wanted, this.#here)) this.#page.conversation.open(wanted.session);
     this.#draw();
     this.focus();
   }
 
   #changed() {
     const rows = (this.#page.store.get("approvals") ?? []).filter((row) => !this.#decided.has(keyOf(row)));
-    const here = this.#page.store.get("session");
+    const here = this.#here;
     this.#rows = [...rows.filter((row) => isOf(row, here)), ...rows.filter((row) => !isOf(row, here))];
     this.#announce();
     this.#draw();
@@ -147,7 +153,7 @@ class Tray {
   }
 
   #draw() {
-    const here = this.#page.store.get("session");
+    const here = this.#here;
     const mine = this.#rows.filter((row) => isOf(row, here));
     const whole = mine.find((row) => keyOf(row) === this.#chosen) ?? mine[0] ?? null;
     const others = this.#rows.filter((row) => row !== whole);

@@ -35,6 +35,7 @@ export class Comparison {
     page.conversation.element.querySelector(".runs").after(this.element);
     const unwatch = page.store.watch("session", (session) => session !== columns[0].session && this.close());
     this.#left.signal.addEventListener("abort", unwatch);
+    page.store.set({ compared: columns.map(({ session }) => session) });
     this.element.scrollIntoView({ block: "start" });
     heading.focus({ preventScroll: true });
     announce(t("compare.heading"));
@@ -94,6 +95,7 @@ export class Comparison {
     const focused = this.element.contains(document.activeElement);
     this.element.remove();
     this.#page.comparison = null;
+    this.#page.store.set({ compared: [] });
     if (focused) this.#page.composer.focus();
   }
 }

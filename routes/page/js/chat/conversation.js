@@ -53,7 +53,16 @@ export class Conversation {
     this.#savePosition();
     this.#clear();
     if (!moved) updateAddress(session);
-    store.set({ session, branches: [], copies: {}, title: null, earlier: false, spent: null, context: null, working: null });
+    store.set({
+      session,
+      branches: [],
+      copies: {},
+      title: null,
+      earlier: false,
+      spent: null,
+      context: null,
+      working: null,
+    });
     if (session === null) {
       fill(this.#head, welcome(this.#page));
       return this.#listen(null, null);
@@ -63,7 +72,13 @@ export class Conversation {
       const log = await fetchLog(session, { runs: PAGE });
       if (opening !== this.#opening) return;
       fill(this.#head);
-      store.set({ title: log.title, branches: log.branches, copies: log.copies, earlier: log.earlier, spent: log.usage ?? null });
+      store.set({
+        title: log.title,
+        branches: log.branches,
+        copies: log.copies,
+        earlier: log.earlier,
+        spent: log.usage ?? null,
+      });
       await this.#restore(log, () => opening === this.#opening);
     } catch (error) {
       if (opening === this.#opening) this.#showFailure(session, error);
