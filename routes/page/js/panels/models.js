@@ -3,6 +3,7 @@
 import { get } from "../feed/api.js";
 import { announce } from "../dom/elements.js";
 import { writeStored, readStored } from "../dom/storage.js";
+import { t } from "../dom/texts.js";
 
 const CHOICE_KEY = "model."; // followed by the session: its selected model
 const SOON_MS = 5_000; // between two requests for an unknown context window
@@ -35,7 +36,7 @@ export async function refresh(page) {
 export function chooseModel(page, model) {
   writeStored(CHOICE_KEY + (page.store.get("session") ?? "new"), model);
   page.store.set({ model });
-  announce(model ? `${model} is used from now on.` : "The default model is used from now on.");
+  announce(model ? t("models.chosen", { model }) : t("models.chosen.default"));
 }
 
 /** Moves the selection made before a conversation had an id to its session. */

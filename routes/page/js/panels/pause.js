@@ -3,6 +3,7 @@
 import { post } from "../feed/api.js";
 import { dialog, fill, h, icon, announce } from "../dom/elements.js";
 import { Outcome, runOnce } from "../dom/forms.js";
+import { t } from "../dom/texts.js";
 
 /** For admins: pauses or resumes. */
 export function pauseButton(page) {
@@ -12,8 +13,12 @@ export function pauseButton(page) {
   const draw = () => {
     button.hidden = page.store.get("me")?.role !== "admin";
     const paused = page.store.get("paused");
-    button.title = paused ? "Resume" : "Pause the server";
-    fill(button, icon(paused ? "play" : "pause"), h("span", { class: "visually-hidden" }, paused ? "Resume" : "Pause"));
+    button.title = t(paused ? "pause.resume" : "pause.hint");
+    fill(
+      button,
+      icon(paused ? "play" : "pause"),
+      h("span", { class: "visually-hidden" }, t(paused ? "pause.resume" : "pause.button")),
+    );
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
   return button;
@@ -26,12 +31,12 @@ export function pauseBanner(page) {
     "button",
     { type: "button", onclick: () => resume(resuming, outcome, page) },
     icon("play"),
-    "Resume",
+    t("pause.resume"),
   );
   const words = h("span");
   const banner = h(
     "div",
-    { class: "paused", role: "region", "aria-label": "The server is paused", hidden: true },
+    { class: "paused", role: "region", "aria-label": t("pause.region"), hidden: true },
     icon("pause"),
     words,
     resuming,
@@ -43,12 +48,8 @@ export function pauseBanner(page) {
     const admin = page.store.get("me")?.role === "admin";
     banner.hidden = !paused;
     resuming.hidden = !admin;
-    fill(
-      words,
-      h("strong", {}, "Paused. "),
-      `No model requests are sent and no tools, jobs or MCP servers are started until ${admin ? "you resume" : "an admin resumes"}.`,
-    );
-    if (paused !== before) announce(paused ? "The server is paused." : "The server has resumed.");
+    fill(words, h("strong", {}, t("pause.banner")), " ", t(admin ? "pause.banner.admin" : "pause.banner.user"));
+    if (paused !== before) announce(t(paused ? "pause.announced" : "pause.announced.over"));
     before = paused;
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
@@ -62,38 +63,26 @@ async function resume(button, outcome, page) {
 
 function pause(page) {
   const outcome = new Outcome();
-  return dialog("Pause the server?", (close) => {
+  return dialog(t("pause.question"), (close) => {
     const now = async (button, cancel) => {
       const answer = await runOnce(button, outcome, () => post("/pause", { cancel }));
       if (!answer) return;
       page.store.set({ paused: answer.paused });
       close(true);
     };
-    const stop = h(
-      "button",
-      { type: "button", class: "danger", onclick: () => now(stop, true) },
-      "Pause and stop everything",
-    );
-    const only = h("button", { type: "button", class: "primary", onclick: () => now(only, false) }, "Pause");
+    const stop = h("button", { type: "button", class: "danger", onclick: () => now(stop, true) }, t("pause.stop"));
+    const only = h("button", { type: "button", class: "primary", onclick: () => now(only, false) }, t("pause.button"));
     return h(
       "div",
       { class: "stack" },
-      h(
-        "p",
-        {},
-        "For all users: no model requests are sent and no tools, background jobs or MCP servers are started until an admin resumes. The pause persists across restarts.",
-      ),
-      h(
-        "p",
-        { class: "faint" },
-        "Running tools, background jobs and MCP servers continue unless you stop them: then all runs, jobs and MCP servers end with all processes they started.",
-      ),
+      h("p", {}, t("pause.meaning")),
+      h("p", { class: "faint" }, t("pause.meaning.running")),
       h(
         "div",
         { class: "buttons" },
         only,
         stop,
-        h("button", { type: "button", onclick: () => close(false) }, "Cancel"),
+        h("button", { type: "button", onclick: () => close(false) }, t("dialog.cancel")),
       ),
       outcome.element,
     );

@@ -2,33 +2,15 @@
 
 import { fill, h, icon } from "../dom/elements.js";
 import { showPanel } from "./panel.js";
+import { t } from "../dom/texts.js";
 
 /** By level: its label in the bar, whether it is a warning, and its explanation. */
 const LEVELS = {
-  bubblewrap: [
-    "Sandboxed",
-    false,
-    "Commands run in a bubblewrap sandbox: they can read the system and write only in the workspace; they see no home folder, no other processes and none of the server's secrets, and have no network access but what a call requests.",
-  ],
-  landlock: [
-    "Sandboxed",
-    false,
-    "Commands run in a sandbox of the kernel's Landlock: they can read the system and write only in the workspace, cannot open other files and have no network access.",
-  ],
-  none: [
-    "No sandbox",
-    true,
-    "Commands run without a sandbox: they can do everything that the server's account can. Every command that is not explicitly allowed requires approval. Read it before you approve.",
-  ],
-  off: [
-    "Commands off",
-    true,
-    "This machine has no working sandbox, so bash and python are disabled. Install bubblewrap and restart the server.",
-  ],
+  bubblewrap: [t("sandbox.boxed"), false, t("sandbox.bubblewrap.hint")],
+  landlock: [t("sandbox.boxed"), false, t("sandbox.landlock.hint")],
+  none: [t("sandbox.none"), true, t("sandbox.none.hint")],
+  off: [t("sandbox.off"), true, t("sandbox.off.hint")],
 };
-const OPEN = "On this server the sandbox is incomplete, so commands require approval.";
-const NETWORKED =
-  "On this server every command can reach public hosts through a proxy, never this machine's own services, and requires approval once the conversation contains untrusted text.";
 
 export function sandboxButton(page) {
   const words = h("span", { class: "status-brief" });
@@ -55,19 +37,15 @@ function toggle(page, button) {
   return showPanel(
     page,
     "sandbox",
-    "Where commands run",
+    t("sandbox.title"),
     () =>
       h(
         "div",
         { class: "stack" },
-        h("p", {}, h("strong", {}, `Level: ${sandbox}`)),
+        h("p", {}, h("strong", {}, t("sandbox.level", { level: sandbox }))),
         h("p", { class: warns ? "problem" : null }, meaning),
-        open && h("p", {}, networked ? NETWORKED : OPEN),
-        h(
-          "p",
-          { class: "faint" },
-          "File tools work only inside the workspace. The server determines the level at startup.",
-        ),
+        open && h("p", {}, t(networked ? "sandbox.networked" : "sandbox.open")),
+        h("p", { class: "faint" }, t("sandbox.files")),
       ),
     button,
   );

@@ -4,14 +4,14 @@ import { fill, h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { watchGrants } from "./grants.js";
 import { isRunning } from "../cards/job_states.js";
-import { t } from "../dom/texts.js";
+import { t, ts } from "../dom/texts.js";
 import { isDown } from "./mcp_states.js";
 import { currentModel } from "./models.js";
 import { pauseBanner, pauseButton } from "./pause.js";
 import { sandboxButton } from "./sandbox.js";
 import { usageButton } from "./usage.js";
 
-const LINKS = { open: "Connected", connecting: "Connecting", lost: "Not connected", refused: "Refused" };
+const LINKS = ts("status.link", ["open", "connecting", "lost", "refused"]);
 const SLOW_MS = 1_000; // shorter interruptions are not shown
 
 export function start(page) {
@@ -48,11 +48,11 @@ function modelButton(page) {
     const { name, endpoint } = currentModel(page);
     fill(
       words,
-      h("span", { class: "visually-hidden" }, "Model: "),
+      h("span", { class: "visually-hidden" }, t("status.model"), " "),
       name ?? "…",
       endpoint && endpoint !== "default" && h("span", { class: "faint status-where" }, ` ${endpoint}`),
     );
-    button.title = `Select the model${endpoint ? ` (endpoint: ${endpoint})` : ""}`;
+    button.title = endpoint ? t("status.model.hint.endpoint", { endpoint }) : t("status.model.hint");
   };
   for (const key of ["server", "model", "endpoints"]) page.store.watch(key, draw);
   return button;
@@ -61,11 +61,11 @@ function modelButton(page) {
 /** Hidden where nothing is allowed. */
 function grantsButton(page) {
   const words = h("span", {});
-  const props = { hidden: true, title: "Calls that run in this conversation without approval" };
+  const props = { hidden: true, title: t("status.grants.hint") };
   const button = panelButton(page, () => import("./grants_panel.js"), props, icon("check"), words);
   page.store.watch("grants", (grants) => {
     button.hidden = !grants.length;
-    fill(words, `${grants.length}`, h("span", { class: "status-brief" }, " allowed"));
+    fill(words, `${grants.length}`, h("span", { class: "status-brief" }, ` ${t("status.grants")}`));
   });
   watchGrants(page);
   return button;
@@ -73,27 +73,22 @@ function grantsButton(page) {
 
 /** Hidden from users who are not admins: the server sends them no MCP servers. */
 function mcpButton(page) {
-  const props = { hidden: true, title: "MCP servers and their tools" };
+  const props = { hidden: true, title: t("status.mcp.hint") };
   const button = panelButton(page, () => import("./mcp_panel.js"), props);
   page.store.watch("mcp", (servers) => {
     button.hidden = !servers;
     const held = servers.reduce((sum, one) => sum + one.held.length, 0);
     const down = servers.filter(isDown).length;
     button.dataset.warns = held + down > 0;
-    const word = held
-      ? `MCP: ${held} held`
-      : down
-        ? `MCP: ${down} down`
-        : servers.length
-          ? `MCP: ${servers.length}`
-          : "MCP";
-    fill(button, icon(held + down ? "warn" : "plug"), h("span", { class: "status-brief" }, word));
+    const word = held ? t("status.mcp.held", { held }) : down ? t("status.mcp.down", { down }) : null;
+    const all = servers.length ? `MCP: ${servers.length}` : "MCP";
+    fill(button, icon(held + down ? "warn" : "plug"), h("span", { class: "status-brief" }, word ?? all));
   });
   return button;
 }
 
 function jobsButton(page) {
-  const words = h("span", {}, "Jobs");
+  const words = h("span", {}, t("jobs.button"));
   const props = { class: "status-item jobs-button" };
   const button = panelButton(page, () => import("./jobs_panel.js"), props, icon("jobs"), words);
   page.store.watch("jobs", (jobs) => {
@@ -106,7 +101,12 @@ function jobsButton(page) {
 }
 
 const settingsButton = (page) =>
-  panelButton(page, () => import("./settings_panel.js"), { "aria-label": "Settings", title: "Settings" }, icon("gear"));
+  panelButton(
+    page,
+    () => import("./settings_panel.js"),
+    { "aria-label": t("settings.title"), title: t("settings.title") },
+    icon("gear"),
+  );
 
 /** The state of the connection; connection_line.js reports longer interruptions. */
 function link(page) {

@@ -1,9 +1,10 @@
 /** The colour theme of the page: light, dark, or the system's. Applied when this module loads. */
 
 import { readPreference } from "../dom/storage.js";
+import { t, ts } from "../dom/texts.js";
 
 export const THEME = "theme"; // the preference: light or dark; without it the system decides
-export const THEMES = { "": "System", light: "Light", dark: "Dark" };
+export const THEMES = { "": t("theme.system"), ...ts("theme", ["light", "dark"]) };
 
 applyTheme(readPreference(THEME));
 

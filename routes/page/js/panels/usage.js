@@ -1,9 +1,10 @@
 /** How full the context window is, and the token usage of the conversation. */
 
 import { fill, h } from "../dom/elements.js";
-import { factList, formatNumber } from "../dom/forms.js";
+import { factList } from "../dom/forms.js";
 import { windowOf } from "./models.js";
 import { showPanel } from "./panel.js";
+import { language, t } from "../dom/texts.js";
 
 const FULL = 0.8; // of the window: soon after it the conversation is summarised or shortened
 const SUMS = { prompt_tokens: "total_prompt_tokens", completion_tokens: "total_completion_tokens", cost: "total_cost" };
@@ -65,8 +66,8 @@ export function usageButton(page) {
     bar.hidden = state.share === null;
     bar.firstChild.style.setProperty("width", `${Math.min(100, (state.share ?? 0) * 100)}%`);
     fill(share, state.share === null ? short(state.used ?? 0) : `${Math.round(state.share * 100)} %`);
-    fill(words, h("span", { class: "visually-hidden" }, "Context: "), state.words);
-    fill(more, page.store.get("context") ? " · shortened" : "", total(spent.sum));
+    fill(words, h("span", { class: "visually-hidden" }, t("usage.context"), " "), state.words);
+    fill(more, page.store.get("context") ? ` · ${t("usage.shortened")}` : "", total(spent.sum));
   };
   page.store.watch("session", () => spent.begin());
   page.store.watch("spent", (usage) => spent.base(usage));
@@ -80,29 +81,29 @@ function fullness(page, { latest }) {
   if (!latest) return { share: null, words: "" };
   const used = latest.prompt_tokens + latest.completion_tokens;
   const room = windowOf(page, latest.model);
-  if (!room) return { share: null, used, words: `${formatNumber(used)} tokens` };
-  return { share: used / room, used, room, words: `${formatNumber(used)} of ${formatNumber(room)} tokens` };
+  if (!room) return { share: null, used, words: t("usage.tokens", { count: used }) };
+  return { share: used / room, used, room, words: t("usage.tokens.of", { used, room }) };
 }
 
 const tokens = (sum) => (sum.prompt_tokens ?? 0) + (sum.completion_tokens ?? 0);
 /** A cost in local number format: prices have no currency here. */
-export const money = (cost) => cost.toLocaleString(undefined, { maximumSignificantDigits: 3 });
+export const money = (cost) => cost.toLocaleString(language, { maximumSignificantDigits: 3 });
 
 function total(sum) {
   if (!tokens(sum)) return "";
-  return sum.cost ? ` · cost ${money(sum.cost)}` : ` · ${short(tokens(sum))} in total`;
+  return ` · ${sum.cost ? t("run.cost", { amount: money(sum.cost) }) : t("usage.total", { tokens: short(tokens(sum)) })}`;
 }
 
 /** `950`, `12.4K`, `3.1M`. */
 function short(count) {
-  return count.toLocaleString(undefined, { notation: "compact", maximumFractionDigits: 1 });
+  return count.toLocaleString(language, { notation: "compact", maximumFractionDigits: 1 });
 }
 
 function toggle(page, spent, button) {
   return showPanel(
     page,
     "usage",
-    "Tokens",
+    t("usage.title"),
     (watch) => {
       const box = h("div", { class: "stack" });
       const draw = () => fill(box, content(page, spent));
@@ -119,33 +120,28 @@ function content(page, spent) {
   const { latest, sum } = spent;
   const context = page.store.get("context");
   return [
-    h("h3", {}, "Context window"),
+    h("h3", {}, t("usage.window")),
     factList([
-      ["In use", used && `${formatNumber(used)} tokens`],
-      ["Size", room ? `${formatNumber(room)} tokens` : "unknown"],
-      ["Used", share !== null && `${Math.round(share * 100)} %`],
-      ["From the cache", latest?.cached_tokens ? `${formatNumber(latest.cached_tokens)} tokens` : null],
-      ["Counted", latest && (latest.measured ? "by the model's server" : "estimated by this server")],
+      [t("usage.in_use"), used && t("usage.tokens", { count: used })],
+      [t("usage.size"), room ? t("usage.tokens", { count: room }) : t("usage.unknown")],
+      [t("usage.used"), share !== null && `${Math.round(share * 100)} %`],
+      [t("usage.cached"), latest?.cached_tokens ? t("usage.tokens", { count: latest.cached_tokens }) : null],
+      [t("usage.counted"), latest && t(latest.measured ? "usage.counted.measured" : "usage.counted.estimated")],
     ]),
     context && h("p", {}, lastReduction(context)),
-    h(
-      "p",
-      { class: "faint" },
-      "When the window fills up, the model receives a summary of the older half, and old results are shortened. The conversation on this page stays complete.",
-    ),
-    h("h3", {}, "Usage of this conversation"),
+    h("p", { class: "faint" }, t("usage.meaning")),
+    h("h3", {}, t("usage.conversation")),
     factList([
-      ["Input", `${formatNumber(sum.prompt_tokens ?? 0)} tokens`],
-      ["Output", `${formatNumber(sum.completion_tokens ?? 0)} tokens`],
-      ["Of which estimated", sum.estimated_tokens ? `${formatNumber(sum.estimated_tokens)} tokens` : null],
-      ["Cost", sum.cost ? money(sum.cost) : "no prices are configured"],
+      [t("usage.input"), t("usage.tokens", { count: sum.prompt_tokens ?? 0 })],
+      [t("usage.output"), t("usage.tokens", { count: sum.completion_tokens ?? 0 })],
+      [t("usage.estimated"), sum.estimated_tokens ? t("usage.tokens", { count: sum.estimated_tokens }) : null],
+      [t("usage.cost"), sum.cost ? money(sum.cost) : t("usage.cost.none")],
     ]),
   ];
 }
 
 /** The last reduction of the context. */
 function lastReduction({ type, dropped, shortened, messages }) {
-  if (type === "context.summarised")
-    return `The model receives a summary of the first ${formatNumber(messages)} messages.`;
-  return `Older messages: ${formatNumber(dropped)} omitted, ${formatNumber(shortened)} shortened.`;
+  if (type === "context.summarised") return t("usage.summarised", { count: messages });
+  return t("usage.trimmed", { dropped, shortened });
 }

@@ -2,6 +2,7 @@
 
 import { fill, h, announce } from "../dom/elements.js";
 import { startTicking } from "../dom/clock.js";
+import { t } from "../dom/texts.js";
 
 const PATIENCE_MS = 1500; // shorter interruptions are not shown
 const BACK_MS = 2500;
@@ -12,7 +13,7 @@ export function connectionLine(page) {
   const button = h(
     "button",
     { type: "button", class: "connection-retry", onclick: () => page.feed.restart() },
-    "Reconnect now",
+    t("connection.retry"),
   );
   let late = null,
     until = null,
@@ -21,7 +22,7 @@ export function connectionLine(page) {
 
   const show = () => {
     const left = until === null ? 0 : Math.ceil((until - performance.now()) / 1000);
-    fill(words, left > 0 ? `Connection lost. Reconnecting in ${left} s.` : "Connection lost. Reconnecting …");
+    fill(words, left > 0 ? t("connection.lost.in", { seconds: left }) : t("connection.lost"));
   };
   const showLost = () => {
     if (lost) return;
@@ -30,7 +31,7 @@ export function connectionLine(page) {
     line.hidden = button.hidden = false;
     stop = startTicking(show);
     show();
-    announce("The connection to the server is lost. Reconnecting automatically.");
+    announce(t("connection.lost.announced"));
   };
   let stop = () => undefined;
 
@@ -42,8 +43,8 @@ export function connectionLine(page) {
     lost = false;
     line.className = "connection connection-back";
     button.hidden = true;
-    fill(words, "Connection restored.");
-    announce("The connection is back.");
+    fill(words, t("connection.back"));
+    announce(t("connection.back"));
     setTimeout(() => (line.hidden = !lost), BACK_MS);
   };
   const refused = (why) => {
