@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from routes.page import files
+from routes.page.text_tables import keys_in
 from routes.texts import ENGLISH, FOLDER, TERMINAL, Text, languages, page_table, table, text
+from tests import page_preloads
 from tests.texts import tidy
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "routes/page"
 OTHERS = [name for name in languages() if name != ENGLISH]
-# Whole keys, as in `t("a.b")`; and the beginnings of keys that are put together: `a.${b}` uses all below "a.".
-WHOLE = re.compile(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)+)["'`]""")
-BEGUN = re.compile(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*\.)[${]|\bts\(\s*["']([\w.]+)["']""")
 ASKED = re.compile(r"""(?<![\w.])(?:t|pieces|text)\(\s*["']([\w.]+)["']""")
 VALUE = re.compile(r"\{(\w+)\}")
 
@@ -44,10 +44,7 @@ def test_every_text_that_is_asked_for_is_there() -> None:
 
 
 def test_every_text_is_used() -> None:
-    written = sources()
-    whole = set(WHOLE.findall(written))
-    begun = tuple(first or f"{second}." for first, second in BEGUN.findall(written))
-    unused = [key for key in table(ENGLISH) if key not in whole and not key.startswith(begun)]
+    unused = table(ENGLISH).keys() - keys_in(sources(), table(ENGLISH))
     assert not unused, f"nothing uses these of routes/texts: {unused}"
 
 
@@ -80,8 +77,18 @@ def test_the_page_names_every_language() -> None:
 
 
 def test_the_page_gets_no_text_of_the_terminal() -> None:
-    assert not [key for key in json.loads(page_table(ENGLISH)) if key.startswith(TERMINAL)]
+    assert not [key for key in page_table(ENGLISH) if key.startswith(TERMINAL)]
     assert [key for key in table(ENGLISH) if key.startswith(TERMINAL)]
+
+
+def test_what_is_opened_later_brings_its_texts_with_it() -> None:
+    wrong = {path.name for path, _ in page_preloads.misplaced_imports()}
+    assert not wrong, "run `python -m tests.page_preloads`"
+    page = {name: json.loads(file.body) for name, file in files().items() if name.startswith("texts/")}
+    for language in languages():
+        first, more = page[f"texts/{language}.json"], page[f"texts/{language}.more.json"]
+        assert first and more and not first.keys() & more.keys()
+        assert first | more == page_table(language)
 
 
 def test_a_text_of_the_terminal_follows_the_locale() -> None:

@@ -32,7 +32,7 @@ NAMES = sorted(
         for path in FOLDER.rglob("*")
         if path.suffix in KINDS and VENDOR not in path.parents
     ]
-    + [f"texts/{name}.json" for name in languages()]
+    + [f"texts/{name}{more}.json" for name in languages() for more in ("", ".more")]
 )
 TYPES = ["push-worker", "highlight-worker"]
 IMPORTED = re.compile(r'(?:\bfrom|\bimport)\s*"(\.{1,2}/[^"]+)"')  # at once; `import(...)` is for later

@@ -14,9 +14,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
+from routes.page.text_tables import text_files
 from routes.page.vendored import VENDOR, table_digest, vendored_body
 from routes.protocol.errors import Refused
-from routes.texts import languages, page_table
 from tools.base.patterns import lazy_pattern
 
 FOLDER = Path(__file__).parent
@@ -88,8 +88,9 @@ def files() -> dict[str, File]:
     paths = [path for path in FOLDER.rglob("*") if path.suffix in KINDS and VENDOR not in path.parents]
     found = {path.relative_to(FOLDER).as_posix(): path for path in paths}
     read = {name: _file(path.suffix, without_comments(path)) for name, path in sorted(found.items())}
-    read |= {f"texts/{name}.json": _file(".json", page_table(name)) for name in languages()}
     index = read[INDEX].body
+    texts = text_files(index, {name: file.body for name, file in read.items()})
+    read |= {name: _file(".json", body) for name, body in texts.items()}
     read[STYLES] = _file(".css", b"".join(read[name.decode()].body for name in STYLE.findall(index)))
     index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
     index = index.replace(PLACE, PLACE + version_of(read.values()).encode() + b"/")

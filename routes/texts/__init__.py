@@ -34,10 +34,9 @@ def languages() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def page_table(language: str) -> bytes:
-    """The texts that the page needs, as JSON."""
-    rows = {key: text for key, text in table(language).items() if not key.startswith(TERMINAL)}
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()
+def page_table(language: str) -> Table:
+    """The texts that the page needs."""
+    return {key: text for key, text in table(language).items() if not key.startswith(TERMINAL)}
 
 
 @cache

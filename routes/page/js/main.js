@@ -1,6 +1,6 @@
 /** Builds the page: one store, one feed, and the parts that watch them. */
 
-import * as approvals from "./approvals/tray.js";
+import * as approvals from "./approvals/approvals.js";
 import * as composer from "./chat/composer.js";
 import * as gate from "./panels/sign_in.js";
 import * as jobs from "./panels/jobs.js";

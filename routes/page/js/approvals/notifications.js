@@ -1,6 +1,5 @@
 /** Signals for a hidden page: a number in the title, a dot on the icon and, if enabled, notifications. */
 
-import { summaryOf } from "./call_description.js";
 import { h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 
@@ -40,11 +39,13 @@ function notifyApprovals(page, show) {
   page.store.watch("approvals", (rows) => {
     const fresh = known ? rows.filter((row) => !known.has(keyOf(row))) : [];
     known = new Set(rows.map(keyOf));
-    for (const row of fresh) {
-      const words = summaryOf(row);
-      notify(`${escapeLine(row.name)} is waiting for you`, words, keyOf(row), () => show(row));
-    }
+    for (const row of fresh) notifyApproval(row, () => show(row));
   });
+}
+
+async function notifyApproval(row, onclick) {
+  const { summaryOf } = await import("./call_description.js");
+  notify(`${escapeLine(row.name)} is waiting for you`, summaryOf(row), keyOf(row), onclick);
 }
 
 function notifyRuns(page) {

@@ -5,7 +5,7 @@ import { summaryOf } from "./call_description.js";
 import { ApprovalBox } from "./approval_box.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
-import { notifyButton, startNotifications } from "./notifications.js";
+import { notifyButton } from "./notifications.js";
 
 const SETTLE_MS = 400; // ignores clicks on buttons that have just moved
 const NOTE_MS = 12_000;
@@ -23,7 +23,7 @@ const OUTCOMES = {
   withdrawn: "It was withdrawn because its run or its call has ended",
 };
 
-class Tray {
+export class Tray {
   skew_ms = 0; // how far the server's clock is ahead
   #page;
   #element;
@@ -59,7 +59,6 @@ class Tray {
     element.addEventListener("click", (event) => this.#ignoreEarlyClick(event), true);
     element.addEventListener("keydown", (event) => this.#key(event));
     element.addEventListener("focus", () => this.focus());
-    element.addEventListener("show", ({ detail }) => this.show(detail));
     document.addEventListener("keydown", (event) => {
       if (event.code !== "KeyA" || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       if (!this.#rows.length) return;
@@ -250,9 +249,4 @@ class Tray {
     clearTimeout(this.#noteTimer);
     this.#noteTimer = setTimeout(() => (this.note.textContent = ""), NOTE_MS);
   }
-}
-
-export function start(page) {
-  const tray = new Tray(page);
-  startNotifications(page, (row) => tray.show(row));
 }

@@ -1,7 +1,7 @@
 /** Branches of the open conversation: begun by an edited message or another answer, and switched at the turn where they part. */
 
 import { announce, dialog, fill, h, icon, restoreFocus } from "../dom/elements.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 import { writeStored } from "../dom/storage.js";
 import { post } from "../feed/api.js";
 import { copyChoice, currentModel, refresh } from "../panels/models.js";

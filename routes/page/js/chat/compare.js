@@ -1,7 +1,7 @@
 /** Two answers to one message, side by side, until the person goes on with one of them. */
 
 import { announce, h, icon } from "../dom/elements.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 import { post } from "../feed/api.js";
 import { drawRun, quiet } from "./helper_view.js";
 

@@ -3,7 +3,7 @@
 import { get, request } from "../feed/api.js";
 import { EventReader } from "../feed/sse.js";
 import { fill, h } from "../dom/elements.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 import { escapeText } from "../text/exact_text.js";
 
 const PENDING = "pending";

@@ -1,6 +1,6 @@
 /**
  * The page's texts, in the reader's language: `t("composer.send")`. The tables are routes/texts/<language>.json;
- * English stands in for what another language does not have.
+ * English stands in for what another language does not have. more_texts.js adds those that are needed later.
  */
 
 import english from "../../texts/en.json" with { type: "json" };
@@ -8,14 +8,17 @@ import { readPreference } from "./storage.js";
 
 export const LANGUAGE = "language"; // the preference; without it the browser's languages decide
 export const LANGUAGES = { en: "English", de: "Deutsch" };
-const TABLES = {
-  de: () => import("../../texts/de.json", { with: { type: "json" } }),
-};
 
 export const language = chosenLanguage();
-const own = language in TABLES ? await ownTable(TABLES[language]) : {};
+const texts = {}; // by key, in the reader's language
 const plurals = new Intl.PluralRules(language);
 document.documentElement.lang = language;
+await addTexts(english);
+
+/** Adds a table in English, and what the reader's language has of it; `part`: of the name of its file. */
+export async function addTexts(table, part = "") {
+  Object.assign(texts, table, language === "en" ? {} : await ownTable(part));
+}
 
 /** The text of a key; `{name}` in it becomes the value of that name, numbers grouped as the language does. */
 export function t(key, values = {}) {
@@ -34,7 +37,7 @@ export function pieces(key, values = {}) {
 export const ts = (prefix, names) => Object.fromEntries(names.map((name) => [name, t(`${prefix}.${name}`)]));
 
 function textOf(key, { count }) {
-  const text = own[key] ?? english[key] ?? key;
+  const text = texts[key] ?? key;
   return typeof text === "string" ? text : (text[plurals.select(count)] ?? text.other);
 }
 
@@ -47,9 +50,9 @@ function chosenLanguage() {
 }
 
 /** Without its table a page is in English rather than not there. */
-async function ownTable(load) {
+async function ownTable(part) {
   try {
-    return (await load()).default;
+    return (await import(`../../texts/${language}${part}.json`, { with: { type: "json" } })).default;
   } catch {
     return {};
   }

@@ -4,7 +4,7 @@ import { get, post, Refused } from "../feed/api.js";
 import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
 import { hasFailed, isRunning, outcome, stateOf } from "../cards/job_states.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 import { jobOutput } from "../feed/output.js";
 import { firstLine, lines } from "./jobs.js";
 import { Tail } from "../terminal/output_tail.js";

@@ -3,7 +3,7 @@
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber } from "../dom/forms.js";
-import { LANGUAGE, LANGUAGES, t } from "../dom/texts.js";
+import { LANGUAGE, LANGUAGES, t } from "../dom/more_texts.js";
 import { writePreference, readPreference } from "../dom/storage.js";
 import { signOut, isSignedIn } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
