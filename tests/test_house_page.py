@@ -33,6 +33,7 @@ ROOMS = (
     "documents",
     "chat",
     "sessions",
+    "commands",
 )
 IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.{1,2}/[^"']+)["']""")
 # What could make a script of words, or a style the policy forbids; and what is left over from looking for a mistake.

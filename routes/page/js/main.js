@@ -4,6 +4,7 @@ import * as approvals from "./approvals/approvals.js";
 import * as composer from "./chat/composer.js";
 import * as gate from "./panels/sign_in.js";
 import * as jobs from "./panels/jobs.js";
+import * as options from "./panels/conversation/options.js";
 import * as models from "./panels/models.js";
 import * as sessions from "./sessions/session_list.js";
 import * as status from "./panels/status_bar.js";
@@ -32,6 +33,7 @@ page.feed = new Feed(
   },
   (state, more) => page.store.set({ connection: { state, ...more } }),
 );
+page.commands = () => import("./commands/completion.js");
 page.panel = new Panel(page.at("panel"));
 page.documents = new Documents(page);
 page.conversation = new Conversation(page);
@@ -55,5 +57,6 @@ function stateOf({ type, ...state }) {
 
 nameParts();
 page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
-for (const part of [gate, topbar, sessions, composer, status, models, approvals, jobs]) guarded(part.start, page);
+for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs])
+  guarded(part.start, page);
 page.conversation.open(sessions.sessionInAddress());

@@ -5,10 +5,12 @@ import { h, icon, announce } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { writeStored, readStored } from "../dom/storage.js";
+import { changedValues } from "../panels/conversation/options.js";
 import { Sender } from "./sender.js";
 
 const MAX_HEIGHT = 0.4; // of the text, as a share of the page's height
 const HOVERS = matchMedia("(hover: hover)"); // focusing on a touch screen would open its keyboard
+const COMMAND = /^\/[a-z][^\s/]*(\s|$)/i;
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
   ["", "default"],
@@ -26,6 +28,7 @@ class Composer {
   #page;
   #sender;
   #draftSession = null;
+  #completion = null; // of `/` commands, once one was begun
   #escaped = -Infinity;
   #stopping = false;
   #paused = false;
@@ -72,6 +75,15 @@ class Composer {
   /** Sends the message of an earlier turn again (`asked` of its view); `more`: fields of POST /chat. */
   resend(asked, more = {}) {
     return this.#attempt(() => this.#sender.resend(asked, { ...this.#options({ steer: false }), ...more }));
+  }
+
+  /** Runs work whose error is shown above the box. Returns whether it has failed. */
+  attempt(doing) {
+    return this.#attempt(doing);
+  }
+
+  stop() {
+    return this.#page.store.get("working") ? this.#stop() : undefined;
   }
 
   #build() {
@@ -131,6 +143,7 @@ class Composer {
       h("button", attach, icon("clip")),
       this.mode,
       plan,
+      this.#settings(),
       this.when,
       this.hint,
       this.compare,
@@ -167,6 +180,7 @@ class Composer {
     store.watch("me", ({ role }) => this.#offer(role));
     store.watch("session", () => this.#loadDraft());
     store.watch("paused", (paused) => this.#pausedChanged(paused));
+    store.watch("defaults", ({ plan }) => (this.plan.checked ||= plan && !store.get("session")));
     store.watch("planAccepted", () => (this.plan.checked = false));
   }
 
@@ -174,6 +188,25 @@ class Composer {
   #pausedChanged(paused) {
     if (this.#paused && !paused) this.#problem("");
     this.#paused = paused;
+  }
+
+  /** The button of the conversation's settings; it says how many values are set. */
+  #settings() {
+    const words = h("span", {});
+    const load = () => import("../panels/conversation/settings.js");
+    const button = h("button", { type: "button", class: "quiet conversation-settings" }, icon("gear"), words);
+    button.addEventListener(
+      "click",
+      loadOnce(load, ({ toggle }) => toggle(this.#page, button)),
+    );
+    this.#page.store.watch("options", (options) => {
+      const count = changedValues(options);
+      words.textContent = count || "";
+      button.title = count ? t("composer.options.count", { count }) : t("composer.options");
+      button.setAttribute("aria-label", button.title);
+      button.classList.toggle("changed", count > 0);
+    });
+    return button;
   }
 
   /** Hides modes that the role does not allow. */
@@ -210,6 +243,7 @@ class Composer {
   async submit(more = {}) {
     const text = this.text.value.trim();
     if ((!text && this.attachments.empty) || this.attachments.busy) return;
+    if (COMMAND.test(text) && (await this.#commands().then((list) => list?.run(text)))) return;
     const whole = this.text.value,
       files = this.attachments.take();
     this.text.value = "";
@@ -251,6 +285,7 @@ class Composer {
 
   #key(event) {
     if (event.isComposing || event.keyCode === 229) return; // an input method is composing
+    if (this.#completion?.key(event)) return;
     const { key, shiftKey, altKey, ctrlKey, metaKey } = event;
     if (key === "Enter" && !shiftKey && !altKey) {
       event.preventDefault();
@@ -290,6 +325,18 @@ class Composer {
     writeStored(`draft.${this.#draftSession ?? "new"}`, this.text.value);
     this.#grow();
     this.#show();
+    if (this.#completion || this.text.value.startsWith("/")) this.#commands().then((list) => list?.update());
+  }
+
+  /** What completes commands, loaded with the first `/`; null where it cannot be loaded: then they are messages. */
+  async #commands() {
+    try {
+      const { Completion } = await this.#page.commands();
+      this.#completion ??= new Completion(this.#page);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+    }
+    return this.#completion;
   }
 
   #grow() {

@@ -1,6 +1,7 @@
 /** Sends messages: as a run, into the active run, or into the queue behind it. */
 
 import { patch, post } from "../feed/api.js";
+import { changedValues, fieldsOf } from "../panels/conversation/options.js";
 import { messageOf, fetchAttachments, wordsOf } from "./attachments.js";
 
 export class Sender {
@@ -67,15 +68,17 @@ export class Sender {
   async #post(view, session, text, files, fields) {
     const { store, conversation } = this.#page;
     const body = { message: messageOf(text, files), when_busy: "queue" };
-    const profile = session ? null : store.get("profile");
-    const more = { session, model: store.get("model"), profile, ...fields };
-    for (const [name, value] of Object.entries(more)) if (value) body[name] = value;
+    const begins = session ? null : store.get("options");
+    const more = { session, model: store.get("model"), ...(begins && fieldsOf(begins)), ...fields };
+    for (const [name, value] of Object.entries(more)) if (value || value === 0) body[name] = value;
     try {
       const { key, terminal } = this.#once(body);
       body.terminal = terminal;
       const headers = { prefer: "respond-async", "idempotency-key": key };
       const begun = await post("/chat", body, { headers });
-      if (profile) await patch(`/sessions/${begun.session}`, { profile }); // before the next message
+      if (changedValues(begins ?? undefined)) {
+        await patch(`/sessions/${begun.session}`, { profile: begins.profile, options: begins.options }); // before the next
+      }
       this.#last = null;
       conversation.confirm(view, begun);
       return begun.session;

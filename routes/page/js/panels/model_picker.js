@@ -6,7 +6,6 @@ import { fill, h, icon } from "../dom/elements.js";
 import { collapsible, formatNumber, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
 import { currentModel, chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
-import { newProfile } from "./profiles/new_profile.js";
 
 const MANY = 8; // models, from which on there is a search field
 const MOST = 200; // of an endpoint that are drawn at a time
@@ -44,7 +43,6 @@ class Picker {
       this.problem,
       this.list,
       this.none,
-      !page.store.get("session") && newProfile(page),
       admin &&
         h(
           "button",

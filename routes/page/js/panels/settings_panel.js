@@ -43,7 +43,7 @@ function content(page) {
       ["Role", ROLES[role] ?? role],
       ["Server", version && `dragoman ${version}`],
     ]),
-    isSignedIn() && h("button", { type: "button", onclick: signOut }, t("sign_in.sign_out")),
+    isSignedIn() && h("button", { type: "button", onclick: signOut }, t("settings.sign_out")),
     !isSignedIn() &&
       h("p", { class: "faint" }, "This server has no tokens: every user who can reach it on this machine is admin."),
     h("h3", {}, "Appearance"),

@@ -1,16 +1,13 @@
 /** Signing in and out, for servers with tokens: in this tab only, or on this device until the sign-in ends. */
 
-import { keptSignIn, onSignedOut, remove, request, SIGN_IN, token } from "../feed/api.js";
-import { fill, h } from "../dom/elements.js";
-import { pieces, t } from "../dom/texts.js";
-import { Outcome, runOnce, field } from "../dom/forms.js";
+import { keptSignIn, onSignedOut, remove, SIGN_IN, token } from "../feed/api.js";
+import { t } from "../dom/texts.js";
 import { clearStored, onPreference, writeStored, readStored } from "../dom/storage.js";
 
 const WHY = "signed-out"; // why the user was signed out, for the form shown after the reload
-export const SIGNED_OUT = t("sign_in.out");
+const SIGNED_OUT = t("sign_in.out");
 const IN_ADDRESS = /[?&#](access_)?token=/i;
 const LOCAL = /^#token=(dgm_local_[\w-]{37})$/;
-const TOKEN = /^[\x21-\x7e]+$/; // characters that a header can carry
 
 export function start(page) {
   const hint = takeTokenFromAddress();
@@ -45,9 +42,12 @@ function takeTokenFromAddress() {
 function onUnauthenticated(page, message, hint) {
   if (deferred || !page.at("sign-in").hidden) return;
   if (token.get() || keptSignIn.get() || page.store.get("me")) return void leave(message);
-  const why = readStored(WHY) && firstSentence(readStored(WHY));
+  const why = readStored(WHY);
   writeStored(WHY, null);
-  show(page, hint || why);
+  page.feed.close();
+  page.at("app").hidden = true;
+  page.at("sign-in").hidden = false;
+  import("./sign_in_form.js").then(({ show }) => show(page, hint, why));
 }
 
 let signingOut = false;
@@ -86,139 +86,5 @@ function leave(why, address = null) {
   location.reload();
 }
 
-/** The first sentence: the rest is advice for the command line. */
-const firstSentence = (message) => message.split(/(?<=\.) /)[0];
-
 /** Whether the page has signed in, rather than local access without a token. */
 export const isSignedIn = () => Boolean(token.get() ?? keptSignIn.get());
-
-function show(page, why) {
-  page.feed.close();
-  page.at("app").hidden = true;
-  const gate = page.at("sign-in");
-  const told = why && h("p", { class: why === SIGNED_OUT ? "sign-in-note" : "problem", role: "alert" }, why);
-  const { form, secret } = signInForm();
-  const title = h("h1", { id: "sign-in-title" }, "dragoman");
-  fill(
-    gate,
-    h(
-      "main",
-      { class: "sign-in-box", "aria-labelledby": title.id },
-      title,
-      told,
-      h("p", {}, t("sign_in.about")),
-      form,
-      about(),
-    ),
-  );
-  gate.hidden = false;
-  secret.focus();
-}
-
-function signInForm() {
-  const outcome = new Outcome();
-  const secret = h("input", {
-    type: "password",
-    required: true,
-    autocomplete: "current-password",
-    spellcheck: "false",
-    autocapitalize: "none",
-    dir: "ltr",
-    class: "mono",
-  });
-  // Password managers store a password only together with a name.
-  const name = h("input", {
-    class: "visually-hidden",
-    type: "text",
-    autocomplete: "username",
-    value: "dragoman",
-    tabindex: -1,
-    "aria-hidden": "true",
-    readonly: true,
-  });
-  const keep = h("input", { type: "checkbox", "aria-describedby": "sign-in-keep" });
-  const enter = h("button", { type: "submit", class: "primary" }, t("sign_in.enter"));
-  const form = h(
-    "form",
-    { class: "form" },
-    name,
-    field(t("sign_in.token"), secret),
-    h("label", { class: "check" }, keep, h("span", {}, t("sign_in.keep"))),
-    h("p", { class: "faint", id: "sign-in-keep" }, t("sign_in.keep.hint")),
-    enter,
-    outcome.element,
-  );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    submitToken(secret, keep.checked, enter, outcome);
-  });
-  return { form, secret };
-}
-
-function about() {
-  return h(
-    "div",
-    { class: "faint stack" },
-    h("p", {}, pieces("sign_in.operator", { command: h("code", {}, "dragoman token create --name NAME") })),
-  );
-}
-
-async function submitToken(secret, keeps, enter, outcome) {
-  const given = secret.value.trim();
-  if (!TOKEN.test(given)) return void outcome.show(t("sign_in.invalid"), "problem");
-  const known = await runOnce(enter, outcome, () => (keeps ? keepSignedIn : checkToken)(given, enter, outcome));
-  if (!known) return void secret.select();
-  if (!keeps) token.set(given);
-  location.reload();
-}
-
-/** Validates the token against the server. Raises Refused. */
-async function checkToken(given, enter, outcome) {
-  try {
-    await request("GET", "/approvals", { headers: { authorization: `Bearer ${given}` } });
-    return true;
-  } catch (error) {
-    throw refused(error, enter, outcome);
-  }
-}
-
-/** Exchanges the token for a sign-in that lasts. Raises Refused, also where the browser keeps no cookie. */
-async function keepSignedIn(given, enter, outcome) {
-  let key;
-  try {
-    const response = await request("POST", "/sign-ins", { headers: { authorization: `Bearer ${given}` } });
-    ({ key } = await response.json());
-  } catch (error) {
-    throw refused(error, enter, outcome);
-  }
-  try {
-    await request("GET", "/approvals", { headers: keptSignIn.header(key) });
-  } catch (error) {
-    if (error.status === 401) error.message = t("sign_in.no_cookies");
-    throw error;
-  }
-  keptSignIn.set(key);
-  return true;
-}
-
-function refused(error, enter, outcome) {
-  if (error.status === 429) countDown(error, enter, outcome);
-  if (error.status === 401) error.message = t("sign_in.wrong", { reason: firstSentence(error.message) });
-  return error;
-}
-
-/** Rate-limited: the button shows when it can be used again. */
-function countDown({ more }, enter, outcome) {
-  const until = (more.reset ?? Date.now() / 1000 + 60) * 1000;
-  enter.disabled = true;
-  const tick = () => {
-    const left = Math.ceil((until - Date.now()) / 1000);
-    if (left > 0) return void fill(enter, t("sign_in.wait", { left }));
-    clearInterval(timer);
-    enter.disabled = false;
-    fill(enter, t("sign_in.enter"));
-    outcome.clear();
-  };
-  const timer = setInterval(tick, 1000);
-  tick();
-}

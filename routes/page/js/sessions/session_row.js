@@ -71,9 +71,9 @@ export class SessionRow {
   }
 
   async #options() {
-    const { toggle } = await import("../panels/profiles/session_options.js");
+    const { toggle } = await import("../panels/conversation/settings.js");
     this.#page.drawer.close();
-    toggle(this.#page, this.session, this.more, () => this.#page.sessions.refresh());
+    toggle(this.#page, this.more, this.session);
   }
 
   #guard(doing) {

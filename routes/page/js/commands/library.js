@@ -1,0 +1,140 @@
+/** The prompt library: stored prompts of a person, used by `/name`; imported and exported as JSON. */
+
+import { get, remove, request } from "../feed/api.js";
+import { fill, h, icon } from "../dom/elements.js";
+import { actionButton, confirmButton, field, Outcome, runOnce } from "../dom/forms.js";
+import { saveText } from "../dom/download.js";
+import { t } from "../dom/more_texts.js";
+import { showPanel } from "../panels/panel.js";
+import { forgetPrompts, usePrompt } from "./prompts.js";
+
+const MOST_BYTES = 4_000_000; // of a file that is imported
+const MOST = 200;
+
+/** Opens the library, or closes it. */
+export function toggle(page, button) {
+  return showPanel(page, "prompts", t("prompts.title"), () => content(page), button);
+}
+
+function content(page) {
+  const outcome = new Outcome();
+  const list = h("ul", { class: "tokens" });
+  const form = editForm(() => draw());
+  const draw = async () => {
+    forgetPrompts();
+    const { prompts } = await get("/prompts");
+    fill(
+      list,
+      prompts.map((row) => promptRow(page, row, form, draw)),
+    );
+    if (!list.firstChild) list.append(h("li", { class: "faint" }, t("prompts.none")));
+  };
+  draw().catch((error) => outcome.show(error.message, "problem"));
+  return h("div", { class: "stack" }, h("p", { class: "faint" }, t("prompts.about")), list, outcome.element, [
+    form.element,
+    files(outcome, draw),
+  ]);
+}
+
+const path = (name) => `/prompts/${encodeURIComponent(name)}`;
+const store = ({ name, about, text }) => request("PUT", path(name), { body: { text, about: about ?? "" } });
+
+function promptRow(page, row, form, draw) {
+  const outcome = new Outcome();
+  const away = async () => {
+    await remove(path(row.name));
+    await draw();
+  };
+  const use = () => {
+    page.panel.close();
+    return usePrompt(page, row.name, row.text);
+  };
+  const label = (key) => ({ "aria-label": t(key, { name: row.name }) });
+  return h(
+    "li",
+    {},
+    h("span", {}, h("strong", {}, `/${row.name}`), h("span", { class: "faint", dir: "auto" }, ` ${row.about}`)),
+    h(
+      "span",
+      { class: "buttons" },
+      actionButton(t("prompts.use"), outcome, use, label("prompts.use.named")),
+      h("button", { type: "button", onclick: () => form.edit(row), ...label("prompts.edit.named") }, t("prompts.edit")),
+      confirmButton(
+        t("prompts.delete"),
+        t("prompts.delete.sure", { name: row.name }),
+        t("prompts.delete"),
+        outcome,
+        away,
+      ),
+    ),
+    outcome.element,
+  );
+}
+
+function editForm(changed) {
+  const outcome = new Outcome();
+  const name = h("input", { required: true, maxlength: 64, pattern: "[a-z0-9][a-z0-9_\\-]*", autocomplete: "off" });
+  name.setAttribute("dir", "ltr");
+  const about = h("input", { maxlength: 200, autocomplete: "off", dir: "auto" });
+  const text = h("textarea", { required: true, rows: 5, maxlength: 16_000, dir: "auto" });
+  const save = h("button", { type: "submit" }, icon("plus"), t("prompts.save"));
+  const element = h(
+    "form",
+    { class: "form" },
+    field(t("prompts.name"), name, t("prompts.name.hint")),
+    field(t("prompts.description"), about),
+    field(t("prompts.text"), text, t("prompts.text.hint")),
+    h("div", { class: "buttons" }, save),
+    outcome.element,
+  );
+  element.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const row = { name: name.value.trim(), about: about.value.trim(), text: text.value };
+    if (!(await runOnce(save, outcome, () => store(row)))) return;
+    element.reset();
+    outcome.show(t("prompts.saved", { name: row.name }), "good");
+    await changed().catch((error) => outcome.show(error.message, "problem"));
+  });
+  const edit = (row) => {
+    [name.value, about.value, text.value] = [row.name, row.about, row.text];
+    text.focus();
+  };
+  return { element, edit };
+}
+
+function files(outcome, draw) {
+  const pick = h("input", { type: "file", accept: ".json,application/json", hidden: true });
+  pick.setAttribute("aria-label", t("prompts.load"));
+  const load = actionButton(t("prompts.load"), outcome, () => pick.click());
+  const save = actionButton(t("prompts.save_all"), outcome, async () => {
+    const { prompts } = await get("/prompts");
+    const rows = prompts.map(({ name, about, text }) => ({ name, about, text }));
+    saveText(JSON.stringify({ prompts: rows }, null, 2), "prompts", "json", "application/json");
+  });
+  pick.addEventListener("change", () => {
+    const [file] = pick.files;
+    pick.value = "";
+    if (file) runOnce(load, outcome, () => importFile(file, outcome, draw));
+  });
+  return h("div", { class: "buttons" }, load, save, pick);
+}
+
+/** Stores each prompt of the file; those of the same name are replaced. */
+async function importFile(file, outcome, draw) {
+  const rows = file.size <= MOST_BYTES ? rowsOf(await file.text()) : null;
+  if (!rows) return outcome.show(t("prompts.load.wrong"), "problem");
+  for (const row of rows) await store(row);
+  outcome.show(t("prompts.load.done", { count: rows.length }), "good");
+  return draw();
+}
+
+/** The prompts of the text of a file; null if it has none. */
+function rowsOf(text) {
+  try {
+    const { prompts } = JSON.parse(text);
+    const valid = (row) => typeof row?.name === "string" && typeof row.text === "string";
+    return Array.isArray(prompts) && prompts.length && prompts.length <= MOST && prompts.every(valid) ? prompts : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,49 @@
+/** The commands of the message box: a row each. `run(page, rest)` gets the words behind the name. */
+
+import { announce, dialog, h } from "../dom/elements.js";
+import { t } from "../dom/more_texts.js";
+import { chooseModel } from "../panels/models.js";
+
+const NAMES = ["new", "model", "plan", "undo", "retry", "stop", "export", "options", "prompts", "help"];
+
+const RUNS = {
+  new: (page) => page.sessions.begin(),
+  model: async (page, rest) => {
+    if (rest) return chooseModel(page, rest);
+    return (await import("../panels/model_picker.js")).toggle(page, page.composer.text);
+  },
+  plan: (page) => {
+    const { plan } = page.composer;
+    plan.checked = !plan.checked;
+    announce(t(plan.checked ? "commands.plan.on" : "commands.plan.off"));
+  },
+  undo: async (page) => {
+    const run = page.conversation.latest?.asked.run;
+    if (!run) return announce(t("commands.nothing"), { urgent: true });
+    return (await import("../chat/run_changes.js")).openChanges(run);
+  },
+  retry: (page) => {
+    const asked = page.conversation.latest?.asked;
+    return asked ? page.composer.resend(asked) : announce(t("commands.nothing"), { urgent: true });
+  },
+  stop: (page) => page.composer.stop(),
+  export: async (page, rest) => {
+    const session = page.store.get("session");
+    if (!session) return announce(t("commands.nothing"), { urgent: true });
+    return (await import("../sessions/export.js")).save(session, rest === "json" ? "json" : "md");
+  },
+  options: async (page) => (await import("../panels/conversation/settings.js")).toggle(page, page.composer.text),
+  prompts: async (page) => (await import("./library.js")).toggle(page, page.composer.text),
+  help: () => help(),
+};
+
+export const COMMANDS = NAMES.map((name) => ({ name, about: t(`commands.${name}`), run: RUNS[name] }));
+
+function help() {
+  const row = ({ name, about }) => h("div", {}, h("dt", {}, h("code", {}, `/${name}`)), h("dd", {}, about));
+  return dialog(t("commands.help.title"), (close) => [
+    h("dl", { class: "pairs" }, COMMANDS.map(row)),
+    h("p", { class: "faint" }, t("commands.help.prompts")),
+    h("div", { class: "dialog-buttons" }, h("button", { type: "button", onclick: () => close() }, t("commands.close"))),
+  ]);
+}

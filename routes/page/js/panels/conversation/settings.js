@@ -1,0 +1,183 @@
+/** The settings of a conversation: instructions, profile and sampling; and every value that its next run has. */
+
+import { get, patch, request } from "../../feed/api.js";
+import { fill, h } from "../../dom/elements.js";
+import { actionButton, collapsible, Outcome, field, runOnce } from "../../dom/forms.js";
+import { t, ts } from "../../dom/more_texts.js";
+import { showPanel } from "../panel.js";
+import { changedValues } from "./options.js";
+
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+const NUMBERS = {
+  temperature: { min: 0, max: 2, step: "any" },
+  top_p: { min: 0, max: 1, step: "any" },
+  max_output_tokens: { min: 1, step: 1 },
+  seed: { step: 1 },
+};
+const LABELS = ts("conversation.option", Object.keys(NUMBERS));
+
+/** Opens the panel for the open conversation, or for another one; `changed` is called when it was saved. */
+export function toggle(page, button, session = null, changed = null) {
+  const id = session?.id ?? page.store.get("session");
+  const now = session ?? { ...page.store.get("options"), id };
+  const save = id ? (values) => savedSession(page, id, values, changed) : (values) => savedNew(page, values);
+  return showPanel(page, `options ${id}`, t("conversation.title"), () => content(page, now, save), button);
+}
+
+async function savedSession(page, id, { profile, options }, changed) {
+  const row = await patch(`/sessions/${encodeURIComponent(id)}`, { profile, options });
+  if (page.store.get("session") === id) page.store.set({ options: { profile: row.profile, options: row.options } });
+  page.sessions.refresh();
+  changed?.(row.profile);
+  return row;
+}
+
+function savedNew(page, { profile, options }) {
+  page.store.set({ options: { profile, options } });
+  return { profile, options };
+}
+
+function content(page, now, save) {
+  const box = h("div", { class: "stack" });
+  const inForce = h("div", {});
+  const saved = async (values) => {
+    const row = await save(values);
+    if (now.id) drawValues(inForce, now.id);
+    return row;
+  };
+  const load = async () => {
+    const [{ profiles, bound_to }, defaults] = await Promise.all([get("/profiles"), get("/preferences")]);
+    fill(box, settingsForm(page, { now, save: saved, profiles, defaults }));
+    if (bound_to) box.append(h("p", { class: "faint" }, t("conversation.bound", { profile: bound_to })));
+    if (now.id) box.append(collapsible(t("conversation.values"), () => inForce));
+    if (now.id) drawValues(inForce, now.id);
+  };
+  load().catch((error) => fill(box, h("p", { class: "problem", role: "alert" }, error.message)));
+  return box;
+}
+
+function settingsForm(page, { now, save, profiles, defaults }) {
+  const outcome = new Outcome();
+  const parts = inputs(profiles, now);
+  const submit = h("button", { type: "submit", class: "primary" }, t("conversation.save"));
+  const set = async (values, key) => {
+    const saved = await save(values);
+    Object.assign(now, { profile: saved.profile, options: saved.options });
+    outcome.show(t(key), "good");
+  };
+  const reset = actionButton(t("conversation.reset"), outcome, async () => {
+    await set({ profile: null, options: {} }, "conversation.reset.done");
+    parts.show({ profile: null, options: {} });
+  });
+  const plan = h("input", { type: "checkbox" });
+  plan.checked = defaults.plan;
+  const keep = actionButton(t("conversation.default"), outcome, async () => {
+    const body = { ...parts.values(now), plan: plan.checked };
+    const stored = await (await request("PUT", "/preferences", { body })).json();
+    page.store.set({ defaults: stored });
+    outcome.show(t("conversation.default.done"), "good");
+  });
+  const form = h(
+    "form",
+    { class: "form" },
+    parts.elements,
+    h("div", { class: "buttons" }, submit, reset),
+    outcome.element,
+    h(
+      "fieldset",
+      { class: "defaults" },
+      h("legend", {}, t("conversation.defaults")),
+      h("p", { class: "faint" }, t("conversation.defaults.hint", { count: changedValues(defaults) })),
+      h("label", { class: "check" }, plan, h("span", {}, t("conversation.defaults.plan"))),
+      keep,
+    ),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    runOnce(submit, outcome, () => set(parts.values(now), now.id ? "conversation.saved" : "conversation.saved.new"));
+  });
+  return form;
+}
+
+/** The fields of the form; `values(now)` keeps the options that it does not show. */
+function inputs(profiles, now) {
+  const text = h("textarea", { rows: 5, maxlength: 16_000, dir: "auto" });
+  const profile = h("select", { dir: "auto" }, profileRows(profiles, now.profile).map(choice));
+  const efforts = [["", t("conversation.unset")], ...EFFORTS.map((one) => [one, one])];
+  const effort = h("select", {}, efforts.map(choice));
+  const numbers = Object.entries(NUMBERS).map(([name, props]) => [
+    name,
+    h("input", { type: "number", placeholder: t("conversation.unset"), ...props }),
+  ]);
+  const show = ({ profile: chosen, options }) => {
+    text.value = options.instructions ?? "";
+    profile.value = chosen ?? "";
+    effort.value = options.reasoning_effort ?? "";
+    for (const [name, input] of numbers) input.value = options[name] ?? "";
+  };
+  const values = ({ options }) => {
+    const others = { ...options };
+    for (const name of ["instructions", "reasoning_effort", ...Object.keys(NUMBERS)]) delete others[name];
+    const given = numbers.filter(([, input]) => input.value !== "").map(([name, input]) => [name, Number(input.value)]);
+    const words = { instructions: text.value.trim(), reasoning_effort: effort.value };
+    const written = Object.entries(words).filter(([, value]) => value);
+    return { profile: profile.value || null, options: { ...others, ...Object.fromEntries([...written, ...given]) } };
+  };
+  show(now);
+  const elements = [
+    field(t("conversation.instructions"), text, t("conversation.instructions.hint")),
+    field(t("conversation.profile"), profile, t("conversation.profile.hint")),
+    h("div", { class: "pairs-of-fields" }, [
+      numbers.map(([name, input]) => field(LABELS[name], input)),
+      field(t("conversation.effort"), effort),
+    ]),
+  ];
+  return { elements, show, values };
+}
+
+const choice = ([value, words]) => h("option", { value }, words);
+
+function profileRows(profiles, chosen) {
+  const named = ({ name, options: { description } }) => (description ? `${name}: ${description}` : name);
+  const rows = [["", t("conversation.profile.none")], ...profiles.map((one) => [one.name, named(one)])];
+  const isGone = chosen && !profiles.some(({ name }) => name === chosen);
+  return isGone ? [...rows, [chosen, t("conversation.profile.gone", { profile: chosen })]] : rows;
+}
+
+/** Every value of the next run, with the layer that it is from. */
+function drawValues(box, id) {
+  if (!box.firstChild) fill(box, h("p", { class: "faint", role: "status" }, t("conversation.loading")));
+  get(`/options?session=${encodeURIComponent(id)}`).then(
+    (options) => fill(box, table(options)),
+    (error) => fill(box, h("p", { class: "problem" }, error.message)),
+  );
+}
+
+const NAMES = {
+  approval: "approvals",
+  when_absent: "calls that ask",
+  max_rounds: "rounds",
+  max_calls: "tool calls",
+  max_tokens: "tokens",
+  time_limit_s: "seconds",
+  inactivity_s: "seconds of silence",
+  tools: "only tools",
+  disabled: "no tools",
+  prompt: "instructions",
+};
+
+function table({ options, tools }) {
+  const shown = options.filter(({ value }) => value !== null && value !== "");
+  const heads = ["option", "value", "origin"].map((name) =>
+    h("th", { scope: "col" }, t(`conversation.values.${name}`)),
+  );
+  const row = ({ option, value, from }) =>
+    h("tr", {}, [NAMES[option] ?? option.replaceAll("_", " "), written(value), from].map(cell));
+  const body = [...shown.map(row), row({ option: "tools offered", value: tools, from: "all layers" })];
+  const label = { class: "wide", tabindex: 0, role: "region", "aria-label": t("conversation.values") };
+  return h("div", label, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
+}
+
+const cell = (text) => h("td", { dir: "auto" }, text);
+const WORDS = { true: "on", false: "off" };
+const written = (value) => (Array.isArray(value) ? value.join(", ") || "none" : (WORDS[value] ?? String(value)));
