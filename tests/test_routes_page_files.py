@@ -207,13 +207,14 @@ def test_the_page_names_only_what_is_there_and_nobody_else() -> None:
 @pytest.mark.parametrize(
     ("written", "served"),
     [
-        ("/** What it is\n * for. */\n\nlet a = 1; // one\n", "\n\n\nlet a = 1; // one\n"),
+        ("/** What it is\n * for. */\n\nlet a = 1; // one\n", "\n\n\nlet a = 1;\n"),
+        ("let a = 1; // \"one\"\nlet b = 'x // y';\n", "let a = 1; // \"one\"\nlet b = 'x // y';\n"),
         ("  // why\n  /* how */ run();\n", "\n/* how */ run();\n"),
         ("  /* a */\n  b();\n  /* c */\n", "\nb();\n\n"),
         ('let a = "// b";\nlet c = `/* d */`;\n', 'let a = "// b";\nlet c = `/* d */`;\n'),
         ("a /* b\n c */ d\n", "a /* b\nc */ d\n"),
     ],
 )
-def test_comments_on_lines_of_their_own_and_indents_stay_at_home(tmp_path: Path, written: str, served: str) -> None:
+def test_comments_and_indents_stay_at_home(tmp_path: Path, written: str, served: str) -> None:
     (tmp_path / "a.js").write_text(written)
     assert without_comments(tmp_path / "a.js").decode() == served

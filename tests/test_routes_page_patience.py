@@ -18,7 +18,6 @@ LONG_MS = 2_000  # each took from four seconds to hours, and takes some millisec
 READ = """async () => {
   const load = (name) => import(`/page/js/${name}.js`);
   const { PartialTags } = await load("cards/partial_tags"), { CardArguments } = await load("cards/card_arguments");
-  const { tokens } = await load("text/highlight"), { languageOf } = await load("text/languages");
   const { inline } = await load("markdown/inline"), { Markdown } = await load("markdown/markdown");
   const { linesOf } = await load("terminal/ansi");
   const sink = { open() {}, text() {}, restart() {}, failed() {} };
@@ -27,14 +26,12 @@ READ = """async () => {
     for (let at = 0; at < text.length; at += 2_000) markdown.write(text.slice(at, at + 2_000));
     markdown.end();
   };
-  const coloured = (language) => (text) => [...tokens(text, languageOf(language))];
   const rows = {
     tag: [(text) => new PartialTags(sink).feed(text), "<arg_key>" + " ".repeat(8_000)],
-    bash: [coloured("bash"), "${".repeat(45_000)],
-    docker: [coloured("docker"), "${".repeat(45_000)],
-    rust: [coloured("rust"), "#[".repeat(45_000)],
-    make: [coloured("make"), "$(".repeat(45_000)],
     erased: [linesOf, "x".repeat(3_990) + "\\x1b[2KX\\b".repeat(33_000)],
+    attributes: [(text) => inline(text), "<a b='".repeat(10_000)],
+    titles: [(text) => inline(text), '[a](b "'.repeat(8_000)],
+    marks: [written, "[^1] ".repeat(8_000)],
     items: [written, "-\\n".repeat(15_000)],
     link: [(text) => inline(text), "[a](" + " ".repeat(60_000) + "x"],
   };
