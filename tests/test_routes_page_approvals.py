@@ -68,6 +68,10 @@ async def press(page: Page, name: str) -> None:
     await waiting(page).get_by_role("button", name=name, exact=True).click()
 
 
+def decides(request: Request) -> bool:
+    return request.method == "POST" and "/approvals/" in request.url
+
+
 async def decided(page: Page) -> None:
     await expect(waiting(page)).to_have_count(0)
 
@@ -76,7 +80,7 @@ async def test_keys_decide_only_where_they_are_meant_to(tmp_path: Path) -> None:
     flags = {"approval_time_limit_s": "300"}
     async with asking(tmp_path, runs("touch made"), "Made.", **flags) as (_, _, _, page):
         posted: list[Request] = []
-        page.on("request", lambda request: posted.append(request) if request.method == "POST" else None)
+        page.on("request", lambda request: posted.append(request) if decides(request) else None)
         await say(page, "Make it.")
         await expect(waiting(page).get_by_text("touch made")).to_be_visible()
         await expect(waiting(page).get_by_text("this run asks first")).to_be_visible()
@@ -110,7 +114,7 @@ async def test_keys_decide_only_where_they_are_meant_to(tmp_path: Path) -> None:
 async def test_a_click_that_was_meant_for_something_else_approves_nothing(tmp_path: Path) -> None:
     async with asking(tmp_path, runs("touch made"), "Made.") as (_, _, _, page):
         posted: list[Request] = []
-        page.on("request", lambda request: posted.append(request) if request.method == "POST" else None)
+        page.on("request", lambda request: posted.append(request) if decides(request) else None)
         await page.evaluate(SHIELD)
         await say(page, "Make it.")
         await expect(page.locator("#approvals:not([data-settling]) .approval")).to_be_visible()
