@@ -11,7 +11,9 @@ import pytest
 from app.models.scripted import Pause, Scripted
 from tests.browser import Locator, Page, browsing, expect, home, say, shot
 from tests.endpoints import model_server
+from tests.nightly import at_night
 from tests.serving import Served, serving
+from tests.test_routes_page_axe import LOOKS, judged, judging
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -171,3 +173,28 @@ async def test_calls_of_both_compared_answers_ask_for_approval(tmp_path: Path) -
         await expect(turn.locator(".branch-count")).to_have_text("3 / 3")
         assert server.asked[-1].json["model"] == "qwen"
         await expect(page.get_by_role("button", name="Model:")).to_contain_text("qwen")
+
+
+@pytest.mark.parametrize("look", at_night(tuple(LOOKS), ("phone",)))
+async def test_axe_finds_nothing_wrong_with_branches(tmp_path: Path, look: str) -> None:
+    script = ["Roses are red.", "Violets are blue.", "Moss is green.", "One answer.", "Another answer."]
+    async with asyncio.timeout(80), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page = await judging(browser, **LOOKS[look])
+        turn = await two_turns(page, served)
+        await turn.get_by_role("button", name="Edit message").click()
+        found = await judged(page, "edit")
+        await turn.get_by_role("textbox", name="Edit message").press("Enter")
+        await expect(turn.locator(".branch-count")).to_have_text("2 / 2")
+        await expect(turn.locator(".turn-foot")).to_be_visible()
+        menu = turn.get_by_role("button", name="Answer again or compare")
+        await menu.click()
+        found += await judged(page, "menu")
+        await shot(page, f"branches-menu-{look}")
+        await page.get_by_role("menuitem", name="Compare two models").click()
+        found += await judged(page, "choice")
+        await page.get_by_role("dialog").get_by_role("button", name="Compare").click()
+        await expect(page.get_by_text("Another answer.")).to_be_visible()
+        await expect(page.locator(".compare .turn-foot")).to_have_count(2)
+        found += await judged(page, "compare")
+        await shot(page, f"branches-compare-{look}")
+        assert not found
