@@ -90,6 +90,8 @@ async def test_a_branch_may_begin_before_the_first_run(tmp_path: Path) -> None:
         branch = await forked(served, session, before=first)
         assert words(await shown(served, branch)) == []
         assert (await shown(served, branch))["branches"] == []  # nothing has begun in it
+        listed = (await served.client.get("/sessions")).json()["sessions"]
+        assert [one["id"] for one in listed] == [session]
         _, other = await turn(served, "Another one", branch)
         assert (await shown(served, branch))["branches"] == [
             {"after": None, "turns": [{"run": first, "session": session}, {"run": other, "session": branch}]}

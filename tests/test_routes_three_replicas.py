@@ -9,7 +9,7 @@ import pytest
 
 from tests.chatting import DONE, chunk, says
 from tests.nginx import needs_nginx
-from tests.nightly import at_night
+from tests.nightly import at_night, only_at_night
 from tests.postgres import cluster
 from tests.replicas import Balancer, three_replicas
 from tests.upstream import stream, upstream
@@ -42,3 +42,26 @@ async def test_what_one_replica_has_done_every_other_shows(tmp_path: Path, balan
                 messages = (await first.client.get(f"/sessions/{session}")).json()["messages"]
                 assert [one["role"] for one in messages] == ["user", "assistant"] * 2
                 assert len(others) == 2
+
+
+@only_at_night
+async def test_a_branch_of_one_replica_goes_on_at_another(tmp_path: Path) -> None:
+    said = stream(says("Hello."), chunk(finish="stop"), DONE)
+    with cluster() as postgres:
+        async with asyncio.timeout(90), upstream(said, repeat=True, chats=True) as model:
+            async with three_replicas(tmp_path, postgres.database(), model.base_url, count=2) as replicas:
+                one, other = replicas.members
+                response = await one.client.post("/chat", json={"message": "Hi"})
+                run, session = response.headers["x-run-id"], response.headers["x-session-id"]
+                path, key = f"/sessions/{session}/fork", {"Idempotency-Key": "once"}
+                both = await asyncio.gather(
+                    *(each.client.post(path, json={"after": run}, headers=key) for each in (one, other))
+                )
+                [branch] = {answer.json()["id"] for answer in both}
+                again = await other.client.post("/chat", json={"message": "And?", "session": branch})
+                assert again.text.count("event: run.finished") == 1
+                assert (await one.client.delete(f"/sessions/{session}")).status_code == 204
+                for each in (one, other):
+                    log = (await each.client.get(f"/sessions/{branch}/log")).json()
+                    assert [row["message"]["text"] for row in log["runs"]] == ["Hi", "And?"]
+                    assert log["runs"][0]["events"]

@@ -49,6 +49,7 @@ class BranchPart(Change, frozen=True):
 class Fork(Struct, frozen=True):
     """A branch to be made of `row.parent`.
 
+    `used` is when the last run before the cut ended: a branch in which nothing has run yet is not the one used last.
     `position` is that of the first message behind the cut, `before` the time of the first run behind it. `also` are
     changes of the same transaction.
     """
@@ -57,6 +58,7 @@ class Fork(Struct, frozen=True):
     parts: Sequence[BranchPart]
     position: int
     before: float
+    used: float
     also: Sequence[Change] = ()
 
 

@@ -61,7 +61,7 @@ async def branch_fields(services: Services, session: str) -> dict[str, Any]:
 
 
 async def log_fields(services: Services, session: str) -> dict[str, Any]:
-    """Return what a page needs of branches: `copies` are documents of this one by the ids that earlier runs know them by."""
+    """Return what a page needs of branches. `copies`: documents by the ids that runs before the cut know them by."""
     row = await services.store.branch(session)
     if row is None:
         return {"branches": []}

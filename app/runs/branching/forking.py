@@ -73,6 +73,7 @@ class Forking(Struct, frozen=True):
                 await self._parts(row, taken),
                 position,
                 behind.created if behind else ALWAYS,
+                (taken[-1].ended or 0.0) if taken else parent.created,
                 (
                     *([] if parent.id != row.tree else [BranchRow(row.tree, row.tree, "", "", parent.created)]),
                     *await self._left_behind(row.session, taken, position),

@@ -94,7 +94,7 @@ def copies(fork: Fork, message_columns: str, row_lock: str) -> Iterator[Query]:
     """Statements that make a branch, its session first."""
     row, before = fork.row, fork.before
     new, parent, suffix = row.session, row.parent, copy_suffix(row.session)
-    yield SESSION + row_lock, (new, row.created, row.created, parent)
+    yield SESSION + row_lock, (new, row.created, fork.used, parent)
     yield MESSAGES.format(message_columns), (new, parent, fork.position)
     yield SUMMARIES, (new, parent, fork.position)
     yield LABELS, (new, parent)
