@@ -91,7 +91,7 @@ class Place(Struct, frozen=True):
 
 
 PLACES = (
-    Place(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|cancel)"), owner_of_run),
+    Place(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|terminal|cancel)"), owner_of_run),
     Place(lazy_pattern(r"/runs/([^/]+)/(?:changes|undo|approvals/[^/]+/preview)"), home_of_run),
     Place(lazy_pattern(r"/sessions/([^/]+)/files"), home_of_caller),
     Place(lazy_pattern(r"/sessions/([^/]+)/workspace/.+"), home_of_caller, is_file=True),

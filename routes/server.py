@@ -103,6 +103,7 @@ ROUTES = (
     Route("/runs/{run}/approvals/{call}/preview", approvals.show_preview),
     Route("/runs/{run}/calls/{call}/output", outputs.call_output),
     Route("/runs/{run}/calls/{call}/input", outputs.type_into_call, methods=["POST"]),
+    Route("/runs/{run}/calls/{call}/terminal", outputs.resize_call, methods=["POST"]),
     Route("/runs/{run}/calls/{call}/cancel", outputs.cancel_call, methods=["POST"]),
     Route("/approvals", approvals.list_approvals),
     Route("/audit", audit.list_audit),

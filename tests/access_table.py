@@ -128,6 +128,7 @@ ROWS: dict[str, Row] = {
     "GET /runs/{run}/calls/{call}/output": Thing(),
     "POST /runs/{run}/calls/{call}/cancel": Thing(),
     "POST /runs/{run}/calls/{call}/input": Thing({"text": "x"}, 409),
+    "POST /runs/{run}/calls/{call}/terminal": Thing({"columns": 80, "rows": 24}, 409),
     "POST /runs/{run}/cancel": Thing(),
     "GET /runs/{run}/changes": ThingOrAdmins(),
     "POST /runs/{run}/undo": ThingOrAdmins(),

@@ -127,6 +127,38 @@ def test_any_slicing_of_the_bytes_gives_the_same(pieces: list[str], window: Wind
     assert len(whole.text()) <= 2_000 and "\x1b" not in whole.text() and "\r" not in whole.text()
 
 
+def test_a_terminal_that_is_resized_loses_nothing_and_marks_where() -> None:
+    output = OutputBuffer(window=Window(4, 10))
+    output.feed(b"1\r\n2\r\n3\r\n0123456789")
+    output.resize(Window(2, 6))
+    output.feed(b"abcdefgh\r\n\x1b[1;1Hx")
+    assert output.text() == "1\n2\n3\n0123456789abcdefxh"
+    assert output.written().count("\x1b[8;2;6t") == 1
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.tuples(st.integers(5, 9), st.integers(20, 30))))
+def test_any_sizes_are_taken_at_any_time(steps: list[str | tuple[int, int]]) -> None:
+    output = OutputBuffer(2_000, Window(5, 20))
+    for step in steps:
+        if isinstance(step, str):
+            output.feed(step.encode())
+        else:
+            output.resize(Window(*step))
+        assert output.lines >= 0 and len(output.tail) <= 12
+    assert len(output.text()) <= 2_000
+
+
+@pytest.mark.parametrize(
+    ("written", "drawn"),
+    [("line\r 5%\r\x1b[K9%\n", False), ("\x1b[H\x1b[2J\x1b[3Jclear", False), ("\x1b[?1049hvim", True),
+     ("\x1b[?1049hvim\x1b[?1049l", False), ("\x1b[H\x1b[Jtop" * 3, True)],
+)  # fmt: skip
+def test_programs_that_draw_on_the_whole_screen_are_known(written: str, *, drawn: bool) -> None:
+    output = OutputBuffer(window=Window())
+    output.feed(written.encode())
+    assert output.is_drawn == drawn
+
+
 @given(st.text(st.characters(exclude_categories=("Cs", "Cc")) | st.sampled_from("\n\t"), max_size=300))
 def test_text_without_control_characters_is_left_as_it_is(text: str) -> None:
     assert without_controls(text) == text

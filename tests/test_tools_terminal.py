@@ -49,7 +49,7 @@ async def test_a_command_has_a_terminal_that_is_no_others(level: str, tmp_path: 
     sleeper = endless()
     command = (
         f'stty size; echo own > /dev/tty; python3 -c "{PUSH}"; read -t 0 && read -n 1 pushed; '
-        f"read -p 'Go? ' answer; echo \"$answer, $COLUMNS\"; setsid {sleeper} & {sleeper}"
+        f"read -p 'Go? ' answer; echo \"$answer, $(stty size)\"; setsid {sleeper} & {sleeper}"
     )
     context = Context(tmp_path, LIMIT_S, box_of(level), window=Window(24, 100))
     typed, late = 0, None
@@ -57,15 +57,17 @@ async def test_a_command_has_a_terminal_that_is_no_others(level: str, tmp_path: 
         async for step in steps:
             if isinstance(step, Result):
                 assert step.exit_code == 130 and not step.ok
-                assert step.text.splitlines()[0] == "24 100" and "yes, 100\n^C" in step.text
+                assert step.text.splitlines()[0] == "24 100" and "yes, 30 90\n^C" in step.text
                 assert "own" in step.text or "/dev/tty" in step.text  # Landlock does not open it
                 continue
             assert isinstance(step, Progress) and step.type_in
             late = step.type_in
             tail = "\n".join(step.tail)
             if typed == 0 and tail.endswith("Go? "):
+                assert step.resize
+                step.resize(Window(30, 90))
                 typed = late(b"yes\r")
-            elif typed == 4 and "yes, 100" in tail:
+            elif typed == 4 and "yes, 30 90" in tail:
                 typed += late(b"\x03")
     assert typed == 5 and late and late(b"late") == 0
     assert all_gone(sleeper)

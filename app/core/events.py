@@ -106,7 +106,8 @@ class ToolProgress(Struct, frozen=True):
     `tail` holds the last lines, at most 12, as a terminal would show them: carriage returns and cursor moves are
     applied, and each line has its own colours (SGR sequences). `lines` counts the lines of that screen and above it,
     `bytes` all output so far. `input` is true for a call that takes input: it has a terminal. `hidden` is true while
-    its program reads a line without showing it, as a password is read.
+    its program reads a line without showing it, as a password is read. `screen` is true of a program that draws on the
+    whole screen, as an editor does: the tail shows some of it only.
     """
 
     type: ClassVar[str] = "tool.progress"
@@ -117,6 +118,7 @@ class ToolProgress(Struct, frozen=True):
     bytes: int
     input: bool | None = None
     hidden: bool | None = None
+    screen: bool | None = None
 
 
 class ToolFinished(Struct, frozen=True):

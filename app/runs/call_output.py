@@ -17,6 +17,7 @@ from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import NotFound
 from tools.base.output_buffer import OutputSlice
+from tools.base.screen import Window
 
 
 class CallOutput(Struct, frozen=True):
@@ -52,6 +53,13 @@ class CallOutput(Struct, frozen=True):
         if taken:
             await self._audit(run, call, started, "input", f"{taken} bytes typed into its terminal")
         return taken
+
+    async def resize(self, run: RunRow, call: str, window: Window) -> bool:
+        """Give the terminal of a call another size; False if it has none. Raises NotFound, StoreFailed."""
+        is_resized = self.outputs.resize(run.id, call, window)
+        if not is_resized:
+            await self._logged(run, call)
+        return is_resized
 
     async def _audit(self, run: RunRow, call: str, logged: dict[str, dict[str, Any]], decision: str, why: str) -> None:
         person, name = run.principal, str(logged[ToolStarted.type]["name"])

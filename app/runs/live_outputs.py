@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -12,7 +12,9 @@ from msgspec import Struct, field
 
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
+from tools.base.outcome import Resize, TypeIn
 from tools.base.output_buffer import OutputBuffer, OutputSlice
+from tools.base.screen import Window
 
 ENDED = 16  # outputs that stay after their end, for those who were following them
 
@@ -27,7 +29,8 @@ class Written(Struct):
     output: OutputBuffer | None = None
     ended: bool = False
     asked: bool = False
-    type_in: Callable[[bytes], int] | None = None  # into its terminal, if it has one
+    type_in: TypeIn | None = None  # into its terminal, if it has one
+    resize: Resize | None = None  # that terminal
     is_stopped: bool = False  # by the person whose run it is
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: asyncio.Timeout | None = None  # for the next step of the tool
@@ -65,7 +68,7 @@ class Written(Struct):
         await self._over.wait()
 
     def end(self) -> None:
-        self.ended, self.type_in = True, None
+        self.ended, self.type_in, self.resize = True, None, None
         self._over.set()
 
     async def part(self, after: int) -> OutputPart:
@@ -104,6 +107,14 @@ class Outputs(Struct):
         """Type into the terminal of a call; return how many bytes it took, None if it has none."""
         written = self._live.get((run, call))
         return written.type_in(data) if written and written.type_in else None
+
+    def resize(self, run: str, call: str, window: Window) -> bool:
+        """Give the terminal of a call another size; False if it has none."""
+        written = self._live.get((run, call))
+        if written is None or written.resize is None:
+            return False
+        written.resize(window)
+        return True
 
     async def stop(self, run: str, call: str) -> bool:
         """Stop a call alone; False if it does not run."""

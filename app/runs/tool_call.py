@@ -201,6 +201,7 @@ class ToolCall(Struct, frozen=True):
                         match step:
                             case Progress():
                                 written.output, written.type_in = step.output, step.type_in
+                                written.resize = step.resize
                                 await emit(progress_event(call.id, step, written.tail(step.tail)))
                                 await running.go_on()
                             case Result():
@@ -273,7 +274,8 @@ class ToolCall(Struct, frozen=True):
 
 def progress_event(call: str, progress: Progress, tail: list[str]) -> ToolProgress:
     takes, hidden = (True if progress.type_in else None), progress.hides_input or None
-    return ToolProgress(call, round(progress.elapsed_s, 2), tail, progress.lines, progress.bytes, takes, hidden)
+    drawn = (progress.output is not None and progress.output.is_drawn) or None
+    return ToolProgress(call, round(progress.elapsed_s, 2), tail, progress.lines, progress.bytes, takes, hidden, drawn)
 
 
 def stopped_by_person(output: OutputBuffer | None, elapsed_s: float) -> Result:

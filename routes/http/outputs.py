@@ -9,11 +9,14 @@ from starlette.responses import Response
 
 from app.redaction.output_chunks import OutputPart
 from app.runs.call_output import CallOutput
+from app.runs.discipline.run_terminals import TerminalSize
 from app.runs.job_output import JobOutput
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
 from routes.protocol.requests import InputRequest, read_fields
 from routes.services import current_principal, services_of
+
+NO_TERMINAL = "This call has ended, or has no terminal: see the setting pty."
 
 
 async def call_output(request: Request) -> Response:
@@ -40,11 +43,22 @@ async def type_into_call(request: Request) -> Response:
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     taken = await outputs.type_in(run, call, body.data)
     if taken is None:
-        raise Refused(409, "no_terminal", "This call has ended, or has no terminal to type into: see the setting pty.")
+        raise Refused(409, "no_terminal", NO_TERMINAL)
     if taken < len(body.data):
         message = f"The program has not read what came before: it took {taken} bytes. Send the rest again later."
         raise Refused(409, "input_full", message, taken=taken)
     return ASCIIResponse({"run": run.id, "call": call, "bytes": taken})
+
+
+async def resize_call(request: Request) -> Response:
+    """The size of the window in which a person sees the terminal of a command that runs."""
+    services, call = services_of(request), request.path_params["call"]
+    run = await services.runs.run(request.path_params["run"], current_principal(request))
+    size = await read_fields(request, TerminalSize)
+    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
+    if not await outputs.resize(run, call, size.window):
+        raise Refused(409, "no_terminal", NO_TERMINAL)
+    return ASCIIResponse({"run": run.id, "call": call, "columns": size.columns, "rows": size.rows})
 
 
 async def job_output(request: Request) -> Response:

@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from tools.base.hidden_fields import repr_without
 from tools.base.output_buffer import OutputBuffer
+from tools.base.screen import Window
 
 TypeIn = Callable[[bytes], int]
+Resize = Callable[[Window], None]
 
 
 class ToolFailed(Exception):
@@ -22,7 +24,8 @@ class Progress:
     """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far.
 
     `output`, which goes on growing, has the rest. `type_in` writes to its terminal, if it has one, and returns how many
-    bytes that took; `hides_input` says that the program shows nothing of it now, as of a password.
+    bytes that took; `hides_input` says that the program shows nothing of it now, as of a password. `resize` gives the
+    terminal another size.
     """
 
     elapsed_s: float
@@ -32,6 +35,7 @@ class Progress:
     output: OutputBuffer | None = field(default=None, compare=False, repr=False)
     type_in: TypeIn | None = field(default=None, compare=False, repr=False)
     hides_input: bool = False
+    resize: Resize | None = field(default=None, compare=False, repr=False)
 
 
 class Result(Struct, frozen=True):

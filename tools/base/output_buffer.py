@@ -88,6 +88,14 @@ class OutputBuffer:
             self._written.add(text)
             self._screen.feed(text)
 
+    def resize(self, window: Window) -> None:
+        """Take the new size of the terminal, and mark where it changed: whoever replays what was written needs it.
+
+        The mark is the sequence by which a program would change the size itself (XTWINOPS 8).
+        """
+        self._screen.resize(window)
+        self._written.add(f"\x1b[8;{window.height};{window.width}t")
+
     @property
     def lines(self) -> int:
         """Lines so far on the screen and above it, an unfinished one included."""
@@ -110,6 +118,11 @@ class OutputBuffer:
     def is_coloured(self) -> bool:
         """Return True if the tail has colours, which `text` has not."""
         return any(styles.strip("\0") for _, styles in self._screen.tail(TAIL_LINES))
+
+    @property
+    def is_drawn(self) -> bool:
+        """Return True once the program draws on the whole screen, rather than writing lines."""
+        return self._screen.is_drawn
 
     def part(self, offset: int, size: int) -> OutputSlice:
         """At most `size` characters, as they were written, from the character `offset` on; what is not kept is

@@ -41,6 +41,7 @@ _UNFINISHED = lazy_pattern(
 )
 _LONGEST = _PARAMETERS + _BETWEEN + 2  # of an unfinished sequence
 _STRING_END = lazy_pattern("[\x07\n\v\x18\x1a\x1b\x9c]")  # a line's end, too: no string swallows the rest
+_HOMES = 3  # cursor moves to a row: of `clear` there is one
 _OTHER_SCREEN = frozenset({"?47", "?1047", "?1049"})
 
 
@@ -63,6 +64,7 @@ class Screen:
         self._styles = Styles()
         self._pending = ""
         self._in_string = False
+        self._homes = 0
 
     def feed(self, text: str) -> None:
         """Take what was written next."""
@@ -78,6 +80,18 @@ class Screen:
         while at < end:
             at = self._skip(text, at) if self._in_string else self._step(text, at)
         self._pending += held
+
+    def resize(self, window: Window) -> None:
+        """Take another size of the terminal. Rows are not laid out anew: programs that care draw them again."""
+        self._other = partial(View, _nowhere, window.height, window.width)
+        self._main.resize(window.height, window.width)
+        if self._view is not self._main:
+            self._view.resize(window.height, window.width)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Return True on the alternate screen, and once a program has moved the cursor to rows some times."""
+        return self._view is not self._main or self._homes >= _HOMES
 
     @property
     def lines(self) -> int:
@@ -153,6 +167,7 @@ class Screen:
         elif final in "hl" and parameters in _OTHER_SCREEN:
             self._switch(to_other=final == "h")
         else:
+            self._homes += final in "Hfd"
             apply_sequence(self._view, final, parameters)
 
     def _switch(self, *, to_other: bool) -> None:

@@ -93,7 +93,7 @@ class View(Struct):
         while text:
             row = self.rows[self.y]
             if self.x == END and not row.laid and not exact:
-                room = self.width - len(row.text)
+                room = max(0, self.width - len(row.text))  # a row may be of a wider window
                 row.append(text[:room], self.style)
             else:
                 room = self._overwrite(row, text)
@@ -152,6 +152,14 @@ class View(Struct):
         column = self.column
         self.next_line()
         self.to_column(column)
+
+    def resize(self, height: int, width: int) -> None:
+        """Take another size. In a lower one the first rows leave, so that the cursor stays on the screen."""
+        del self.rows[max(height, self.y + 1) :]
+        while len(self.rows) > height:
+            self._leave(self.rows.pop(0))
+            self.y -= 1
+        self.height, self.width = height, width
 
     def save(self) -> None:
         self._saved = (self.y, self.column, self.style)

@@ -35,9 +35,16 @@ _IUTF8 = 0o40000
 
 
 def environment_in(window: Window | None) -> dict[str, str]:
-    """The variables of a command in a terminal of this size; without one, a size for what formats tables."""
-    size = window or Window()
-    return {"COLUMNS": str(size.width), "LINES": str(size.height), **(_ENVIRONMENT if window else {})}
+    """The variables of a command: in a terminal those for it, else a size for what formats tables.
+
+    In a terminal a size in the environment would hide that the terminal is resized (ncurses reads that first).
+    """
+    size = Window()
+    return dict(_ENVIRONMENT) if window else {"COLUMNS": str(size.width), "LINES": str(size.height)}
+
+
+def _set_size(end: int, window: Window) -> None:
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", window.height, window.width, 0, 0))
 
 
 class Terminal:
@@ -48,8 +55,13 @@ class Terminal:
         modes = termios.tcgetattr(self.slave)
         modes[0] |= _IUTF8  # backspace takes a whole character
         termios.tcsetattr(self.slave, termios.TCSANOW, modes)
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", window.height, window.width, 0, 0))
+        _set_size(self.slave, window)
         os.set_blocking(self.master, False)
+
+    def resize(self, window: Window) -> None:
+        """Give it another size; the programs in it are signalled. Nothing happens once the command has ended."""
+        if self.master >= 0:
+            _set_size(self.master, window)
 
     def write(self, data: bytes) -> int:
         """Type something; return how much of it the terminal took, which is nothing once the command has ended."""

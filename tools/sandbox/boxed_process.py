@@ -217,8 +217,15 @@ class _Child:
         seconds, output = round(elapsed_s, 3), self.output
         if terminal := self._terminal:
             hides = terminal.hides_input
-            return Progress(seconds, output.tail, output.lines, output.bytes, output, terminal.write, hides)
+            return Progress(
+                seconds, output.tail, output.lines, output.bytes, output, terminal.write, hides, self._resize
+            )
         return Progress(seconds, output.tail, output.lines, output.bytes, output)
+
+    def _resize(self, window: Window) -> None:
+        if self._terminal and not self.exited.is_set():
+            self._terminal.resize(window)
+            self.output.resize(window)
 
     def change(self) -> asyncio.Event:
         """Set when next something is written, or the process exits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.runs.discipline.run_terminals import TerminalSize
 from routes.http.branches import ForkRequest
 from routes.http.checkpoints import UndoRequest
 from routes.http.documents import DocumentRequest, SuggestionRequest
@@ -89,6 +90,15 @@ OF_RUNS = rows(
         rights="owner",
         errors=(409,),
         example={"text": "yes", "keys": ["enter"]},
+    ),
+    Operation(
+        "POST /runs/{run}/calls/{call}/terminal",
+        "Resize the terminal of a running command",
+        {"run": "text", "call": "text", "columns": "integer", "rows": "integer"},
+        body=TerminalSize,
+        rights="owner",
+        errors=(409,),
+        example={"columns": 100, "rows": 30},
     ),
     Operation(
         "POST /runs/{run}/calls/{call}/cancel",
