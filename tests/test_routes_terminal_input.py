@@ -48,8 +48,6 @@ async def test_a_person_answers_a_program_that_asks(tmp_path: Path) -> None:
             await shows("Word?", hidden=True)
             assert await typed(text="sesame\n") == 200
             await shows("6 characters")
-            for size, status in ((WIDE, 200), ({"columns": 9, "rows": 9}, 422), ({}, 422)):
-                assert (await served.client.post(f"{path}/terminal", json=size)).status_code == status
             for wrong in ({}, {"text": ""}, {"keys": ["f13"]}, {"text": "x" * 1_001}):
                 assert await typed(**wrong) == 422
             await until_alive(sleeper)
@@ -59,7 +57,6 @@ async def test_a_person_answers_a_program_that_asks(tmp_path: Path) -> None:
             lines = ["True 100 30 cat", "Name? Zo", "It is Zo.", "Word? ", "6 characters", "^Cstopped by a key"]
             assert finished["text"].splitlines() == [*lines, "[exit code 3]"]
             assert (await typed(text="late"), started["limits"]["terminal"]) == (409, "100x30")
-            assert (await served.client.post(f"{path}/terminal", json=WIDE)).status_code == 409
             assert (await until(turn, "tool.finished"))["text"] == "True"
             await until(turn, "run.finished")
         audit = (await served.client.get("/audit")).json()
@@ -67,7 +64,7 @@ async def test_a_person_answers_a_program_that_asks(tmp_path: Path) -> None:
             f"{size} bytes typed into its terminal" for size in (1, 7, 6)
         ]
         written = (await served.client.get(f"{path}/output?after=0")).json()["text"]
-        assert "\r\n" in written and "\x1b[8;25;120t" in written, "a replay knows where the size changed"
+        assert "\r\n" in written
         events = json.dumps(await served.events(run)) + written + json.dumps(audit)
         assert "sesame" not in events
         assert (await served.client.post(f"/runs/{run}/calls/none/input", json={"text": "x"})).status_code == 404
@@ -76,6 +73,28 @@ async def test_a_person_answers_a_program_that_asks(tmp_path: Path) -> None:
 WIDE = {"columns": 120, "rows": 25}
 KINDS = "```bash\n[ -t 0 ] && echo terminal || echo pipe; until [ -e go ]; do sleep 0.01; done\n```\n"
 SIZE = {"columns": 80, "rows": 24}
+
+
+async def test_a_terminal_is_resized_while_its_command_runs(tmp_path: Path) -> None:
+    waits = "trap 'stty size; exit' WINCH; echo ready; until [ -e go ]; do sleep 0.01; done"
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([f"```bash\n{waits}\n```\n", "Done."])) as served:
+        async with aclosing(served.turn(message="Wait.", terminal=SIZE)) as turn:
+            run = (await until(turn, "run.started"))["run"]
+            path = f"/runs/{run}/calls/{(await until(turn, 'tool.started'))['call']}"
+            await until(turn, "tool.progress")
+            wrong = [
+                await served.client.post(f"{path}/terminal", json=body) for body in ({}, {"columns": 9, "rows": 9})
+            ]
+            assert [answer.status_code for answer in wrong] == [422, 422]
+            assert (await served.client.post(f"{path}/terminal", json=WIDE)).json() == {"run": run, **WIDE} | {
+                "call": path.rpartition("/")[2]
+            }
+            assert "25 120" in (await until(turn, "tool.finished"))["text"], "the program was signalled"
+            late = await served.client.post(f"{path}/terminal", json=WIDE)
+            assert (late.status_code, late.json()["error"]["code"]) == (409, "no_terminal")
+        written = (await served.client.get(f"{path}/output?after=0")).json()["text"]
+        assert "ready\r\n\x1b[8;25;120t25 120" in written, "a replay knows where the size changed"
+        assert (await served.client.post(f"/runs/{run}/calls/none/terminal", json=WIDE)).status_code == 404
 
 
 async def test_a_run_that_is_left_gets_no_more_terminals(tmp_path: Path) -> None:

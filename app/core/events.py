@@ -105,9 +105,8 @@ class ToolProgress(Struct, frozen=True):
 
     `tail` holds the last lines, at most 12, as a terminal would show them: carriage returns and cursor moves are
     applied, and each line has its own colours (SGR sequences). `lines` counts the lines of that screen and above it,
-    `bytes` all output so far. `input` is true for a call that takes input: it has a terminal. `hidden` is true while
-    its program reads a line without showing it, as a password is read. `screen` is true of a program that draws on the
-    whole screen, as an editor does: the tail shows some of it only.
+    `bytes` all output so far. `input` is true for a call with a terminal, which takes input, `hidden` while its program
+    reads a password, `screen` while it draws on the whole screen, as an editor does: the tail shows only some of it.
     """
 
     type: ClassVar[str] = "tool.progress"

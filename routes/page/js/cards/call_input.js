@@ -1,16 +1,24 @@
-/** A line under the live tail: types into the terminal of a running command. */
+/** A line and keys under the live tail: they type into the terminal of a running command. */
 
-import { post } from "../feed/api.js";
 import { h } from "../dom/elements.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 
 const MOST = 1_000; // characters that the server takes at once
+// What has no key on a phone: the name of the key, and what stands on the button.
+const KEYS = [
+  ["escape", "Esc"],
+  ["tab", "Tab"],
+  ["up", "↑"],
+  ["down", "↓"],
+  ["left", "←"],
+  ["right", "→"],
+];
 
 export class CallInput {
-  #path;
-
-  constructor(run, call) {
-    this.#path = `/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}/input`;
+  /** `link`: a CallTerminal. */
+  constructor(link) {
+    this.link = link;
+    link.onProblem = (error) => this.#fail(error);
     const props = {
       type: "text",
       class: "call-line",
@@ -20,11 +28,18 @@ export class CallInput {
     };
     this.line = h("input", { ...props, "aria-label": t("tail.input"), placeholder: t("tail.input") });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const key = (words, key) =>
-      h("button", { type: "button", class: "quiet", onclick: () => this.#send({ keys: [key] }) }, words);
+    const key = ([name, words]) => {
+      const onclick = () => this.#send({ keys: [name] });
+      return h("button", { type: "button", class: "quiet", "aria-label": t(`tail.key.${name}`), onclick }, words);
+    };
     const send = h("button", { type: "submit", class: "quiet" }, t("tail.input.send"));
     const form = { class: "call-input", onsubmit: (event) => this.#submit(event) };
-    this.form = h("form", form, this.line, send, key("Ctrl-C", "ctrl-c"), key("Ctrl-D", "ctrl-d"));
+    const ends = [
+      ["ctrl-c", "Ctrl-C"],
+      ["ctrl-d", "Ctrl-D"],
+    ];
+    const keys = h("div", { class: "call-keys", role: "group", "aria-label": t("tail.keys") }, KEYS.map(key));
+    this.form = h("form", form, this.line, send, ends.map(key), keys);
     this.element = h("div", { hidden: true }, this.form, this.problem);
   }
 
@@ -43,12 +58,16 @@ export class CallInput {
   async #send(input) {
     this.problem.hidden = true;
     try {
-      await post(this.#path, input);
+      await this.link.send(input);
       return true;
     } catch (error) {
-      this.problem.textContent = error.message;
-      this.problem.hidden = false;
+      this.#fail(error);
       return false;
     }
+  }
+
+  #fail(error) {
+    this.problem.textContent = error.message;
+    this.problem.hidden = false;
   }
 }

@@ -4,14 +4,9 @@ import { get, post, Refused } from "../feed/api.js";
 import { jobOutput } from "../feed/output.js";
 import { announce, h, icon } from "../dom/elements.js";
 import { formatDuration, startTicking } from "../dom/clock.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 import { Tail } from "../terminal/output_tail.js";
 import { hasFailed, isRunning, outcome, stateOf } from "./job_states.js";
-
-const STARTED = /^Started (job_\w+) in the background\./;
-
-/** The id of the job that a call has started; null if it has started none. */
-export const jobOf = (name, text) => (name === "bash" ? (STARTED.exec(text)?.[1] ?? null) : null);
 
 export class JobTail {
   #id;

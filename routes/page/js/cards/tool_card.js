@@ -1,10 +1,8 @@
 /** The card of a tool call, from its first streamed argument to its result. */
 
 import { post } from "../feed/api.js";
-import { CallInput } from "./call_input.js";
 import { CardArguments } from "./card_arguments.js";
 import { CardHead, STATES } from "./card_head.js";
-import { JobTail, jobOf } from "./job_tail.js";
 import { ChangedFiles } from "./changed_files.js";
 import { fileElement } from "./message_files.js";
 import { resultOf } from "./card_result.js";
@@ -19,6 +17,7 @@ import { callOutput } from "../feed/output.js";
 const PROCESSES = new Set(["bash", "python"]);
 const REASON = 4_000; // characters of a rejection
 const STOPPED = /^This call was stopped before|\n\[stopped by the person after [^\n]*\]$/;
+const STARTED_JOB = /^Started (job_\w+) in the background\./;
 const LONG_S = 5; // the end of longer calls is announced to screen readers
 const FOLDED_STATES = new Set(["done", "handed", "refused", "unrun"]);
 const TERMINAL_STATES = new Set(["done", "failed", "handed", "refused", "stopped", "unknown", "unrun"]);
@@ -51,7 +50,8 @@ export class ToolCard {
   #changedBy = null;
   #question = null; // the id of the latest approval request
   #drawnResult = false;
-  #input = null; // a line for what the command reads, once it is known to read
+  #input = null; // the making of a line for what the command reads, once it is known to read
+  #reading = null; // the last progress, which says if it reads now
   #watched = false; // its output was shown while it ran: the card stays as it is when the command ends
 
   constructor(call, name, view) {
@@ -65,6 +65,7 @@ export class ToolCard {
       label: t("card.output", { name: nameOf(name) }),
       whole: this.whole,
       name: `${name}-${call}`,
+      size: () => sizeOf(view.started?.limits?.terminal),
     });
     this.body = h("div", { class: "card-body" }, this.given.element, this.tail.element, this.result);
     this.brief = h("div", { class: "card-brief", hidden: true });
@@ -94,12 +95,28 @@ export class ToolCard {
 
   progress(event) {
     this.#setElapsed(event.elapsed_s);
-    this.tail.show(event);
-    if (event.input && !this.#input) {
-      this.#input = new CallInput(this.view.asked.run, this.call);
-      this.tail.element.after(this.#input.element);
-    }
-    this.#input?.show(Boolean(event.input), Boolean(event.hidden));
+    this.tail.show(event, { live: !this.view.restoring });
+    this.#reading = event;
+    if (event.input) this.#input ??= this.#makeInput();
+    this.#showInput();
+  }
+
+  /** A line for what the command reads, and keys for its screen. */
+  async #makeInput() {
+    const [{ CallInput }, { CallTerminal }] = await Promise.all([
+      import("./call_input.js"),
+      import("../feed/call_terminal.js"),
+    ]);
+    this.link = new CallTerminal(this.view.asked.run, this.call);
+    this.input = new CallInput(this.link);
+    this.tail.element.after(this.input.element);
+    this.#showInput();
+  }
+
+  #showInput() {
+    const reads = Boolean(this.#reading?.input);
+    this.input?.show(reads, Boolean(this.#reading?.hidden));
+    this.tail?.connect(reads ? (this.link ?? null) : null);
   }
 
   finish({ ok, text, duration_s, exit_code }) {
@@ -114,7 +131,7 @@ export class ToolCard {
     };
     this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
-    const job = ok && jobOf(name, text);
+    const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
     if (job && this.view.page) this.#followJob(job);
     this.#setState(ok ? "done" : STOPPED.test(text) ? "stopped" : "failed");
@@ -122,7 +139,8 @@ export class ToolCard {
   }
 
   /** The output of the background job that the call has started. */
-  #followJob(job) {
+  async #followJob(job) {
+    const { JobTail } = await import("./job_tail.js");
     this.job = new JobTail(job, this.view.page.store);
     this.brief.after(this.job.element);
   }
@@ -217,7 +235,10 @@ export class ToolCard {
     this.#state = state;
     this.#stateText = words;
     this.element.dataset.state = state;
-    if (state !== "running") this.#input?.show(false);
+    if (state !== "running") {
+      this.#reading = null;
+      this.#showInput();
+    }
     this.head.show(state, words);
     this.note.hidden = state !== "waiting";
     this.#title();
@@ -309,4 +330,10 @@ export class ToolCard {
       this.problem.hidden = false;
     }
   }
+}
+
+/** `120x40` as `{columns, rows}`; null for a run without terminals. */
+function sizeOf(text) {
+  const [columns, rows] = (text ?? "").split("x").map(Number);
+  return columns && rows ? { columns, rows } : null;
 }

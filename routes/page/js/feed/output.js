@@ -17,21 +17,25 @@ export const jobOutput = (job) => (after) => get(`/jobs/${encodeURIComponent(job
 
 /**
  * The pieces of text from the beginning to the current end; with `follow` to the final end, as long as `wanted()`.
- * `onPiece` gets each answer of the server. A line marks text that is no longer stored. Raises Refused.
+ * `onPiece` gets each answer of the server, `asleep(ms)` waits for more.
+ * A line marks text that is no longer stored. Raises Refused.
  */
-export async function* readPieces(whole, { follow = false, wanted = () => true, onPiece = () => undefined } = {}) {
+export async function* readPieces(
+  whole,
+  { follow = false, wanted = () => true, onPiece = () => undefined, asleep = pause } = {},
+) {
   let after = 0;
   for (let read = 0; wanted() && (follow || read < MAX_READS); read++) {
     const piece = await whole(after);
     if (!wanted()) return;
-    onPiece(piece);
+    await onPiece(piece);
     if (piece.from > after) yield `\n[${t("tail.gap", { count: piece.from - after })}]\n`;
     if (piece.text) yield piece.text;
     const stands = piece.next <= after;
     after = Math.max(after, piece.next);
     if (piece.next < piece.characters && !stands) continue;
     if (piece.done || !follow) return;
-    await pause(POLL_MS);
+    await asleep(POLL_MS);
   }
 }
 

@@ -1,6 +1,9 @@
 /**
  * Interprets terminal output as lines of spans `{text, style}`, in one pass over the text: colours, carriage returns,
- * backspaces and erased lines are applied; other control sequences (titles, links, cursor jumps) are dropped.
+ * backspaces and erased lines are applied; titles, links and modes are dropped.
+ *
+ * It is the cheap tail of what prints lines: a build, a log, a progress bar. What moves the cursor to other lines,
+ * inserts or deletes there, or takes the alternate screen, `needsScreen`: xterm.js shows that (screen.js).
  */
 
 import { Line } from "./ansi_line.js";
@@ -40,7 +43,12 @@ const FINALS = {
   G: (terminal, parameters) => terminal.line.to(number(parameters, 1) - 1),
 };
 
+const SCREEN = new Set("ABEFHJLMPSTX@`adefr"); // final characters of what only a screen can show
+const SCREEN_MODES = /^\?(?:6|47|69|1047|1049)$/; // alternate screens, and where the cursor may go
+const SCREEN_ESCAPES = /^\x1b[78DEM]/;
+
 export class Terminal {
+  needsScreen = false;
   style = PLAIN;
   line = new Line();
   #finished = [];
@@ -79,6 +87,7 @@ export class Terminal {
     else if (token[0] === "\x1b" && this.#isIncomplete(text, at)) return text.length;
     else if (groups.final) this.#applySequence(groups);
     else if (groups.string) this.#inString = true;
+    else if (SCREEN_ESCAPES.test(token)) this.needsScreen = true;
     return end;
   }
 
@@ -97,7 +106,9 @@ export class Terminal {
   }
 
   #applySequence({ parameters, final }) {
+    if ("hl".includes(final) && SCREEN_MODES.test(parameters)) this.needsScreen = true;
     if (/[<=>?]/.test(parameters)) return; // of one make of terminals
+    if (SCREEN.has(final)) this.needsScreen = true;
     FINALS[final]?.(this, parameters);
   }
 

@@ -27,9 +27,16 @@ const BACKGROUNDS = (
   .split(" ")
   .map(hex);
 
+const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
+const BRIGHT = NAMES.map((name) => `bright${name[0].toUpperCase()}${name.slice(1)}`);
+
 const sheet = new CSSStyleSheet();
 const classes = new Map();
 document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+
+/** The same sixteen colours by the names of xterm.js. */
+export const screenColours = () =>
+  Object.fromEntries([...NAMES, ...BRIGHT].map((name, at) => [name, `rgb(${FOREGROUNDS[at].join(",")})`]));
 
 /** The classes of a look, "" for a plain one. */
 export function classesOf({ fg, bg, flags }) {

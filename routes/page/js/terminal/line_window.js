@@ -3,22 +3,26 @@
  * At most BLOCKS of them are on the page at a time; the others are inserted again when the reader asks for them.
  */
 
-import { PLAIN } from "./ansi_style.js";
 import { h } from "../dom/elements.js";
-import { t } from "../dom/texts.js";
-import { classesOf } from "./ansi_colours.js";
+import { t } from "../dom/more_texts.js";
+import { forEachInSlices } from "../dom/scheduling.js";
+import { renderLines } from "./line_nodes.js";
 
 export const LINES = 500; // of a block
 export const BLOCKS = 40;
 const STEP = 8; // blocks that are added at a time
 const MAX_BEHIND = 20; // blocks that the reader is behind
 const MAX_BLOCKS = 1_000; // blocks in memory: half a million lines
+const FOUND = "tail-found"; // the highlight of a place that was searched for
+const MOST_FOUND = 10_000; // places
 
 export class LineWindow {
   #blocks = []; // {lines, drawn, element}
   #first = 0;
   #last = 0; // behind the last block that is on the page
   #dropped = 0;
+  #made = 0;
+  #found = null;
   #open = h("div", { class: "tail-block" });
 
   /** `box` scrolls. */
@@ -43,7 +47,9 @@ export class LineWindow {
   add(lines) {
     for (const line of lines) {
       let block = this.#blocks.at(-1);
-      if (!block || block.lines.length === LINES) this.#blocks.push((block = { lines: [], drawn: 0, element: null }));
+      if (!block || block.lines.length === LINES) {
+        this.#blocks.push((block = { number: ++this.#made, lines: [], drawn: 0, element: null }));
+      }
       block.lines.push(line);
     }
     const over = this.#blocks.length - MAX_BLOCKS;
@@ -64,8 +70,61 @@ export class LineWindow {
     this.#drawOpen(open);
   }
 
-  get lines() {
-    return this.#blocks.flatMap(({ lines }) => lines);
+  /**
+   * Shows the next line with the text, or the one before, from the place found last; `fresh`: the text is another.
+   * Resolves with `{at, of}`, the number of this place and of all.
+   */
+  async find(term, { back = false, fresh = false } = {}) {
+    this.clearFound();
+    if (!term) return { at: 0, of: 0 };
+    const places = await this.#placesOf(term.toLowerCase());
+    if (!places.length) return { at: 0, of: 0 };
+    const behind = (one, other) =>
+      one.block.number - other.block.number || one.line - other.line || one.column - other.column;
+    const from = fresh ? null : this.#found;
+    const next = from && places.findIndex((place) => (back ? behind(place, from) >= 0 : behind(place, from) > 0));
+    let at = next ?? 0;
+    if (from && back) at = (next < 0 ? places.length : next) - 1;
+    at = (at + places.length) % places.length;
+    if (from && !back && next < 0) at = 0;
+    this.#found = places[at];
+    this.#showPlace(places[at], term.length);
+    return { at: at + 1, of: places.length };
+  }
+
+  clearFound() {
+    CSS.highlights?.delete(FOUND);
+  }
+
+  async #placesOf(term) {
+    const places = [];
+    await forEachInSlices(this.#blocks, (block) => {
+      if (places.length >= MOST_FOUND) return;
+      block.lines.forEach((spans, line) => {
+        const text = textOfLine(spans).toLowerCase();
+        for (let column = text.indexOf(term); column >= 0; column = text.indexOf(term, column + term.length)) {
+          places.push({ block, line, column });
+        }
+      });
+    });
+    return places;
+  }
+
+  /** Puts the block of a place into the window, marks the place and scrolls to it. */
+  #showPlace({ block, line, column }, length) {
+    const at = this.#blocks.indexOf(block);
+    if (at < 0) return;
+    if (at < this.#first || at >= this.#last) {
+      this.#first = Math.max(0, at - STEP);
+      this.#last = Math.min(this.#blocks.length, this.#first + BLOCKS);
+      this.#place();
+    }
+    const begin = block.lines.slice(0, line).reduce((sum, spans) => sum + textOfLine(spans).length + 1, column);
+    const range = rangeOf(block.element, begin, begin + length);
+    CSS.highlights?.set(FOUND, new Highlight(range));
+    const { top, bottom } = range.getBoundingClientRect();
+    const box = this.box.getBoundingClientRect();
+    this.box.scrollTop += (top + bottom) / 2 - (box.top + box.bottom) / 2;
   }
 
   #drawOpen(open) {
@@ -139,28 +198,21 @@ export class LineWindow {
   }
 }
 
-/** Lines as nodes: neighbours that look the same become one text. */
-export function renderLines(lines, end = "\n") {
-  const nodes = document.createDocumentFragment();
-  let style = null;
-  let text = "";
-  const flush = () => {
-    const names = text && style ? classesOf(style) : "";
-    if (text) nodes.append(names ? h("span", { class: names }, text) : text);
-    text = "";
-  };
-  for (const spans of lines) {
-    for (const span of spans) {
-      if (style !== span.style) flush();
-      style = span.style;
-      text += span.text;
+const textOfLine = (spans) => spans.map(({ text }) => text).join("");
+
+/** The characters from `begin` to `end` of an element's text. */
+function rangeOf(element, begin, end) {
+  const range = new Range();
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  let before = 0;
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const after = before + node.length;
+    if (begin >= before && begin <= after) range.setStart(node, begin - before);
+    if (end <= after) {
+      range.setEnd(node, end - before);
+      break;
     }
-    if (end && style !== PLAIN) {
-      flush();
-      style = null;
-    }
-    text += end;
+    before = after;
   }
-  flush();
-  return nodes;
+  return range;
 }

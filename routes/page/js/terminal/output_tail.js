@@ -1,20 +1,22 @@
-/** The last lines of a process's output, rendered like a terminal; expanded, the complete output. */
+/**
+ * The last lines of a process's output, rendered like a terminal; expanded, the complete output as lines, or as the
+ * screen of a terminal where a program draws on it.
+ */
 
-import { linesOf, textOf, Terminal } from "./ansi.js";
+import { linesOf } from "./ansi.js";
+import { areSame, EXCERPT_CHARACTERS, lastLines, LINES } from "./excerpts.js";
 import { copyText } from "../dom/copy.js";
-import { h, icon, announce, hasSelection, onNextFrame } from "../dom/elements.js";
+import { h, icon, announce, hasSelection, onNextFrame, restoreFocus } from "../dom/elements.js";
 import { saveText } from "../dom/download.js";
-import { renderLines, LineWindow } from "./line_window.js";
+import { renderLines } from "./line_nodes.js";
 import { t } from "../dom/texts.js";
-import { yieldToBrowser } from "../dom/scheduling.js";
 import { readPieces } from "../feed/output.js";
 
-const LINES = 12;
 const MAX_LINE = 400; // the server truncates longer lines
 const NEAR = 30; // pixels from the end that still count as the end
 const COPIED_MS = 2_000;
-const PER_FRAME = 32_768; // characters
-const EXCERPT_CHARACTERS = 16_384; // characters of a long text, for its last lines
+const ECHO_MS = [30, 120]; // after a key, when its echo is looked for
+const SIZE = { columns: 120, rows: 40 }; // of a terminal whose size is not known
 const BEYOND = 2 ** 40; // a position behind every output: such a read tells only how much there is
 const CUT = /\[\.{3,} [\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
 
@@ -25,40 +27,64 @@ export class Tail {
   #final = null; // the text that was left in the end
   #coloured = null; // its last lines as they were written
   #wasLive = false;
-  #opened = null; // {roll, terminal, queue}
+  #opened = null; // {kind: "lines" or "screen", view, total}
   #following = true;
+  #link = null; // the command's terminal, while it takes input
+  #declined = false; // the reader has closed the screen that was opened for them
+  #wake = () => undefined; // ends the wait for more output
 
   /**
    * `whole(after)` reads more of the output: `{text, from, next, characters, done}`, see `callOutput`. `name` is
-   * that of the saved file; `prose`: text instead of terminal output, of which the first lines are shown.
+   * that of the saved file; `size()` the size that the terminal began with; `prose`: text instead of terminal output,
+   * of which the first lines are shown.
    */
-  constructor({ label, whole = null, name = "output", prose = false }) {
+  constructor({ label, whole = null, name = "output", size = () => null, prose = false }) {
     this.#whole = whole;
     this.#name = name;
+    this.label = label;
+    this.size = size;
     this.prose = prose;
     const props = { class: "tail", role: "group", tabindex: 0, "aria-label": label, onscroll: () => this.#scrolled() };
     this.box = h("div", props);
     this.count = h("span", { class: "tail-count" });
     this.toEnd = this.#button(t("tail.end"), "down", () => this.#end());
+    this.look = this.#button(t("tail.search"), "search", () => this.#search());
+    this.mode = this.#button(t("tail.screen"), "tool", () => this.#switch());
+    this.reads = this.#button(t("screen.reader"), "bell", () => this.#readAloud(), { "aria-pressed": "false" });
     this.all = this.#button(t("tail.all"), "more", () => this.#toggle(), { "aria-expanded": "false" });
     this.copy = this.#button(t("tail.copy"), "copy", () => this.#copy());
     this.save = this.#button(t("tail.save"), "save", () => this.#save());
-    this.bar = h("div", { class: "tail-bar" }, this.count, this.toEnd, this.all, this.copy, this.save);
+    const { count, toEnd, look, mode, reads, all, copy, save } = this;
+    this.bar = h("div", { class: "tail-bar" }, count, toEnd, look, mode, reads, all, copy, save);
+    this.searched = h("div", {});
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.element = h("div", { class: prose ? "tail-box prose" : "tail-box" }, this.box, this.bar, this.problem);
+    const boxes = [this.box, this.bar, this.searched, this.problem];
+    this.element = h("div", { class: prose ? "tail-box prose" : "tail-box" }, boxes);
     this.element.hidden = true;
   }
 
-  /** `{tail: [...], lines, bytes}` of a progress event or a job. */
-  show(told) {
+  /** `{tail: [...], lines, bytes, screen}` of a progress event or a job; `live`: it is happening now. */
+  show(told, { live = true } = {}) {
     this.#status = told;
     this.#wasLive = true;
     onNextFrame(this.#draw);
+    this.#wake();
+    const mayOpen = live && this.#whole && !this.opened && !this.#declined;
+    if (told.screen && mayOpen && !document.hidden) this.#open("screen");
+  }
+
+  /** The terminal of the command takes input (see CallTerminal); null: no more. */
+  connect(link) {
+    if (link) link.onSent = () => ECHO_MS.forEach((ms) => setTimeout(() => this.#wake(), ms));
+    if (this.#link === link) return;
+    this.#link = link;
+    if (this.#opened?.kind === "screen") this.#opened.view?.connect(link);
   }
 
   /** The output is complete; `text` is its final text, if known. */
   end(text) {
     if (text !== undefined) this.#final = text;
+    this.#wake();
     onNextFrame(this.#draw);
   }
 
@@ -68,12 +94,13 @@ export class Tail {
 
   /** Reads what a page that was not there has missed: the colours of the last lines, and how many lines there are. */
   async recall() {
-    if (!this.#whole || this.#wasLive || this.#coloured !== null || this.#final === null) return;
+    if (!this.#whole || this.#coloured !== null || this.#final === null) return;
     this.#coloured = "";
     try {
       const { characters, lines } = await this.#whole(BEYOND);
       this.#status = { ...this.#status, lines };
-      if (lines) this.#coloured = (await this.#whole(Math.max(0, characters - EXCERPT_CHARACTERS))).text;
+      const from = Math.max(0, characters - EXCERPT_CHARACTERS);
+      if (lines && !this.#wasLive) this.#coloured = (await this.#whole(from)).text;
     } catch (error) {
       if (!error.status) throw error; // it is not stored, or the server cannot be reached: the plain text stays
     }
@@ -93,12 +120,17 @@ export class Tail {
     const known = this.#final;
     const lines = known === null ? linesOf(this.#status.tail.join("\n")) : this.#inColour(this.#excerpt(known));
     const cut = known !== null && CUT.test(known);
+    if (cut && !this.prose) this.recall(); // the model's part does not say how long the whole is
     const total = this.#total(lines, cut);
-    this.element.hidden = !lines.length;
+    this.element.hidden = !lines.length && !this.opened;
     if (!this.opened) this.#showCount(total, cut);
+    const drawn = Boolean(this.#whole && this.#status.screen);
     const shortened = known === null && this.#status.tail.some((line) => line.length >= MAX_LINE);
-    this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened;
+    this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened && !drawn;
     this.copy.hidden = this.save.hidden = known === null && !this.#whole;
+    this.look.hidden = this.prose || (!this.opened && this.all.hidden);
+    this.mode.hidden = !this.opened || this.prose || !this.#whole;
+    this.reads.hidden = this.#opened?.kind !== "screen";
     this.bar.hidden = known !== null && !this.#wasLive && this.all.hidden && total <= 1;
     // Redrawing would clear the reader's selection.
     if (!this.opened && !hasSelection(this.box)) this.box.replaceChildren(renderLines(lines));
@@ -133,64 +165,146 @@ export class Tail {
   }
 
   #toggle() {
-    const open = !this.opened;
-    this.#opened = open ? { roll: new LineWindow(this.box), terminal: new Terminal(), queue: [], lines: 0 } : null;
-    this.#following = !this.prose;
-    this.all.lastChild.textContent = t(open ? "tail.less" : "tail.all");
-    this.all.setAttribute("aria-expanded", String(open));
-    this.element.classList.toggle("open", open);
-    this.problem.hidden = true;
+    if (!this.opened) return this.#open(this.#status.screen && this.#whole ? "screen" : "lines");
+    this.#declined ||= this.#opened.kind === "screen";
+    this.#close();
     this.#draw();
     this.#scrolled();
-    if (open) this.#read(this.#opened);
+  }
+
+  /** Changes between lines and screen; the reader's choice stays. */
+  #switch() {
+    const kind = this.#opened.kind === "screen" ? "lines" : "screen";
+    this.#open(kind, { chosen: true });
+    this.mode.focus();
+  }
+
+  #close() {
+    const hadFocus = this.#opened.view?.focused;
+    this.#opened.view?.close();
+    this.#opened = null;
+    this.#following = !this.prose;
+    this.box.replaceChildren();
+    this.box.tabIndex = 0;
+    this.element.classList.remove("open", "screened");
+    this.#nameButtons();
+    if (hadFocus) restoreFocus(this.all);
+  }
+
+  #open(kind, { chosen = false } = {}) {
+    if (this.opened) this.#close();
+    const opened = { kind, chosen, view: null, total: 0 };
+    this.#opened = opened;
+    this.element.hidden = false;
+    this.element.classList.add("open");
+    this.element.classList.toggle("screened", kind === "screen");
+    this.problem.hidden = true;
+    this.#nameButtons();
+    this.#draw();
+    this.#scrolled();
+    if (kind === "lines") this.#openLines(opened);
+    else this.#openScreen(opened);
+  }
+
+  async #openLines(opened) {
+    const { WholeLines } = await import("./whole_lines.js");
+    if (this.#opened !== opened) return;
+    opened.view = new WholeLines(this.box, () => this.#drawnLines(opened));
+    opened.view.following = this.#following;
+    this.#read(opened);
+  }
+
+  #nameButtons() {
+    const open = this.opened;
+    this.all.lastChild.textContent = t(open ? "tail.less" : "tail.all");
+    this.all.setAttribute("aria-expanded", String(open));
+    this.mode.lastChild.textContent = t(this.#opened?.kind === "screen" ? "tail.as_lines" : "tail.screen");
+  }
+
+  async #openScreen(opened) {
+    try {
+      const { loadScreen, Screen } = await import("./screen.js");
+      const parts = await loadScreen();
+      if (this.#opened !== opened) return;
+      this.box.replaceChildren();
+      this.box.removeAttribute("tabindex"); // the screen takes the focus itself
+      const size = this.size() ?? SIZE;
+      opened.view = new Screen(parts, this.box, { label: this.label, size, onLeave: () => this.mode.focus() });
+      opened.view.connect(this.#link);
+      this.box.after(opened.view.hint);
+      this.reads.setAttribute("aria-pressed", String(opened.view.readsAloud));
+    } catch (error) {
+      if (this.#opened !== opened) return;
+      this.#declined = true;
+      this.#open("lines", { chosen: true });
+      this.problem.textContent = t("screen.failed", { reason: error.message });
+      this.problem.hidden = false;
+      return;
+    }
+    this.#read(opened);
   }
 
   /** Reads the complete output while the tail is expanded. */
   async #read(opened) {
     const wanted = () => this.#opened === opened && this.element.isConnected;
+    const asleep = (ms) => {
+      const { promise, resolve } = Promise.withResolvers();
+      this.#wake = resolve;
+      setTimeout(resolve, ms);
+      return promise;
+    };
     try {
-      const onPiece = ({ lines }) => (opened.total = lines);
-      for await (const text of this.#pieces({ follow: true, wanted, onPiece })) this.#enqueue(opened, text);
+      const how = { follow: true, wanted, asleep, onPiece: (piece) => this.#takePiece(opened, piece) };
+      for await (const text of this.#pieces(how)) await this.#add(opened, text);
+      if (opened.kind === "screen" && wanted()) this.#endScreen(opened);
     } catch (error) {
       if (!wanted()) return;
       this.problem.textContent = error.status === 404 ? t("tail.not_stored") : error.message;
       this.problem.hidden = false;
-      if (!opened.poured) this.#enqueue(opened, this.#final ?? this.#status.tail.join("\n"));
+      if (!opened.begun) this.#add(opened, this.#final ?? this.#status.tail.join("\n"));
     }
   }
 
+  /** A program that leaves nothing behind, as an editor does, leaves no empty screen. */
+  #endScreen({ view, chosen }) {
+    if (view.text || chosen) return view.shrink();
+    this.#close();
+    this.#draw();
+  }
+
+  async #takePiece(opened, { lines, from, next, characters }) {
+    opened.total = lines;
+    if (opened.kind !== "screen") return;
+    if (from > (opened.next ?? 0)) opened.view.reset(); // what is missing may have moved everything
+    opened.next = next;
+    if (next < characters) return;
+    await opened.view.write("");
+    if (this.#opened === opened) opened.view.caughtUp();
+    this.#showCount(lines);
+  }
+
+  async #add(opened, text) {
+    if (opened.kind === "lines") opened.view.add(text);
+    else await opened.view.write(text, { first: !opened.begun });
+    opened.begun = true;
+  }
+
   async *#pieces(how) {
-    const isAll = this.#final !== null && !CUT.test(this.#final) && !this.#hasColours;
+    const isPlain = this.#final !== null && !CUT.test(this.#final) && !this.#hasColours;
+    const isAll = isPlain && this.#opened?.kind !== "screen";
     if (this.#final !== null && (isAll || !this.#whole)) yield this.#final;
     else if (this.#whole) yield* readPieces(this.#whole, how);
     else yield this.#status.tail.join("\n");
   }
 
-  #enqueue(opened, text) {
-    opened.poured = true;
-    opened.queue.push(text);
-    opened.draw ??= () => this.#drawWhole(opened);
-    onNextFrame(opened.draw);
-  }
-
-  /** Processes as much as fits into a frame. */
-  #drawWhole(opened) {
+  /** A frame's part of the lines is drawn. */
+  #drawnLines(opened) {
     if (this.#opened !== opened) return;
-    const { roll, terminal, queue } = opened;
-    for (let room = PER_FRAME; queue.length && room > 0; ) {
-      const text = queue.shift();
-      terminal.feed(text.slice(0, room));
-      if (text.length > room) queue.unshift(text.slice(room));
-      room -= text.length;
-    }
-    const lines = terminal.take();
-    opened.lines += lines.length;
+    const { view } = opened;
     // Of all that was written, also where only the beginning and the end are still stored.
-    this.#showCount(opened.total || opened.lines + (terminal.open.length ? 1 : 0));
-    roll.add(lines);
-    roll.draw(this.#following, terminal.open);
+    this.#showCount(opened.total || view.count);
     if (this.#following) this.#follow();
-    if (queue.length) onNextFrame(opened.draw);
+    if (view.needsScreen && !opened.chosen && !this.prose && this.#whole) this.#open("screen");
   }
 
   #follow() {
@@ -200,28 +314,45 @@ export class Tail {
   #scrolled() {
     const { scrollHeight, scrollTop, clientHeight } = this.box;
     this.#following = scrollHeight - scrollTop - clientHeight < NEAR;
-    this.toEnd.hidden = this.#following;
+    if (this.#opened?.kind === "lines" && this.#opened.view) this.#opened.view.following = this.#following;
+    this.toEnd.hidden = this.#following || this.#opened?.kind === "screen";
   }
 
   #end() {
     this.#following = true;
-    if (this.#opened) this.#drawWhole(this.#opened);
+    if (this.#opened?.kind === "lines" && this.#opened.view) {
+      this.#opened.view.following = true;
+      this.#opened.view.draw();
+    }
     this.#follow();
     this.box.focus({ preventScroll: true });
   }
 
+  async #search() {
+    if (!this.search) {
+      const { TailSearch } = await import("./tail_search.js");
+      this.search = new TailSearch(
+        (term, how) => this.#opened?.view?.find(term, how),
+        () => this.look.focus(),
+      );
+      this.searched.append(this.search.element);
+    }
+    if (!this.opened) this.#toggle();
+    this.search.toggle();
+  }
+
+  #readAloud() {
+    const { view } = this.#opened ?? {};
+    if (!view) return;
+    view.readsAloud = !view.readsAloud;
+    this.reads.setAttribute("aria-pressed", String(view.readsAloud));
+  }
+
   /** All of it that there is by now, without colours. */
   async #text() {
-    const terminal = new Terminal();
-    const lines = [];
-    for await (const text of this.#pieces({})) {
-      for (let at = 0; at < text.length; at += PER_FRAME) {
-        terminal.feed(text.slice(at, at + PER_FRAME));
-        lines.push(...terminal.take());
-        await yieldToBrowser();
-      }
-    }
-    return textOf(terminal.open.length ? [...lines, terminal.open] : lines);
+    if (this.#opened?.kind === "screen" && this.#opened.view) return this.#opened.view.text;
+    const { plainText } = await import("./whole_lines.js");
+    return plainText(this.#pieces({}));
   }
 
   async #copy() {
@@ -247,17 +378,4 @@ export class Tail {
       this.problem.hidden = false;
     }
   }
-}
-
-const lastLines = (text) => linesOf(text.slice(-EXCERPT_CHARACTERS).trimEnd()).slice(-LINES);
-
-/** Whether two excerpts show the same text: of a long line the server sends the end, after an ellipsis. */
-function areSame(seen, lines) {
-  const one = textOf(seen).trimEnd().split("\n");
-  const other = textOf(lines).trimEnd().split("\n");
-  if (one.length !== other.length) return false;
-  return one.every((line, at) => {
-    const whole = other[at].trimEnd();
-    return line.startsWith("…") ? whole.endsWith(line.slice(1).trimEnd()) : line.trimEnd() === whole;
-  });
 }

@@ -1,0 +1,80 @@
+/** A line that searches in an output: Enter and Shift + Enter go to the next place and the one before. */
+
+import { h, icon, onNextFrame } from "../dom/elements.js";
+import { t } from "../dom/more_texts.js";
+
+export class TailSearch {
+  #searched = "";
+
+  /** `find(term, {back, fresh})` shows a place and resolves with `{at, of}`, or with whether there is one. */
+  constructor(find, onClose) {
+    this.find = find;
+    this.onClose = onClose;
+    const typed = { oninput: () => onNextFrame(this.#typed), onkeydown: (event) => this.#key(event) };
+    this.line = h("input", {
+      type: "search",
+      class: "tail-term",
+      "aria-label": t("tail.search"),
+      placeholder: t("tail.search"),
+      ...typed,
+    });
+    this.found = h("span", { class: "tail-found", role: "status" });
+    const button = (words, drawing, back) => {
+      const onclick = () => this.#show({ back });
+      return h("button", { type: "button", class: "quiet tail-button", "aria-label": words, onclick }, icon(drawing));
+    };
+    const before = button(t("tail.search.back"), "up", true);
+    const next = button(t("tail.search.next"), "down", false);
+    this.element = h(
+      "div",
+      { class: "tail-search", role: "search", hidden: true },
+      this.line,
+      this.found,
+      before,
+      next,
+    );
+  }
+
+  toggle() {
+    if (!this.element.hidden) return this.#close();
+    this.element.hidden = false;
+    this.line.focus();
+    this.line.select();
+  }
+
+  #typed = () => {
+    if (this.line.value !== this.#searched) this.#show({ fresh: true });
+  };
+
+  #key(event) {
+    if (event.key === "Escape") {
+      event.stopPropagation(); // it closes this, and not what the card is in
+      event.preventDefault();
+      this.#close();
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      this.#show({ back: event.shiftKey });
+    }
+  }
+
+  async #show(how) {
+    const term = this.line.value;
+    this.#searched = term;
+    const found = await this.find(term, how);
+    if (term !== this.line.value) return;
+    this.found.textContent = !term ? "" : wordsOf(found);
+  }
+
+  #close() {
+    this.element.hidden = true;
+    this.found.textContent = "";
+    this.#searched = "";
+    this.find("", {});
+    this.onClose();
+  }
+}
+
+function wordsOf(found) {
+  if (!found || found.of === 0) return t("tail.search.none");
+  return found.of ? t("tail.search.place", found) : "";
+}
