@@ -29,6 +29,7 @@ ROOMS = (
     "cards",
     "approvals",
     "notifications",
+    "workspace",
     "panels",
     "documents",
     "chat",

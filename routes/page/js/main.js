@@ -30,6 +30,7 @@ page.feed = new Feed(
     else if (event.type === "documents") guarded(() => page.documents.reload());
     else if (event.type === "branches") branchesChanged(event.data);
     else if (event.run) guarded(() => page.conversation.add(event));
+    if (event.type === "file.changed") page.store.set({ changedFile: event.data });
   },
   (state, more) => page.store.set({ connection: { state, ...more } }),
 );

@@ -2,6 +2,7 @@
 
 import { request } from "../feed/api.js";
 import { dialog, fill, h } from "../dom/elements.js";
+import { t } from "../dom/more_texts.js";
 import { codeBlock } from "../text/code.js";
 import { escapeLine } from "../text/exact_text.js";
 import { fileLanguage } from "../text/file_language.js";
@@ -12,7 +13,7 @@ const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"])
 /** Shows the file of an event `file.changed` as it is now. */
 export function openFile({ path, kind }, session) {
   const address = `/sessions/${encodeURIComponent(session)}/workspace/${path.split("/").map(encodeURIComponent).join("/")}`;
-  const view = h("div", { class: "file-preview", "aria-live": "polite" }, "Loading…");
+  const view = h("div", { class: "file-preview", "aria-live": "polite" }, t("files.loading"));
   const urls = [];
   const addressOf = (blob) => {
     urls.push(URL.createObjectURL(blob));
@@ -25,10 +26,17 @@ export function openFile({ path, kind }, session) {
   guardedBy(view, async () => fill(view, await preview(address, path, kind, whole, addressOf)))();
   const closed = dialog(escapeLine(path), (close) => [
     view,
-    h("button", { type: "button", onclick: save }, "Save"),
-    h("button", { type: "button", onclick: () => close() }, "Close"),
+    h("button", { type: "button", onclick: save }, t("files.save")),
+    h("button", { type: "button", onclick: () => openInWorkspace(path, close) }, t("files.open")),
+    h("button", { type: "button", onclick: () => close() }, t("files.close")),
   ]);
   return closed.then(() => setTimeout(() => urls.forEach((url) => URL.revokeObjectURL(url)), 10_000));
+}
+
+/** Shows the file in the workspace panel instead, which takes the focus when the dialog is gone. */
+function openInWorkspace(path, close) {
+  close();
+  setTimeout(() => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } })));
 }
 
 async function preview(address, path, kind, whole, addressOf) {
@@ -37,12 +45,12 @@ async function preview(address, path, kind, whole, addressOf) {
     if (error.status === 416) return null; // nothing is in it
     throw error;
   });
-  if (!response) return h("p", { class: "faint" }, "The file is empty.");
+  if (!response) return h("p", { class: "faint" }, t("files.empty"));
   if (!response.headers.get("content-type").startsWith("text/plain")) {
-    return h("p", { class: "faint" }, `${kind ?? "This type of file"} has no preview.`);
+    return h("p", { class: "faint" }, t("files.none"));
   }
   const size = Number(/\/(\d+)$/.exec(response.headers.get("content-range") ?? "")?.[1] ?? 0);
-  const rest = size > TEXT_BYTES && h("p", { class: "faint" }, "Only the beginning is shown.");
+  const rest = size > TEXT_BYTES && h("p", { class: "faint" }, t("files.beginning"));
   return [codeBlock(await response.text(), fileLanguage(path)), rest];
 }
 

@@ -4,8 +4,13 @@ import { h } from "./elements.js";
 
 /** Saves the text under a name derived from `name`: letters and digits of any script are kept. */
 export function saveText(text, name, ending, kind = "text/plain") {
-  const url = URL.createObjectURL(new Blob([text], { type: `${kind};charset=utf-8` }));
-  const link = h("a", { href: url, download: `${fileName(name)}.${ending}` });
+  saveBlob(new Blob([text], { type: `${kind};charset=utf-8` }), `${fileName(name)}.${ending}`);
+}
+
+/** Saves the blob under this name. */
+export function saveBlob(blob, name) {
+  const url = URL.createObjectURL(blob);
+  const link = h("a", { href: url, download: name });
   document.body.append(link);
   link.click();
   link.remove();

@@ -30,6 +30,9 @@ export function libraryFont(family, path) {
   document.fonts.add(new FontFace(family, `url(${urlOf(path)})`));
 }
 
+/** Resolves when a style of the page's own applies. */
+export const styleAt = (path) => once(path, () => stylesheet(`../${path}`));
+
 const urlOf = (path) => new URL(VENDOR + path, import.meta.url).href;
 
 /** What `load` gives, loaded once; a failure is forgotten after a while. */

@@ -66,14 +66,14 @@ function signalSignedOut(message) {
  * The Response of one request, with its body still to be read. Raises Refused; status 0, code `offline` where no answer
  * arrived, `timeout` where none began within `wait_ms`; and AbortError when `signal` is aborted.
  */
-export async function request(method, path, { body, headers = {}, signal, wait_ms = timeoutOf(method) } = {}) {
+export async function request(method, path, { body, file, headers = {}, signal, wait_ms = timeoutOf(method) } = {}) {
   const late = new AbortController();
   const sent = body === undefined ? undefined : JSON.stringify(body);
   const all = requestHeaders(headers, sent);
   const timer = setTimeout(() => late.abort(), wait_ms);
   try {
     const signals = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
-    const response = await fetch(path, { method, headers: all, signal: signals, body: sent });
+    const response = await fetch(path, { method, headers: all, signal: signals, body: file ?? sent });
     if (response.ok) return response;
     throw await refusal(response);
   } catch (error) {

@@ -24,6 +24,7 @@ export function start(page) {
     sandboxButton(page),
     mcpButton(page),
     jobsButton(page),
+    workspaceButton(page),
     link(page),
     pauseButton(page),
     settingsButton(page),
@@ -96,6 +97,24 @@ function jobsButton(page) {
     words.textContent = running ? t("jobs.running", { count: running }) : t("jobs.button");
     button.dataset.count = running; // shown instead of the text on narrow pages
     button.classList.toggle("busy", running > 0);
+  });
+  return button;
+}
+
+/** Other parts of the page open a file in the panel by the event `open-in-workspace` with its `path`. */
+function workspaceButton(page) {
+  const load = () => import("../workspace/panel.js");
+  const name = t("status.workspace");
+  const words = h("span", { class: "status-brief" }, name);
+  const button = panelButton(
+    page,
+    load,
+    { title: t("status.workspace.hint"), "aria-label": name },
+    icon("folder"),
+    words,
+  );
+  document.addEventListener("open-in-workspace", async ({ detail }) => {
+    (await load()).show(page, detail.path, button);
   });
   return button;
 }

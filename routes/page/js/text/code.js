@@ -30,8 +30,9 @@ export class CodeView {
   #loading = null;
   #painter = null;
 
-  constructor(language = "") {
+  constructor(language = "", { whole = false } = {}) {
     this.language = language;
+    this.whole = whole; // never folded
     this.code = h("code", { dataset: { language: language || null } }, this.#trial);
     this.#box = h(
       "pre",
@@ -69,7 +70,7 @@ export class CodeView {
     const waiting = this.#waiting;
     this.#waiting = "";
     for (let from = 0; from < waiting.length; ) from = this.#put(waiting, from);
-    this.element.classList.toggle("code-grows", this.#lines > FOLDED);
+    this.element.classList.toggle("code-grows", !this.whole && this.#lines > FOLDED);
     if (!this.language) return;
     this.#loading ??= this.#load();
     this.#painter?.grown(this.#length);
@@ -79,7 +80,7 @@ export class CodeView {
     this.trial("");
     this.draw();
     this.element.classList.remove("code-grows");
-    if (this.#lines > FOLDED + SPARE) this.#fold();
+    if (!this.whole && this.#lines > FOLDED + SPARE) this.#fold();
     this.#loading?.then(() => this.#painter?.close());
   }
 
