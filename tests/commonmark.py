@@ -28,7 +28,7 @@ OUTLINES = r"""async (rows) => {
     if (node.matches(".markdown-part, .table-box")) return inside(node);
     if (node.matches(".note-back")) return "";
     if (node.matches(".notes li > p")) return `<p|${inside(node).trimEnd()}>`;
-    if (node.matches("sup.note")) return `<note ${node.textContent}|>`;
+    if (node.matches("sup.note-mark")) return `<note ${node.textContent}|>`;
     if (node.matches(".notes")) return `<notes|${inside(node)}>`;
     if (node.matches(".task-box")) return node.matches(".done") ? "[x]" : "[ ]";
     if (node.matches("li > p") && !node.closest("ul, ol").classList.contains("loose")) return inside(node);

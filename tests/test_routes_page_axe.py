@@ -24,6 +24,8 @@ RICH = (
     "# A heading\n\nSome `code`, *words*, a [link](https://example.com/) and\n\n"
     "```js\nconst words = 'hello'; // said\n```\n\n"
     "| one | two |\n|---|---|\n| 1 | 2 |\n\n- [x] a task\n- an item\n  1. inside\n\n> quoted\n\n"
+    "A note[^1], <kbd>Esc</kbd>, <mark>marked</mark>\n\n[^1]: Its words.\n\n"
+    "<details>\n<summary>More</summary>\n\nof it\n\n</details>\n\n"
 )
 WRITES = "```write_file\nnote.txt\nfirst line\nsecond line\n```\n"
 EDITS = "```edit_file\nnote.txt\nfirst line\nother line\n```\n"
@@ -81,8 +83,9 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
         found += await judged(page, "under way")
         let_go(tmp_path)
         await expect(turns(page).get_by_text("It is over.")).to_be_visible()
-        for closed in await turns(page).locator("details:not([open]) > summary").all():
-            await closed.click()
+        closed = turns(page).locator("details:not([open]) > summary")
+        while await closed.count():
+            await closed.first.click()
         found += await judged(page, "done")
         found += await panels(page)
         await page.get_by_label("Approvals").select_option("ask")

@@ -74,7 +74,7 @@ FOLLOWED = """async (text) => {
   markdown.end();
   document.body.append(markdown.element);
   const focused = [];
-  for (const name of [".note span", ".note-back"]) {
+  for (const name of [".note-mark span", ".note-back"]) {
     markdown.element.querySelector(name).dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
     focused.push(document.activeElement.textContent);
   }

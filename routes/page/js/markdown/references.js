@@ -87,7 +87,7 @@ export class Footnotes {
     if (!this.has(name) && !LIKELY.test(name)) return null;
     if (!this.#numbers.has(name)) this.#numbers.set(name, this.#numbers.size + 1);
     const way = wayTo(() => this.#items.get(name));
-    return h("sup", { class: "note", dataset: { name } }, numbered(way, this.#numbers.get(name)));
+    return h("sup", { class: "note-mark", dataset: { name } }, numbered(way, this.#numbers.get(name)));
   }
 
   /** Adds a note. Returns how to take it back, its element included. */
@@ -109,7 +109,7 @@ export class Footnotes {
   settle() {
     const numbers = new Map(),
       still = [];
-    for (const mark of this.element.querySelectorAll("sup.note")) {
+    for (const mark of this.element.querySelectorAll("sup.note-mark")) {
       const { name } = mark.dataset;
       if (!this.has(name)) {
         const block = mark.closest(".markdown-part > [dir]");
