@@ -113,8 +113,10 @@ async def test_settings_hold_on_to_colours_and_tell_usage_and_decisions(tmp_path
         await panel.get_by_text("Used this month").click()
         used = (await served.client.get("/usage")).json()["months"][0]["prompt_tokens"]
         await expect(panel.get_by_text(f"{used:,} tokens", exact=True)).to_be_visible()
-        await panel.get_by_text("The last 50 decisions").click()
-        await expect(panel.get_by_role("cell", name="bash")).to_be_visible()
+        await panel.get_by_text("Decisions", exact=True).click()
+        await expect(
+            panel.get_by_role("region", name="Decisions").get_by_text("bash", exact=True).first
+        ).to_be_visible()
         await shot(page, "settings-dark")
         await page.reload()
         await expect(page.get_by_role("group", name="Status").get_by_text("Connected")).to_be_visible()

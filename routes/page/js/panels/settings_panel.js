@@ -9,10 +9,7 @@ import { signOut, isSignedIn } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
 import { money } from "./usage.js";
 import { applyTheme, THEME, THEMES } from "./theme.js";
-import { tokens } from "./tokens.js";
 import { showPanel } from "./panel.js";
-
-const AUDITED = 50; // rows
 
 const KEYS = [
   ["Enter", "send the message"],
@@ -57,9 +54,10 @@ function content(page) {
     loadedSection("Memory", async () => (await import("./memory/memory_list.js")).memories()),
     loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection("Hooks", async () => (await import("./hooks.js")).hooks()),
-    admin && loadedSection("Authentication", tokens),
+    isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
+    admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),
     admin && loadedSection("Rules on calls", async () => (await import("./profiles/rule_list.js")).rules()),
-    admin && loadedSection(`The last ${AUDITED} decisions`, audit),
+    admin && loadedSection(t("audit.title"), async () => (await import("./people/audit.js")).audit()),
     collapsible("Keys", () =>
       h(
         "dl",
@@ -114,35 +112,6 @@ function loadedSection(title, load) {
     runOnce(again, outcome, ask);
     return box;
   });
-}
-
-async function audit() {
-  const { audit: rows } = await get(`/audit?limit=${AUDITED}`);
-  if (!rows.length) return h("p", { class: "faint" }, "No decisions yet.");
-  const head = h(
-    "tr",
-    {},
-    ["Time", "Principal", "Action", "Decision", "Reason"].map((name) => h("th", { scope: "col" }, name)),
-  );
-  const cells = ({ at, principal, action: what, decision, why, by }) => [
-    new Date(at * 1000).toLocaleString(),
-    principal,
-    what,
-    by && by !== principal ? `${decision} (${by})` : decision,
-    why,
-  ];
-  const body = rows.map((row) =>
-    h(
-      "tr",
-      {},
-      cells(row).map((cell) => h("td", { dir: "auto" }, cell)),
-    ),
-  );
-  return h(
-    "div",
-    { class: "wide", tabindex: 0, role: "region", "aria-label": "Decisions" },
-    h("table", {}, h("thead", {}, head), h("tbody", {}, body)),
-  );
 }
 
 function usedOf(name, used, limit) {

@@ -1,0 +1,68 @@
+/** The browsers that stay signed in, of the person: each can be signed out, or all of them. */
+
+import { get, remove } from "../../feed/api.js";
+import { fill, h } from "../../dom/elements.js";
+import { confirmButton, Outcome, actionButton } from "../../dom/forms.js";
+import { t } from "../../dom/more_texts.js";
+
+const BROWSERS = [
+  ["Edg/", "Edge"],
+  ["OPR/", "Opera"],
+  ["Firefox/", "Firefox"],
+  ["Chrome/", "Chrome"],
+  ["Safari/", "Safari"],
+];
+const SYSTEMS = ["Android", "iPhone", "iPad", "Windows", "Mac OS", "CrOS", "Linux"];
+
+/** The list. Raises Refused. */
+export async function devices() {
+  const list = h("ul", { class: "tokens" });
+  const outcome = new Outcome();
+  const all = h("div", {});
+  const end = async (id) => {
+    await remove(id ? `/sign-ins/${encodeURIComponent(id)}` : "/sign-ins");
+    await draw();
+  };
+  const draw = async () => {
+    const { sign_ins: rows, days } = await get("/sign-ins");
+    fill(
+      list,
+      rows.map((row) => deviceRow(row, end)),
+    );
+    if (!rows.length) list.append(h("li", { class: "faint" }, t(days ? "devices.none" : "devices.off")));
+    fill(
+      all,
+      rows.length > 1 && confirmButton(t("devices.all"), t("devices.all.sure"), t("devices.all"), outcome, () => end()),
+    );
+  };
+  await draw();
+  return h("div", { class: "stack" }, list, all, outcome.element);
+}
+
+function deviceRow({ id, device, seen, expires, current }, end) {
+  const outcome = new Outcome();
+  const date = (at) => new Date(at * 1000).toLocaleDateString();
+  const facts = t("devices.facts", { seen: date(seen), until: date(expires) });
+  const name = nameOf(device);
+  const label = { "aria-label": t("devices.end.named", { name }) };
+  return h(
+    "li",
+    {},
+    h(
+      "span",
+      { class: "person", title: device },
+      h("strong", {}, name),
+      current && h("span", { class: "badge" }, t("devices.current")),
+      h("span", { class: "faint" }, facts),
+    ),
+    actionButton(t("devices.end"), outcome, () => end(id), label),
+    outcome.element,
+  );
+}
+
+/** A short name for a User-Agent, which only its browser has chosen. */
+function nameOf(agent) {
+  const browser = BROWSERS.find(([mark]) => agent.includes(mark))?.[1];
+  const system = SYSTEMS.find((one) => agent.includes(one));
+  return browser && system ? t("devices.name", { browser, system }) : agent.slice(0, 60) || t("devices.unknown");
+}
