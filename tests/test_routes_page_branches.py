@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.scripted import Pause, Scripted
+from app.models.scripted import Pause, Reply, Scripted
 from tests.browser import Locator, Page, browsing, expect, home, say, shot
 from tests.endpoints import model_server
 from tests.nightly import at_night
@@ -83,6 +83,23 @@ async def test_answers_are_given_again_and_branches_switched(tmp_path: Path) -> 
         await expect(chat.get_by_text("Violets are blue.")).to_be_visible()
 
 
+async def test_files_go_with_an_edited_message(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["Read.", "Read well."])) as served:
+        file = {"filename": "notes.txt", "file_data": "data:text/plain;base64,aGVsbG8="}
+        message = [{"type": "text", "text": "Read it"}, {"type": "file", "file": file}]
+        session = (await served.chat(message))[0]["session"]
+        async with browsing() as browser:
+            page = await browser.page()
+            await page.goto(f"{home(served)}/#{session}")
+            turn = page.get_by_role("article", name="Turn")
+            await turn.get_by_role("button", name="Edit message").click()
+            await expect(turn.get_by_text("Its file is sent again.")).to_be_visible()
+            await turn.get_by_role("textbox", name="Edit message").fill("Read it well")
+            await turn.get_by_role("button", name="Send").click()
+            await expect(turn.get_by_text("Read well.")).to_be_visible()
+            await expect(turn.locator(".user-files")).to_contain_text("notes.txt")
+
+
 async def test_a_refused_branch_is_explained_and_the_text_kept(tmp_path: Path) -> None:
     async with asyncio.timeout(60), serving(tmp_path, Scripted(["Roses are red."])) as served, browsing() as browser:
         page = await browser.page()
@@ -103,7 +120,8 @@ async def test_a_refused_branch_is_explained_and_the_text_kept(tmp_path: Path) -
 
 async def test_two_models_are_compared_and_one_goes_on(tmp_path: Path) -> None:
     held = asyncio.Event()
-    script = ["Roses are red.", ["A first ", Pause(held), "answer."], "A second answer.", "Good."]
+    slow: Reply = ("A first ", Pause(held), "answer.")
+    script = ["Roses are red.", slow, "A second answer.", "Good."]
     async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
