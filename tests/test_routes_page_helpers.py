@@ -23,7 +23,7 @@ async def test_the_card_opens_the_helper_and_the_tray_answers_for_it(tmp_path: P
         await page.goto(home(served))
         await say(page, "Ask")
         card = page.locator(".card", has_text="delegate").first
-        await expect(card.get_by_text("waits for your approval")).to_be_visible()
+        await expect(card.get_by_text("waiting for your approval")).to_be_visible()
         await page.get_by_role("button", name="Open helper").click()
         await expect(page.locator(".helper-run .card", has_text="write_file")).to_be_visible()
         await page.get_by_role("button", name="Approve", exact=False).first.click()

@@ -2,6 +2,7 @@
 
 import { request } from "../feed/api.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
@@ -14,7 +15,7 @@ export class Attachments {
   /** `onChange()` after something was added or removed. */
   constructor(onChange) {
     this.onChange = onChange;
-    this.list = h("ul", { class: "attached", "aria-label": "Attached files", hidden: true });
+    this.list = h("ul", { class: "attached", "aria-label": t("attachments.attached"), hidden: true });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.element = h("div", { class: "attachments" }, this.list, this.problem);
   }
@@ -37,7 +38,7 @@ export class Attachments {
       try {
         this.#append(await readFile(file));
       } catch (error) {
-        refused.push(`${file.name || "The file"}: ${error.message}`);
+        refused.push(`${file.name || t("attachments.file")}: ${error.message}`);
       }
     }
     this.#reading--;
@@ -66,7 +67,7 @@ export class Attachments {
   #append(file) {
     this.#files.push(file);
     this.#draw();
-    announce(`${file.name} is attached.`);
+    announce(t("attachments.added", { name: file.name }));
   }
 
   #draw() {
@@ -85,7 +86,12 @@ export class Attachments {
       this.#draw();
       document.getElementById("composer-text").focus();
     };
-    const props = { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, onclick: drop };
+    const props = {
+      type: "button",
+      class: "quiet",
+      "aria-label": t("attachments.remove", { name: file.name }),
+      onclick: drop,
+    };
     const look = file.url ? h("img", { src: file.url, alt: "" }) : h("span", { class: "attached-kind" }, file.kind);
     const name = h("span", { class: "attached-name", dir: "auto", title: file.name }, file.name);
     return h("li", {}, look, name, h("button", props, icon("cross")));
@@ -113,7 +119,7 @@ async function readFile(file) {
   const part = { type: "file", data: await base64(file), name };
   if (file.type === PDF || name.toLowerCase().endsWith(".pdf")) return { name, kind: "PDF", part };
   const text = file.size <= SHOWN_BYTES ? await textOf(file) : undefined;
-  return { name, kind: text === undefined ? "File" : "Text", part, text };
+  return { name, kind: t(text === undefined ? "attachments.kind.file" : "attachments.kind.text"), part, text };
 }
 
 /** Its text; undefined if it is none. */
@@ -130,7 +136,7 @@ function base64(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
-    reader.onerror = () => reject(new Error("it could not be read. Was it moved?"));
+    reader.onerror = () => reject(new Error(t("attachments.unreadable")));
     reader.readAsDataURL(blob);
   });
 }
@@ -179,7 +185,7 @@ const QUALITY = 0.88;
 export async function scaledDown(file) {
   if (file.size <= MOST_BYTES) return file;
   const bitmap = await createImageBitmap(file).catch(() => null);
-  if (!bitmap) throw new Error("this picture cannot be decoded. Is the file complete?");
+  if (!bitmap) throw new Error(t("attachments.undecodable"));
   const scale = Math.min(1, LONGEST / Math.max(bitmap.width, bitmap.height));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(bitmap.width * scale));
@@ -191,14 +197,14 @@ export async function scaledDown(file) {
     const made = await new Promise((resolve) => canvas.toBlob(resolve, kind, QUALITY));
     if (made && made.size <= MOST_BYTES) return made;
   }
-  throw new Error("this picture is too large. Scale it down first.");
+  throw new Error(t("attachments.too_large"));
 }
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
 /** Calls `take(files)` for files dropped anywhere on the page; an overlay shows while files are dragged. */
 export function dropZone(take) {
-  const veil = h("div", { class: "drop-overlay", hidden: true }, h("p", {}, "Drop files to attach them"));
+  const veil = h("div", { class: "drop-overlay", hidden: true }, h("p", {}, t("attachments.drop")));
   document.body.append(veil);
   let inside = 0; // dragenter and dragleave fire for each element that is crossed
   const on = (name, does) =>

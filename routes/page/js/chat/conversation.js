@@ -8,6 +8,7 @@ import { fetchLog, inOrder, replay } from "./run_log.js";
 import { RunView } from "./run_view.js";
 import { windowSize } from "../terminal/window_size.js";
 import { welcome } from "./welcome.js";
+import { t } from "../dom/texts.js";
 
 const PAGE = 20; // runs that are loaded at a time
 
@@ -25,7 +26,7 @@ export class Conversation {
   constructor(page) {
     this.#page = page;
     this.element = page.at("conversation");
-    this.#earlier.append("Show earlier");
+    this.#earlier.append(t("conversation.earlier"));
     this.element.append(this.#head, h("div", { class: "earlier-row" }, this.#earlier), this.#list);
     this.follower = new ScrollFollower(this.element, this.#list);
     page.store.watch("branches", () => this.#markBranches());
@@ -67,7 +68,7 @@ export class Conversation {
       fill(this.#head, welcome(this.#page));
       return this.#listen(null, null);
     }
-    fill(this.#head, h("p", { class: "opening faint" }, "Loading the conversation …"));
+    fill(this.#head, h("p", { class: "opening faint" }, t("conversation.loading")));
     try {
       const log = await fetchLog(session, { runs: PAGE });
       if (opening !== this.#opening) return;
@@ -278,10 +279,10 @@ export class Conversation {
       const focused = document.activeElement === this.#earlier;
       store.set({ earlier: log.earlier });
       if (focused && !log.earlier) this.element.focus({ preventScroll: true });
-      announce(`${views.length} earlier turns are shown.`);
+      announce(t("conversation.earlier.shown", { count: views.length }));
     } catch (error) {
       announce(error.message, { urgent: true });
-      this.#earlier.textContent = `Show earlier (${error.message})`;
+      this.#earlier.textContent = t("conversation.earlier.failed", { reason: error.message });
     } finally {
       this.#earlier.disabled = false;
     }
@@ -304,10 +305,10 @@ export class Conversation {
     const missing = error.status === 404;
     this.#failed = !missing;
     if (missing) this.#detachSession(session);
-    const words = missing ? "This conversation does not exist. It may have been deleted." : error.message;
+    const words = missing ? t("conversation.missing") : error.message;
     const begin = () => this.open(null);
     const again = () => this.open(session, { moved: true });
-    const [label, next] = missing ? ["Start a new conversation", begin] : ["Try again", again];
+    const [label, next] = missing ? [t("conversation.begin"), begin] : [t("run.again"), again];
     const offer = h("button", { type: "button", onclick: next }, label);
     fill(this.#head, h("div", { class: "session-error", role: "alert" }, h("p", {}, words), offer));
     this.#listen(null, null);

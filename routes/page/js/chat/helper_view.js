@@ -3,8 +3,8 @@
 import { get, request } from "../feed/api.js";
 import { EventReader } from "../feed/sse.js";
 import { fill, h } from "../dom/elements.js";
-import { t } from "../dom/more_texts.js";
 import { escapeText } from "../text/exact_text.js";
+import { t } from "../dom/more_texts.js";
 
 const PENDING = "pending";
 
@@ -23,7 +23,7 @@ export class HelperView {
     this.button = h(
       "button",
       { type: "button", "aria-expanded": "false", onclick: () => this.#toggle() },
-      "Open helper",
+      t("helper.open"),
     );
     this.run = h("div", { class: "helper-run", hidden: true });
     this.element = h("div", { class: "helper" }, h("p", { class: "note" }, this.state, " ", this.button), this.run);
@@ -42,16 +42,17 @@ export class HelperView {
 
   #show(event) {
     const { model = "" } = this.#started ?? {};
-    const working = this.#waiting.size ? "waits for your approval" : "works";
-    const words = event.type === "helper.finished" ? `${event.reason}, rounds: ${event.rounds}` : working;
-    fill(this.state, escapeText(`Helper (${model}): ${words}`));
+    const working = t(this.#waiting.size ? "helper.waiting" : "helper.working");
+    const words =
+      event.type === "helper.finished" ? t("helper.ended", { reason: event.reason, rounds: event.rounds }) : working;
+    fill(this.state, escapeText(t("helper.state", { model, state: words })));
   }
 
   #toggle() {
     const opens = this.run.hidden;
     this.run.hidden = !opens;
     this.button.setAttribute("aria-expanded", String(opens));
-    this.button.textContent = opens ? "Close helper" : "Open helper";
+    this.button.textContent = t(opens ? "helper.close" : "helper.open");
     if (opens) this.#read();
     else this.#abort?.abort();
   }

@@ -2,26 +2,27 @@
 
 import { fill, h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
+import { t, ts } from "../dom/texts.js";
 
-const WORDS = { __proto__: null, pending: "to do", active: "under way", done: "done" };
+const WORDS = { __proto__: null, ...ts("plan.state", ["pending", "active", "done"]) };
 const MARKS = { __proto__: null, pending: "○", active: "▸", done: "✓" };
 
 export class Plan {
-  #heading = h("h3", {}, "Plan");
+  #heading = h("h3", {}, t("plan.title"));
   #count = h("span", { class: "faint" });
   #list = h("ol");
 
   constructor() {
     const head = h("header", {}, this.#heading, this.#count);
-    this.element = h("section", { class: "plan", role: "group", "aria-label": "Plan" }, head, this.#list);
+    this.element = h("section", { class: "plan", role: "group", "aria-label": t("plan.title") }, head, this.#list);
   }
 
   /** Draws all steps; `quietly`: without an announcement to screen readers. */
   show(steps, { quietly }) {
     const done = steps.filter(({ state }) => state === "done").length;
-    this.#count.textContent = `${done} of ${steps.length} done`;
+    this.#count.textContent = t("plan.count", { done, steps: steps.length });
     fill(this.#list, steps.map(drawn));
-    if (!quietly) announce(`Plan: ${done} of ${steps.length} steps done.`);
+    if (!quietly) announce(t("plan.announced", { done, steps: steps.length }));
   }
 }
 

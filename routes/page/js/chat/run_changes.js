@@ -5,44 +5,43 @@ import { announce, dialog, fill, h } from "../dom/elements.js";
 import { confirmButton, Outcome } from "../dom/forms.js";
 import { unifiedDiff } from "../text/diff.js";
 import { escapeLine } from "../text/exact_text.js";
+import { t, ts } from "../dom/more_texts.js";
 
-const NONE = "This turn has changed no files that can be restored.";
-const STATES = {
-  open: "The turn is still at work.",
-  unavailable: "These changes cannot be undone.",
-  undoing: "The undo was cut off. Undo again to finish it.",
-  undone: "Undone: the files are as they were before this turn. The model learns of it with your next message.",
-};
+const STATES = ts("changes.state", ["open", "unavailable", "undoing", "undone"]);
 const UNDOABLE = new Set(["kept", "undoing"]);
 const OPEN_AT_FIRST = 5; // files whose diff is open
-const QUESTION = "Restore all of these files?";
 
 /** Shows what a run has changed. */
 export function openChanges(run) {
   const path = `/runs/${encodeURIComponent(run)}`;
-  const view = h("div", { class: "run-changes", "aria-live": "polite" }, "Loading…");
+  const view = h("div", { class: "run-changes", "aria-live": "polite" }, t("loading.short"));
   const outcome = new Outcome();
   const undo = h("span", {});
   const show = (report) => {
     fill(view, content(report));
     const canUndo = UNDOABLE.has(report.state) && report.files.length > 0;
-    fill(undo, canUndo ? confirmButton("Undo", QUESTION, "Undo all", outcome, undoAll) : null);
+    fill(
+      undo,
+      canUndo
+        ? confirmButton(t("changes.undo"), t("changes.undo.question"), t("changes.undo.yes"), outcome, undoAll)
+        : null,
+    );
   };
   const undoAll = async () => {
     try {
       show(await post(`${path}/undo`));
-      announce("Undone.");
+      announce(t("changes.undone"));
       closer.focus();
     } catch (error) {
       fill(view, conflicts(error.more?.files), view.firstChild ? [...view.childNodes] : null);
       throw error;
     }
   };
-  const closer = h("button", { type: "button" }, "Close");
+  const closer = h("button", { type: "button" }, t("dialog.close"));
   get(`${path}/changes`).then(show, (error) => {
     fill(view, h("p", { class: "problem", role: "alert" }, error.message));
   });
-  return dialog("Changes of this turn", (close) => {
+  return dialog(t("changes.title"), (close) => {
     closer.addEventListener("click", () => close());
     return [view, outcome.element, h("div", { class: "buttons" }, undo, closer)];
   });
@@ -52,10 +51,10 @@ function content({ state, note, files, more_files: more, left_out: left }) {
   const words = [STATES[state], note].filter(Boolean).join(" ");
   return [
     words && h("p", {}, escapeLine(words)),
-    files.length || left?.length ? null : h("p", { class: "faint" }, NONE),
+    files.length || left?.length ? null : h("p", { class: "faint" }, t("changes.none")),
     files.map((file, at) => row(file, at < OPEN_AT_FIRST)),
-    more ? h("p", { class: "faint" }, `${more.toLocaleString()} more files are not listed.`) : null,
-    left?.length ? h("p", { class: "faint" }, "Not kept, and not restored:") : null,
+    more ? h("p", { class: "faint" }, t("changes.more", { count: more })) : null,
+    left?.length ? h("p", { class: "faint" }, t("changes.left")) : null,
     left?.length ? h("ul", {}, left.map(leftRow)) : null,
   ];
 }

@@ -1,6 +1,7 @@
 /** Keeps the scroll position of growing content: follows the end, or holds the position that is being read. */
 
 import { h, icon } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 
 const AT_END = 8,
   NEAR_END = 80; // pixels from the end that count as the end, and as the end while scrolling down
@@ -122,7 +123,7 @@ export class ScrollFollower {
       !this.following && this.#list.firstElementChild && box.scrollHeight - box.scrollTop - box.clientHeight > NEAR_END;
     if (!away) this.#hasNews = false;
     this.button.hidden = !away;
-    this.button.setAttribute("aria-label", this.#hasNews ? "To the end: there is something new" : "To the end");
-    this.words.textContent = this.#hasNews ? "New" : "";
+    this.button.setAttribute("aria-label", t(this.#hasNews ? "scroll.end.news" : "scroll.end"));
+    this.words.textContent = this.#hasNews ? t("scroll.news") : "";
   }
 }

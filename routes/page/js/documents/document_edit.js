@@ -5,6 +5,7 @@ import { announce, fill, h } from "../dom/elements.js";
 import { actionButton, field, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { path } from "./document_text.js";
+import { t } from "../dom/more_texts.js";
 
 /** `document` as `GET /documents/{id}` has it; `done(saved)` ends the editing: true if something was stored. */
 export class DocumentEdit {
@@ -15,13 +16,13 @@ export class DocumentEdit {
     this.conflict = h("div", {});
     this.heading = h("input", { type: "text", value: title, maxlength: 200, autocomplete: "off" });
     this.area = h("textarea", { class: "document-area", rows: 20, spellcheck: "true", dir: "auto", value: text });
-    const save = actionButton("Save", this.outcome, () => this.save(), { class: "primary" });
-    const cancel = h("button", { type: "button", onclick: () => done(false) }, "Cancel");
+    const save = actionButton(t("document.save"), this.outcome, () => this.save(), { class: "primary" });
+    const cancel = h("button", { type: "button", onclick: () => done(false) }, t("dialog.cancel"));
     this.element = h(
       "form",
-      { class: "form document-edit", "aria-label": "Edit the document" },
-      field("Title", this.heading),
-      field("Text", this.area),
+      { class: "form document-edit", "aria-label": t("document.edit.hint") },
+      field(t("document.heading"), this.heading),
+      field(t("document.text"), this.area),
       h("div", { class: "buttons" }, save, cancel),
       this.outcome.element,
       this.conflict,
@@ -52,21 +53,25 @@ export class DocumentEdit {
       if (error.code !== "document_changed") throw error;
       return this.#showConflict(error.message);
     }
-    announce("Saved.");
+    announce(t("document.saved"));
     return this.done(true);
   }
 
   /** Shows what has changed since; saving again puts this text above it. */
   async #showConflict(words) {
     const now = await (await request("GET", path(this.id))).json();
-    const diff = changeDiff(this.text, now.text, `Changes up to version ${now.version}`);
+    const diff = changeDiff(this.text, now.text, t("document.changes", { version: String(now.version) }));
     const take = () => {
       this.area.value = now.text;
       fill(this.conflict);
       this.focus();
     };
     Object.assign(this, { base: now.version, text: now.text, title: now.title });
-    this.outcome.show(`${words} Saving again keeps your text instead of it.`, "problem");
-    fill(this.conflict, diff, h("button", { type: "button", onclick: take }, `Take version ${now.version} instead`));
+    this.outcome.show(`${words} ${t("document.conflict")}`, "problem");
+    fill(
+      this.conflict,
+      diff,
+      h("button", { type: "button", onclick: take }, t("document.take", { version: String(now.version) })),
+    );
   }
 }

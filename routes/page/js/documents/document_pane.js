@@ -6,8 +6,9 @@ import { saveText } from "../dom/download.js";
 import { fill, h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { DocumentText, endingOf, path } from "./document_text.js";
+import { t, ts } from "../dom/texts.js";
 
-const AUTHORS = { model: "by the model", person: "by you" };
+const AUTHORS = ts("document.by", ["model", "person"]);
 
 export class DocumentPane {
   #view = null; // while the model writes
@@ -19,24 +20,29 @@ export class DocumentPane {
     this.id = id;
     this.changed = changed;
     this.now = null; // the document as the server has it
-    this.title = "Document";
+    this.title = t("document.title");
     this.kind = "markdown";
     this.text = "";
     this.state = h("p", { class: "document-state faint", role: "status" });
     this.suggestions = h("div", { class: "document-suggestions", hidden: true });
-    this.content = h("div", { class: "document-content", tabindex: 0, role: "group", "aria-label": "Text" });
+    this.content = h("div", {
+      class: "document-content",
+      tabindex: 0,
+      role: "group",
+      "aria-label": t("document.text"),
+    });
     const edit = loadOnce(
       () => import("./document_edit.js"),
       ({ DocumentEdit }) => this.#openEdit(DocumentEdit),
     );
-    this.editButton = h("button", { type: "button", onclick: edit }, icon("pencil"), "Edit");
+    this.editButton = h("button", { type: "button", onclick: edit }, icon("pencil"), t("document.edit"));
     const save = () => saveText(this.text, this.title, endingOf(this.kind));
     this.tools = h(
       "div",
       { class: "buttons document-tools" },
       this.editButton,
-      copyButton("Copy the document", () => this.text, "Copy"),
-      h("button", { type: "button", class: "quiet", onclick: save }, icon("save"), "Download"),
+      copyButton(t("document.copy.hint"), () => this.text, t("document.copy")),
+      h("button", { type: "button", class: "quiet", onclick: save }, icon("save"), t("document.download")),
     );
     this.versions = h("div", {});
     const parts = [this.state, this.tools, this.suggestions, this.content, this.versions];
@@ -57,7 +63,7 @@ export class DocumentPane {
     Object.assign(this, { title: title ?? this.title, kind: kind ?? this.kind, text: "", now: null });
     this.#view = new DocumentText(this.kind);
     this.content.setAttribute("aria-busy", "true");
-    this.state.textContent = "The model is writing …";
+    this.state.textContent = t("document.writing");
     this.editButton.hidden = true;
     fill(this.content, this.#view.element);
     this.changed(this);
@@ -74,7 +80,7 @@ export class DocumentPane {
     this.#view = null;
     this.content.removeAttribute("aria-busy");
     if (ok) return this.load();
-    this.state.textContent = "Discarded: the call was not carried out.";
+    this.state.textContent = t("document.discarded");
     return undefined;
   }
 
@@ -95,7 +101,10 @@ export class DocumentPane {
     if (now.version !== this.now?.version) fill(this.versions, versionList(this.id)); // else an open list stays open
     Object.assign(this, { now, title: now.title, kind: now.kind, text: now.text });
     this.changed(this);
-    this.state.textContent = `Version ${now.version}, ${AUTHORS[now.author] ?? now.author}`;
+    this.state.textContent = t("document.state", {
+      version: String(now.version),
+      by: AUTHORS[now.author] ?? now.author,
+    });
     this.editButton.hidden = this.isEditing;
     showSuggestions(this.suggestions, now, () => this.load());
     if (isNew) {

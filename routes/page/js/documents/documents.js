@@ -3,13 +3,14 @@
 import { h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { DocumentPane } from "./document_pane.js";
+import { t } from "../dom/texts.js";
 
 const OVER = matchMedia("(max-width: 60rem)"); // the panel would lie over the chat: there it is opened by hand
 const NAME = "document:"; // of the panel, with the id
 const WORDS = {
-  "document.finished": ({ version }) => `version ${version}`,
-  "document.changed": ({ version }) => `version ${version}`,
-  "document.suggested": ({ suggestion }) => `suggestion ${suggestion}`,
+  "document.finished": ({ version }) => t("document.version", { version: String(version) }),
+  "document.changed": ({ version }) => t("document.version", { version: String(version) }),
+  "document.suggested": ({ suggestion }) => t("document.suggestion", { number: String(suggestion) }),
 };
 
 export class Documents {

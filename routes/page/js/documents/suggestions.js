@@ -6,31 +6,35 @@ import { actionButton, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { escapeProse } from "../text/escape_invisible.js";
 import { path } from "./document_text.js";
+import { t } from "../dom/more_texts.js";
 
 /** Shows the open suggestions in `element`; `decided()` is called after each decision. */
 export function showSuggestions(element, { id, suggestions }, decided) {
   element.hidden = suggestions.length === 0;
-  const title = suggestions.length === 1 ? "A suggestion" : `${suggestions.length} suggestions`;
-  fill(element, h("h3", {}, title), ...suggestions.map((one) => rowOf(id, one, decided)));
+  fill(
+    element,
+    h("h3", {}, t("document.suggestions", { count: suggestions.length })),
+    ...suggestions.map((one) => rowOf(id, one, decided)),
+  );
 }
 
 function rowOf(id, { number, old, new: text, reason }, decided) {
   const outcome = new Outcome();
   const decide = async (decision) => {
     await post(`${path(id)}/suggestions/${number}`, { decision });
-    announce(decision === "accept" ? "Accepted." : "Rejected.");
+    announce(t(decision === "accept" ? "document.accepted" : "document.rejected"));
     await decided();
   };
   return h(
     "div",
-    { class: "suggestion", role: "group", "aria-label": `Suggestion ${number}` },
+    { class: "suggestion", role: "group", "aria-label": t("document.suggestion.label", { number: String(number) }) },
     reason && h("p", { dir: "auto" }, escapeProse(reason)),
-    changeDiff(old, text, `Suggestion ${number}`),
+    changeDiff(old, text, t("document.suggestion.label", { number: String(number) })),
     h(
       "div",
       { class: "buttons" },
-      actionButton("Accept", outcome, () => decide("accept"), { class: "primary" }),
-      actionButton("Reject", outcome, () => decide("reject")),
+      actionButton(t("document.accept"), outcome, () => decide("accept"), { class: "primary" }),
+      actionButton(t("document.reject"), outcome, () => decide("reject")),
     ),
     outcome.element,
   );

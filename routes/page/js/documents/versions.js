@@ -5,13 +5,14 @@ import { fill, h } from "../dom/elements.js";
 import { collapsible } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { path } from "./document_text.js";
+import { t, ts } from "../dom/more_texts.js";
 
-const AUTHORS = { model: "the model", person: "you" };
+const AUTHORS = ts("document.author", ["model", "person"]);
 
 /** A list that is fetched when it is opened. */
 export function versionList(id) {
-  return collapsible("Versions", () => {
-    const list = h("div", { class: "document-versions" }, "Loading…");
+  return collapsible(t("document.versions"), () => {
+    const list = h("div", { class: "document-versions" }, t("loading.short"));
     show(id, list).catch((error) => fill(list, problem(error)));
     return list;
   });
@@ -24,11 +25,12 @@ async function show(id, list) {
 
 function rowOf(id, { version, author, created }, before) {
   const when = new Date(created * 1000).toLocaleString();
-  return collapsible(`Version ${version}, by ${AUTHORS[author] ?? author}, ${when}`, () => {
-    const view = h("div", {}, "Loading…");
+  const facts = { version: String(version), author: AUTHORS[author] ?? author, when };
+  return collapsible(t("document.versions.one", facts), () => {
+    const view = h("div", {}, t("loading.short"));
     const texts = [before, { version }].map((one) => (one ? textOf(id, one.version) : ""));
     Promise.all(texts).then(
-      ([old, text]) => fill(view, changeDiff(old, text, `Version ${version}`)),
+      ([old, text]) => fill(view, changeDiff(old, text, t("document.versions.label", { version: String(version) }))),
       (error) => fill(view, problem(error)),
     );
     return view;

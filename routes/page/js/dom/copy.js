@@ -1,6 +1,7 @@
 /** A button that copies a text to the clipboard and confirms it. */
 
 import { h, icon, announce } from "./elements.js";
+import { t } from "./texts.js";
 
 const SHOWN_MS = 2_000;
 
@@ -16,7 +17,7 @@ export function copyButton(name, text, words = "") {
   button.addEventListener("click", async () => {
     const copied = await copyText(text());
     clearTimeout(shown);
-    const told = copied ? "Copied" : "Copying failed: select the text and copy it manually";
+    const told = t(copied ? "copy.done" : "copy.failed");
     button.replaceChildren(icon(copied ? "check" : "cross"), told);
     announce(told);
     shown = setTimeout(() => button.replaceChildren(icon("copy"), words), SHOWN_MS);

@@ -1,6 +1,7 @@
 /** Building blocks of the panels' forms: labelled fields, action buttons and a line for the result. */
 
 import { fill, h } from "./elements.js";
+import { t } from "./texts.js";
 
 let fields = 0;
 
@@ -58,7 +59,7 @@ export function confirmButton(label, question, yes, outcome, work) {
   const box = h("span", { class: "confirm" });
   const ask = h("button", { type: "button", class: "danger" }, label);
   const doIt = actionButton(yes, outcome, work, { class: "danger" });
-  const keep = h("button", { type: "button" }, "Cancel");
+  const keep = h("button", { type: "button" }, t("dialog.cancel"));
   const back = () => {
     fill(box, ask);
     ask.focus();

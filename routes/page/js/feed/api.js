@@ -104,7 +104,7 @@ async function refusal(response) {
   const said = await response.json().catch(() => null);
   const {
     code = "broken",
-    message = `The server answered with status ${response.status}.`,
+    message = t("request.status", { status: String(response.status) }),
     ...more
   } = said?.error ?? {};
   if (response.status === 401) signalSignedOut(message);
@@ -116,12 +116,12 @@ function requestError(error, signal, late, wait_ms) {
   if (error instanceof Refused) return error;
   if (signal?.aborted) return new DOMException("The request was aborted.", "AbortError");
   if (error instanceof SyntaxError) {
-    return new Refused(0, "broken", "The server's response cannot be parsed. Reload the page.");
+    return new Refused(0, "broken", t("request.broken"));
   }
   if (late.aborted) {
-    return new Refused(0, "timeout", `The server did not respond within ${wait_ms / 1000} seconds. Try again.`);
+    return new Refused(0, "timeout", t("request.timeout", { seconds: wait_ms / 1000 }));
   }
-  return new Refused(0, "offline", "The server is not reachable. Is it running?");
+  return new Refused(0, "offline", t("request.offline"));
 }
 
 /** The JSON of an answer, null where it has none. */

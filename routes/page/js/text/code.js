@@ -3,6 +3,7 @@
 import { copyButton } from "../dom/copy.js";
 import { h } from "../dom/elements.js";
 import { escapeCode } from "./escape_invisible.js";
+import { t } from "../dom/texts.js";
 
 const FOLDED = 25,
   SPARE = 5; // lines that a long block shows; so few more are not worth a button
@@ -38,7 +39,7 @@ export class CodeView {
       "pre",
       {
         tabindex: 0,
-        "aria-label": `Code${language ? `: ${escapeCode(language)}` : ""}`,
+        "aria-label": `${t("code.label")}${language ? `: ${escapeCode(language)}` : ""}`,
         role: "group",
       },
       this.code,
@@ -47,7 +48,7 @@ export class CodeView {
       "figcaption",
       {},
       h("span", { class: "code-language" }, escapeCode(language.slice(0, 30))),
-      copyButton("Copy code", () => this.text),
+      copyButton(t("code.copy"), () => this.text),
     );
     this.element = h("figure", { class: "code", dir: "ltr" }, head, this.#box);
   }
@@ -117,11 +118,11 @@ export class CodeView {
 
   #fold() {
     this.element.classList.add("folded");
-    const count = this.#lines.toLocaleString();
-    const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, `Show all ${count} lines`);
+    const all = t("show.lines", { lines: this.#lines });
+    const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, all);
     more.addEventListener("click", () => {
       const folded = this.element.classList.toggle("folded");
-      more.textContent = folded ? `Show all ${count} lines` : "Show less";
+      more.textContent = folded ? all : t("show.less");
       more.setAttribute("aria-expanded", String(!folded));
       if (folded) this.element.scrollIntoView({ block: "nearest" });
     });

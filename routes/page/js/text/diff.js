@@ -3,6 +3,7 @@
 import { counted, rowsOfChange, rowsOfUnified } from "./diff_rows.js";
 import { h } from "../dom/elements.js";
 import { escapeText } from "./exact_text.js";
+import { t } from "../dom/texts.js";
 
 export { counted } from "./diff_rows.js";
 
@@ -10,18 +11,18 @@ const SHOWN = 24; // rows, before "Show all"
 const MOST = 5_000; // and at a time
 const LONGEST = 4_000; // characters of a line
 // Rows do not show it, and a line that has no end goes on with what stands behind it in the file.
-const ADDED_END = "A newline is added after the last line.";
-const LOST_END = "The newline after the last line is removed: the next line of the file is joined to it.";
+const ADDED_END = t("diff.newline.added");
+const LOST_END = t("diff.newline.removed");
 const SIGNS = { added: "+", removed: "−", same: " " };
 const WORDS = { added: "added: ", removed: "removed: " };
 
 /** A unified diff as `edit_file` and MCP trust pins contain it; text before it becomes notes. */
-export function unifiedDiff(text, label = "Changes") {
+export function unifiedDiff(text, label = t("diff.changes")) {
   return diffOf(rowsOfUnified(text), label);
 }
 
 /** What would change if `before` became `after`. */
-export function changeDiff(before, after, label = "Changes") {
+export function changeDiff(before, after, label = t("diff.changes")) {
   // Where in the file they are is not known: numbers would mislead.
   const rows = rowsOfChange(before ?? "", after ?? "").map(({ kind, text }) => ({ kind, text }));
   const [had, has] = [before, after].map((text) => /\n$/.test(text ?? ""));
@@ -34,7 +35,7 @@ export function diffOf(given, label) {
   const { added, removed } = counted(given);
   const isNew = given.every(({ old }) => !old); // a new file has no numbers of before
   const rows = isNew ? given.map(({ old, ...row }) => row) : given;
-  const name = `${label}: ${added} ${added === 1 ? "line" : "lines"} added, ${removed} removed`;
+  const name = t("diff.label", { label, count: added, removed });
   const props = { class: "diff", role: "group", tabindex: 0, dir: "ltr", "aria-label": name };
   return appendRows(h("div", props), rows, 0, SHOWN);
 }
@@ -43,9 +44,10 @@ export function diffOf(given, label) {
 function appendRows(element, rows, from, to) {
   element.append(...rows.slice(from, to).map(rowOf));
   const next = Math.min(rows.length, to + MOST);
-  const all = `Show all ${rows.length.toLocaleString()} lines`;
   const words =
-    next === rows.length ? all : `Show ${MOST.toLocaleString()} more of ${rows.length.toLocaleString()} lines`;
+    next === rows.length
+      ? t("show.lines", { lines: rows.length })
+      : t("show.more_lines", { more: MOST, lines: rows.length });
   if (rows.length > to) element.append(moreButton(words, () => appendRows(element, rows, to, next)));
   return element;
 }
@@ -83,6 +85,6 @@ function lineText(text) {
   if (line.length <= LONGEST) return line;
   const end = /[\ud800-\udbff]/.test(line[LONGEST - 1]) ? LONGEST - 1 : LONGEST;
   const rest = h("span", {});
-  const words = `Show ${(line.length - end).toLocaleString()} more characters`;
+  const words = t("show.more_characters", { count: line.length - end });
   return [line.slice(0, end), rest, moreButton(words, () => rest.append(line.slice(end)))];
 }

@@ -1,4 +1,5 @@
 /** Diffs as data: rows `{kind, old, now, text}` with `kind` one of `same`, `removed`, `added`, `hunk`, `note`. */
+import { t } from "../dom/texts.js";
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$/;
 const KINDS = { "+": "added", "-": "removed", " ": "same" };
@@ -15,7 +16,7 @@ export function rowsOfUnified(text) {
     const hunk = HUNK.exec(line);
     if (hunk) {
       [old, now, inside] = [Number(hunk[1]), Number(hunk[2]), true];
-      rows.push({ kind: "hunk", text: `Line ${now}${hunk[3]}` });
+      rows.push({ kind: "hunk", text: `${t("diff.hunk", { line: String(now) })}${hunk[3]}` });
     } else if (!inside) {
       if (line && !/^(---|\+\+\+)( |$)/.test(line)) rows.push({ kind: "note", text: line });
     } else if (!Object.hasOwn(KINDS, line[0] ?? " ") || line === "") {

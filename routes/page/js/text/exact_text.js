@@ -5,6 +5,7 @@
 
 import { h } from "../dom/elements.js";
 import { forEachInSlices } from "../dom/scheduling.js";
+import { t } from "../dom/texts.js";
 
 const INVISIBLE = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
 // The look behind keeps this linear: a run of blanks is tried once, not from each of its characters on.
@@ -53,9 +54,9 @@ export function exactBlock(text, label) {
   }
   const from = characterBoundary(text, HEAD);
   const to = characterBoundary(text, text.length - TAIL);
-  const missing = `${(to - from).toLocaleString()} characters are not shown here.`;
-  const all = h("button", { type: "button" }, "Show all");
-  const note = h("p", { class: "approval-warning" }, missing.replace("here", "in the middle"), " ", all);
+  const missing = t("exact.missing", { count: to - from });
+  const all = h("button", { type: "button" }, t("show.all"));
+  const note = h("p", { class: "approval-warning" }, t("exact.missing.middle", { count: to - from }), " ", all);
   all.addEventListener("click", () => {
     note.remove();
     showAll(block, text);
@@ -81,11 +82,9 @@ function showAll(block, text) {
 export function warnings(text) {
   const unseen = invisibleIn(text);
   return [
-    unseen.length &&
-      `It contains invisible characters, shown as code points:  ${unseen.slice(0, MAX_NAMED).join(", ")}.`,
-    RIGHT_TO_LEFT.test(text) &&
-      "It contains right-to-left letters: the displayed order can differ from the stored order.",
-    MIXED.test(text) && "A word in it mixes alphabets: letters that look alike can be different characters.",
+    unseen.length && t("exact.invisible", { codes: unseen.slice(0, MAX_NAMED).join(", ") }),
+    RIGHT_TO_LEFT.test(text) && t("exact.right_to_left"),
+    MIXED.test(text) && t("exact.mixed"),
   ].filter(Boolean);
 }
 
@@ -115,5 +114,5 @@ function invisibleMark(character) {
 
 /** The spaces themselves, so that what is copied is what was there; the style makes them visible. */
 function endMark(spaces) {
-  return h("mark", { class: "end-mark", title: `trailing whitespace: ${spaces.length}` }, spaces);
+  return h("mark", { class: "end-mark", title: t("exact.trailing", { count: spaces.length }) }, spaces);
 }
