@@ -13,6 +13,7 @@ const MOST = 1_000,
 const LONGEST = 500; // characters of an end that is looked at
 const UNFINISHED = /^[ \t]*\[(?:[^\\[\]]|\\.){0,60}(?:\](?::[ \t]*\n?[ \t]*\S*(?:[ \t\n]+(?:["'(][^"')]*)?)?)?)?$/; // being written
 
+const FEW = 50; // children
 const MOST_BACKS = 20; // ways back of a note
 const LIKELY = /^\w{1,20}$/; // `[^a-z]` is rather a pattern until there is such a note
 
@@ -49,7 +50,7 @@ export class References extends Map {
   /** Draws complete text. `learns`: it will not change any more, except for names that are defined later. */
   draw(element, text, learns) {
     this.#asked.clear();
-    element.replaceChildren(inline(text, { refs: this }));
+    fill(element, inline(text, { refs: this }));
     if (learns && this.#asked.size) this.#unsure.push({ element, text, names: [...this.#asked].slice(0, MOST_ASKED) });
     return element;
   }
@@ -58,14 +59,14 @@ export class References extends Map {
   sketch(element, text) {
     const rest = this.take(text, false);
     const shown = rest.length < LONGEST && UNFINISHED.test(rest) ? "" : rest;
-    element.replaceChildren(inline(shown, { refs: this, open: true }));
+    fill(element, inline(shown, { refs: this, open: true }));
   }
 
   /** At the end of the text: draws again what names references and notes that were defined later. */
   settle() {
     const defined = (name) => (name[0] === "^" ? this.#notes.has(name.slice(1)) : this.has(name));
     for (const { element, text, names } of this.#unsure.splice(0)) {
-      if (names.some(defined)) element.replaceChildren(inline(text, { refs: this }));
+      if (names.some(defined)) fill(element, inline(text, { refs: this }));
     }
     this.#notes.settle();
   }
@@ -137,6 +138,14 @@ export class Footnotes {
     words.append(" ", back);
     back.textContent = "↩";
   }
+}
+
+/** Browsers look for the direction of a block again with each child that comes: here once for all. */
+function fill(element, words) {
+  const still = words.childNodes.length > FEW && element.hasAttribute("dir");
+  if (still) element.removeAttribute("dir");
+  element.replaceChildren(words);
+  if (still) element.setAttribute("dir", "auto");
 }
 
 /** No button, which would stand in a line of its own where a line ends before it. */
