@@ -150,12 +150,12 @@ async def test_the_whole_output_is_read_while_it_grows_and_the_reader_stays_wher
         await expect(tail).to_contain_text("\n1999\n2000\n")
         assert await tail.evaluate("(box) => box.scrollTop > 1000")  # at its end
         await tail.evaluate("(box) => (box.scrollTop = 500)")
-        await expect(card.get_by_role("button", name="To the end")).to_be_visible()
+        await expect(card.get_by_role("button", name="Scroll to the end")).to_be_visible()
         let_go(tmp_path, "on")
         await expect(tail).to_contain_text("\n3999\n4000\n")
         assert await tail.evaluate("(box) => box.scrollTop") == 500
-        await card.get_by_role("button", name="To the end").click()
-        await expect(card.get_by_role("button", name="To the end")).to_be_hidden()
+        await card.get_by_role("button", name="Scroll to the end").click()
+        await expect(card.get_by_role("button", name="Scroll to the end")).to_be_hidden()
         await expect(tail).to_be_focused()
         let_go(tmp_path)
         await expect(tail).to_contain_text("\n4099\n4100")

@@ -50,7 +50,7 @@ async def test_a_long_history_is_paged_and_the_reader_stays_where_they_are(tmp_p
 
         earlier = page.get_by_role("button", name="Show earlier")
         await earlier.evaluate("(one) => { one.closest('#conversation').scrollTop = 0; }")
-        await expect(page.get_by_role("button", name="To the end")).to_be_visible()
+        await expect(page.get_by_role("button", name="Scroll to the end")).to_be_visible()
         await earlier.click()
         await expect(turns).to_have_count(25)
         await expect(earlier).to_be_hidden()
@@ -61,7 +61,7 @@ async def test_a_long_history_is_paged_and_the_reader_stays_where_they_are(tmp_p
         await page.reload()
         await expect(turns).to_have_count(20)
         await expect(page.get_by_text("Question 12.", exact=True)).to_be_in_viewport()
-        await page.get_by_role("button", name="To the end").click()
+        await page.get_by_role("button", name="Scroll to the end").click()
         await expect(turns.last.locator(".turn-foot")).to_be_in_viewport()
 
 
@@ -76,11 +76,11 @@ async def test_what_is_new_is_followed_unless_the_reader_looks_elsewhere(tmp_pat
         assert await from_end(page) < 2
         await page.locator("#conversation").hover()
         await page.mouse.wheel(0, -600)
-        await expect(page.get_by_role("button", name="To the end", exact=True)).to_be_visible()
+        await expect(page.get_by_role("button", name="Scroll to the end", exact=True)).to_be_visible()
         place = await page.locator("#conversation").evaluate("(one) => one.scrollTop")
 
         more.set()
-        new = page.get_by_role("button", name="To the end: there is something new")
+        new = page.get_by_role("button", name="Scroll to the end: there is something new")
         await expect(new).to_be_visible()
         await expect(page.get_by_text("Paragraph 39 of")).to_have_count(2)
         assert await page.locator("#conversation").evaluate("(one) => one.scrollTop") == place
