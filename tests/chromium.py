@@ -38,11 +38,14 @@ def needed(path: str | Path | None, what: str) -> Path:
     return Path(path)
 
 
+def executable() -> Path:
+    return needed(next(filter(None, map(shutil.which, NAMES)), None), "chromium")
+
+
 @asynccontextmanager
 async def launched() -> AsyncGenerator[Browser, None]:
-    path = needed(next(filter(None, map(shutil.which, NAMES)), None), "chromium")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=executable(), args=ARGUMENTS)
         BROWSER.set(browser)
         try:
             yield browser

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from app.models.scripted import Scripted
-from routes.page import FOLDER, INDEX, KINDS, VENDORED_KINDS, files, without_comments
+from routes.page import FOLDER, FRAME, INDEX, KINDS, VENDORED_KINDS, files, without_comments
 from routes.page.vendored import VENDOR, vendored_names
 from routes.protocol.errors import SAFE_HEADERS
 from routes.texts import languages
@@ -86,12 +86,17 @@ async def test_every_file_comes_with_a_policy_that_lets_nothing_else_in(tmp_path
         for path in ["/", *(f"/page/{name}" for name in files())]:
             answer = await got(served, path, **BROWSER)
             policy = policy_of(answer)
+            if path == f"/page/{FRAME}":
+                assert "sandbox allow-scripts" in answer.headers["content-security-policy"]
+                assert answer.headers["connection-allowlist"] == "()" and policy["frame-ancestors"] == ["'self'"]
+                assert not {"'self'", "*", "http:", "https:"} & {one for part in policy.values() for one in part[1:]}
+                continue
             assert policy["default-src"] == ["'none'"]
             assert answer.headers["content-type"] == (KINDS[".html"] if path == "/" else KINDS[Path(path).suffix])
             assert answer.headers["x-content-type-options"] == "nosniff"
             if path.endswith((".js", ".css", ".json")):
                 continue  # no document: with that policy it is nothing but what another one loads
-            assert policy["script-src"] == policy["connect-src"] == ["'self'"]
+            assert policy["script-src"] == policy["connect-src"] == policy["frame-src"] == ["'self'"]
             assert policy["require-trusted-types-for"] == ["'script'"] and policy["trusted-types"] == TYPES
             assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == ["'none'"]
             sources = {source for given in policy.values() for source in given}

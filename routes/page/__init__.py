@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from anyio import to_thread
 from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -41,6 +42,7 @@ POLICY = "; ".join(
         "img-src 'self' blob: data:",
         "font-src 'self'",
         "connect-src 'self'",
+        "frame-src 'self'",  # frame/artefact.html: all other answers of the server are shown in no frame
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
@@ -59,6 +61,34 @@ HEADERS = {
 PART = {"Content-Security-Policy": "default-src 'none'"}
 # A worker has the policy that its own file came with.
 WORKERS = {"js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"}}
+# Documents of models in a frame: their own scripts and styles, and nothing that leaves it. `Connection-Allowlist` is
+# for what content policies do not see: WebRTC, preconnects, host names, the frame's own navigation.
+FRAME = "frame/artefact.html"
+FRAME_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'unsafe-inline' 'unsafe-eval'",
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "font-src data:",
+        "media-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'self'",
+        "sandbox allow-scripts",
+    )
+)
+DEVICES = (
+    *("accelerometer", "autoplay", "camera", "clipboard-read", "clipboard-write", "display-capture"),
+    *("encrypted-media", "fullscreen", "geolocation", "gyroscope", "hid", "microphone", "midi", "payment"),
+    *("picture-in-picture", "publickey-credentials-get", "screen-wake-lock", "serial", "usb"),
+)
+FRAME_HEADERS = {
+    "Content-Security-Policy": FRAME_POLICY,
+    "Connection-Allowlist": "()",
+    "Permissions-Policy": ", ".join(f"{name}=()" for name in DEVICES),
+    "X-DNS-Prefetch-Control": "off",
+}
 DOCUMENTS = (".html", ".svg")
 ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -127,11 +157,14 @@ async def asset(request: Request) -> Response:
     """One of the page's files, with a version or without. Raises Refused."""
     path: str = request.path_params["path"]
     version = VERSION.match(path)
+    name = path[version.end() :] if version else path
+    if name.startswith("vendor/"):
+        await to_thread.run_sync(vendored, name)  # some take a second to pack
     if version is None:
         return _answer(request, path, ASK_AGAIN)
     # A page that was loaded before an upgrade may come for the rest of it: it gets what there is now.
     current = PLACE + version[1].encode() in files()[INDEX].body
-    return _answer(request, path[version.end() :], FOR_EVER if current else ASK_AGAIN)
+    return _answer(request, name, FOR_EVER if current else ASK_AGAIN)
 
 
 def wants_page(headers: Headers) -> bool:
@@ -149,13 +182,18 @@ def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept
         raise Refused(404, "not_found", f"The page has no file {name[:80]!a}. GET / is the page.")
     small = _takes_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{file.tag}-gzip"' if small else f'"{file.tag}"'
-    whole = HEADERS if name.endswith(DOCUMENTS) else WORKERS.get(name, PART)
-    headers = whole | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
+    headers = _safety(name) | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
     if tag in _tags(request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)
     if small:
         return Response(file.small, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
     return Response(file.body, headers=headers, media_type=file.kind)
+
+
+def _safety(name: str) -> dict[str, str]:
+    if name == FRAME:
+        return FRAME_HEADERS
+    return HEADERS if name.endswith(DOCUMENTS) else WORKERS.get(name, PART)
 
 
 def _takes_gzip(accepted: str) -> bool:

@@ -2,13 +2,20 @@
 
 import { copyButton } from "../dom/copy.js";
 import { h } from "../dom/elements.js";
-import { escapeCode } from "./escape_invisible.js";
 import { t } from "../dom/texts.js";
+import { escapeCode } from "./escape_invisible.js";
 
 const FOLDED = 25,
   SPARE = 5; // lines that a long block shows; so few more are not worth a button
 const PART_LINES = 100,
   PART_CHARACTERS = 8_000; // lines and characters that are laid out as one
+
+const PREVIEWS = { html: "html", htm: "html", xhtml: "html", svg: "svg", mermaid: "mermaid", mmd: "mermaid" };
+
+/** The kind of preview that code of this language has, or undefined. */
+const previewOf = (language, text) =>
+  PREVIEWS[language.toLowerCase()] ??
+  (language === "xml" && /^\s*(?:<\?xml.*?\?>\s*)?<svg[\s>]/.test(text) ? "svg" : undefined);
 
 /** `text` may be long: it is shown at once, and coloured when there is time for that. */
 export function codeBlock(text, language = "") {
@@ -28,6 +35,7 @@ export class CodeView {
   #length = 0; // of what was drawn
   #trial = document.createTextNode("");
   #box = null;
+  #head;
   #loading = null;
   #painter = null;
 
@@ -44,13 +52,13 @@ export class CodeView {
       },
       this.code,
     );
-    const head = h(
+    this.#head = h(
       "figcaption",
       {},
       h("span", { class: "code-language" }, escapeCode(language.slice(0, 30))),
       copyButton(t("code.copy"), () => this.text),
     );
-    this.element = h("figure", { class: "code", dir: "ltr" }, head, this.#box);
+    this.element = h("figure", { class: "code", dir: "ltr" }, this.#head, this.#box);
   }
 
   /** All of it, without its last end of line. */
@@ -82,7 +90,18 @@ export class CodeView {
     this.draw();
     this.element.classList.remove("code-grows");
     if (!this.whole && this.#lines > FOLDED + SPARE) this.#fold();
+    const kind = previewOf(this.language, this.#pieces[0] ?? "");
+    if (kind) this.#head.lastChild.before(this.#preview(kind));
     this.#loading?.then(() => this.#painter?.close());
+  }
+
+  #preview(kind) {
+    const button = h("button", { type: "button", class: "quiet preview" }, t("artefact.preview"));
+    button.addEventListener("click", async () => {
+      const { togglePreview } = await import("./artefact.js");
+      togglePreview({ figure: this.element, button, kind, text: () => this.text });
+    });
+    return button;
   }
 
   /** Without its colours code can be read as well. */

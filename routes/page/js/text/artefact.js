@@ -1,0 +1,138 @@
+/**
+ * Previews of HTML, SVG and Mermaid in a frame. The document is handed to a page of ours that has neither origin nor
+ * network (frame/artefact.html); all that comes back is its height, the first mistake, and that something was blocked.
+ */
+
+import { saveText } from "../dom/download.js";
+import { h, icon } from "../dom/elements.js";
+import { librarySource } from "../dom/library.js";
+import { t } from "../dom/more_texts.js";
+import { escapeLine } from "./exact_text.js";
+
+const FRAME = new URL("../../frame/artefact.html", import.meta.url).href;
+const LONGEST = 2_000_000; // characters
+const HEIGHTS = [80, 640];
+const ENDINGS = { html: "html", svg: "svg", mermaid: "mmd" };
+const CENTRED = "margin:0;padding:12px;box-sizing:border-box;";
+const open = new WeakMap(); // by the figure of the code
+
+/** Shows the preview instead of the code, or the code again. */
+export function togglePreview({ figure, button, kind, text }) {
+  const shown = open.get(figure);
+  shown?.end();
+  if (shown) open.delete(figure);
+  else open.set(figure, new Artefact(figure, kind, text()));
+  figure.classList.toggle("previewed", !shown);
+  button.textContent = t(shown ? "artefact.preview" : "artefact.code");
+}
+
+class Artefact {
+  #frame = null;
+  #ends = new AbortController();
+
+  constructor(figure, kind, source) {
+    Object.assign(this, { kind, source });
+    this.place = h("div", { class: "artefact-frame", dataset: { kind } });
+    this.note = h("p", { class: "artefact-note faint", role: "status" });
+    const tool = (name, onclick, ...parts) =>
+      h("button", { type: "button", class: "quiet", onclick }, ...parts, t(`artefact.${name}`));
+    const tools = [
+      tool("reload", () => this.load()),
+      tool("full", () => this.#enlarge()),
+      tool("download", () => saveText(source, kind, ENDINGS[kind]), icon("save")),
+    ];
+    this.element = h("div", { class: "artefact" }, this.place, this.note, h("div", { class: "artefact-tools" }, tools));
+    figure.append(this.element);
+    const { signal } = this.#ends;
+    addEventListener("message", (event) => event.source === this.#frame?.contentWindow && this.#hear(event), {
+      signal,
+    });
+    this.load();
+  }
+
+  end() {
+    this.#ends.abort();
+    this.element.remove();
+  }
+
+  /** From the beginning, in a frame of its own: nothing of the last one is left. */
+  load() {
+    this.note.textContent = "";
+    if (this.source.length > LONGEST) return this.#say("too_long");
+    const frame = h("iframe", { src: FRAME, sandbox: "allow-scripts", title: t("artefact.frame"), loading: "eager" });
+    if (this.#frame?.isConnected) this.#frame.replaceWith(frame);
+    else this.place.append(frame);
+    this.#frame = frame;
+    return undefined;
+  }
+
+  #say(name, values) {
+    this.note.textContent = t(`artefact.${name}`, values);
+  }
+
+  /** What the frame says may be anything: it can say that something is wrong with it, and how high it is. */
+  async #hear({ data }) {
+    const { ready, height, error, mistaken, blocked } = Object(data?.artefact);
+    if (ready) await this.#handOver();
+    else if (typeof height === "number" && this.kind !== "html") this.#fit(height);
+    else if (typeof error === "string")
+      this.#say(mistaken ? "mistaken" : "failed", { reason: escapeLine(error.slice(0, 300).replace(/\s+/g, " ")) });
+    else if (blocked && !this.note.textContent) this.#say("blocked");
+  }
+
+  #fit(height) {
+    const [least, most] = HEIGHTS;
+    this.place.style.height = `${Math.min(most, Math.max(least, height + 24))}px`;
+  }
+
+  async #handOver() {
+    const frame = this.#frame;
+    try {
+      const given = await DOCUMENTS[this.kind](this.source);
+      frame.contentWindow?.postMessage(given, "*"); // it has no origin that could be named
+    } catch {
+      this.#say("not_loaded");
+    }
+  }
+
+  /** Over the whole page. Where a browser cannot move a frame, it begins again. */
+  #enlarge() {
+    const close = () => box.close();
+    const box = h(
+      "dialog",
+      { class: "artefact-full", "aria-label": t("artefact.frame") },
+      h("div", { class: "artefact-tools" }, h("button", { type: "button", onclick: close }, t("artefact.close"))),
+    );
+    document.body.append(box);
+    box.addEventListener("close", () => {
+      move(this.#frame, this.place);
+      box.remove();
+    });
+    move(this.#frame, box);
+    box.showModal();
+  }
+}
+
+function move(frame, place) {
+  if (place.moveBefore && frame.isConnected && place.isConnected) place.moveBefore(frame, null);
+  else place.append(frame);
+}
+
+const DOCUMENTS = {
+  html: (source) => ({ html: /^\s*<!doctype/i.test(source) ? source : `<!doctype html>${source}` }),
+  svg: (source) => ({
+    html: `<!doctype html><style>svg{max-width:100%;height:auto}</style><body style="${CENTRED}"><div data-fits style="text-align:center">${source}`,
+  }),
+  async mermaid(diagram) {
+    const library = await librarySource("mermaid/mermaid.min.js");
+    const dark = isDark();
+    const back = dark ? "background:#1a1c1f;color-scheme:dark;" : "background:#fff;";
+    const html = `<!doctype html><body style="${CENTRED}${back}"><div data-fits style="display:grid;justify-items:center">`;
+    return { html, library, diagram, theme: dark ? "dark" : "default" };
+  },
+};
+
+function isDark() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
