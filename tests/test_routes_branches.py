@@ -116,6 +116,8 @@ async def test_branches_outlive_what_they_were_forked_from(tmp_path: Path) -> No
         assert part is not None
         assert part.text == "a long result"
         assert await store.result(branch, "call_2", 0, 100) is None
+        parted = (await shown(served, branch))["branches"]
+        assert [one["after"] for one in parted] == []  # its other branch is gone
         again = await forked(served, branch, before=(await shown(served, branch))["runs"][1]["id"])
         assert (await served.client.delete(f"/sessions/{branch}")).status_code == 204
         await turn(served, "Still here", again)
@@ -130,6 +132,18 @@ async def test_branches_outlive_what_they_were_forked_from(tmp_path: Path) -> No
             "branches": 0,
             "branch_parts": 0,
         }
+
+
+async def test_turns_of_a_deleted_session_part_from_others_as_before(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["A1", "B1", "C2"])) as served:
+        session, first = await turn(served, "One")
+        before, after = await forked(served, session, before=first), await forked(served, session, after=first)
+        _, other = await turn(served, "Another one", before)
+        await turn(served, "Two", after)
+        await served.client.delete(f"/sessions/{session}")
+        turns = [{"run": first, "session": after}, {"run": other, "session": before}]
+        for one in (before, after):
+            assert (await shown(served, one))["branches"] == [{"after": None, "turns": turns}]
 
 
 async def test_retention_keeps_the_runs_that_branches_have(tmp_path: Path) -> None:

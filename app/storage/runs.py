@@ -106,6 +106,10 @@ class RunStore(ChangeWriter, Protocol):
         """The run of a session that follows `after`, or (None) its first."""
         ...
 
+    async def first_runs(self, sessions: Sequence[str]) -> list[RunRow]:
+        """The first run of each of the sessions that has one of its own."""
+        ...
+
     async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
         """Runs of a session, newest first; only those that precede `before`, if it is given."""
         ...

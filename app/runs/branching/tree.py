@@ -6,9 +6,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.storage.branches import Branch
+from app.storage.branches import Branch, BranchRow
 from app.storage.runs import RunRow
 from app.storage.store import Store
+
+Held = dict[str, list[tuple[float, Branch]]]  # session -> the branches that have its runs until a time
 
 
 class Turn(Struct, frozen=True):
@@ -35,28 +37,36 @@ async def partings(store: Store, session: str) -> list[Parting]:
     if own is None:
         return []
     branches = await store.branches(own.tree)
+    held = await _held(store, branches)
     found: list[tuple[float, Parting]] = []
     for after in {one.after for one in branches if one.parent}:
         last = await store.run(after) if after else None
         if after and (last is None or not await store.holds_run(session, last)):
             continue
-        turns = await _turns(store, session, branches, last)
+        turns = await _turns(store, own, branches, held, last)
         if len(turns) > 1:
             found.append((last.created if last else 0.0, Parting(after or None, turns)))
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
-async def _turns(store: Store, session: str, branches: list[Branch], last: RunRow | None) -> list[Turn]:
+async def _held(store: Store, branches: list[Branch]) -> Held:
+    held: Held = {}
+    for one in branches:
+        for origin, until in await store.parts(one.session):
+            held.setdefault(origin, []).append((until, one))
+    return held
+
+
+async def _turns(store: Store, own: BranchRow, branches: list[Branch], held: Held, last: RunRow | None) -> list[Turn]:
     """The runs that follow `last` in one branch or another, by their time."""
     after = last.id if last else None
-    heirs = [one.session for one in branches if one.after == (after or "")]
-    owners = [last.session] if last else [one.session for one in branches if not one.parent]
-    following = [await store.next_run(one, after) for one in (*owners, *heirs)]
-    runs = {run.id: run for run in following if run}
+    following = await store.first_runs([one.session for one in branches if one.after == (after or "") and one.parent])
+    if goes_on := await store.next_run(last.session if last else own.tree, after):
+        following.append(goes_on)
     turns = []
-    for run in sorted(runs.values(), key=lambda one: (one.created, one.id)):
-        holders = [one for one in branches if await store.holds_run(one.session, run)]
+    for run in sorted({run.id: run for run in following}.values(), key=lambda one: (one.created, one.id)):
+        holders = [one for until, one in held.get(run.session, ()) if run.created <= until]
         if holders:
-            newest = max(holders, key=lambda one: (one.session == session, one.updated, one.session))
+            newest = max(holders, key=lambda one: (one.session == own.session, one.updated, one.session))
             turns.append(Turn(run.id, newest.session))
     return turns

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from app.storage.changes import Change
 from app.storage.runs import KEY_LIFE_S, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sql.branches import SqlBranches
@@ -35,6 +38,15 @@ NEXT_RUN = select(
     "runs",
     f"WHERE session = ? AND created <= ? AND (created, rowid) > {OTHER_RUN} ORDER BY created, rowid LIMIT 1",
 )
+FIRST_RUNS = select(
+    RunRow,
+    "runs",
+    """
+    WHERE session IN (SELECT value FROM json_each(?)) AND (created, rowid) =
+    (SELECT own.created, own.rowid FROM runs AS own WHERE own.session = runs.session
+    ORDER BY own.created, own.rowid LIMIT 1)
+    """,
+)
 LAST_RUNS = select(RunRow, "runs", "WHERE session = ? AND created <= ? ORDER BY created DESC, rowid DESC LIMIT ?")
 RUNS_BEFORE = select(
     RunRow,
@@ -65,6 +77,9 @@ class SqlRuns(SqlBranches):
             if rows:
                 return rows[0]
         return None
+
+    async def first_runs(self, sessions: Sequence[str]) -> list[RunRow]:
+        return await self._rows(FIRST_RUNS, json.dumps(list(sessions)))
 
     async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
         found: list[RunRow] = []
