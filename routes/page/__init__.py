@@ -27,6 +27,8 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".json": "text/json; charset=utf-8",  # application/json is an answer of the API, in which secrets are looked for
     ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
 }
 VENDORED_KINDS = KINDS | {
     ".mjs": KINDS[".js"],
@@ -43,6 +45,7 @@ POLICY = "; ".join(
         "font-src 'self'",
         "connect-src 'self'",
         "frame-src 'self'",  # frame/artefact.html: all other answers of the server are shown in no frame
+        "manifest-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
@@ -60,7 +63,13 @@ HEADERS = {
 # What is no document runs and shows nothing by itself: a hundred files need not carry all of it.
 PART = {"Content-Security-Policy": "default-src 'none'"}
 # A worker has the policy that its own file came with.
-WORKERS = {"js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"}}
+WORKERS = {
+    "js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"},
+    "js/notifications/push_worker.js": {
+        "Content-Security-Policy": "default-src 'none'; connect-src 'self'",
+        "Service-Worker-Allowed": "/",  # of the installed page, for the page that says that the server is not there
+    },
+}
 # Documents of models in a frame: their own scripts and styles, and nothing that leaves it. `Connection-Allowlist` is
 # for what content policies do not see: WebRTC, preconnects, host names, the frame's own navigation.
 FRAME = "frame/artefact.html"

@@ -4,6 +4,7 @@ import * as approvals from "./approvals/approvals.js";
 import * as composer from "./chat/composer.js";
 import * as gate from "./panels/sign_in.js";
 import * as jobs from "./panels/jobs.js";
+import * as installed from "./notifications/installed.js";
 import * as options from "./panels/conversation/options.js";
 import * as models from "./panels/models.js";
 import * as sessions from "./sessions/session_list.js";
@@ -58,6 +59,6 @@ function stateOf({ type, ...state }) {
 
 nameParts();
 page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
-for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs])
+for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs, installed])
   guarded(part.start, page);
 page.conversation.open(sessions.sessionInAddress());

@@ -194,7 +194,7 @@ class Composer {
   #settings() {
     const words = h("span", {});
     const load = () => import("../panels/conversation/settings.js");
-    const button = h("button", { type: "button", class: "quiet conversation-settings" }, icon("gear"), words);
+    const button = h("button", { type: "button", class: "quiet conversation-settings" }, icon("sliders"), words);
     button.addEventListener(
       "click",
       loadOnce(load, ({ toggle }) => toggle(this.#page, button)),

@@ -59,6 +59,7 @@ const ICONS = {
   gear:
     "M12 15.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM12 3v2m0 14v2M3 12h2m14 0h2" +
     "M5.6 5.6 7 7m10 10 1.4 1.4M18.4 5.6 17 7M7 17l-1.4 1.4",
+  sliders: "M4 7h9m4 0h3M4 17h3m4 0h9M15 5v4M9 15v4",
   bell: "M6 16V11a6 6 0 1 1 12 0v5l2 2H4zm4 4h4",
   jobs: "M4 6h16v12H4zm3 4 3 2.5L7 15m5 0h5",
   plug: "M9 3v5m6-5v5M6 8h12v3a6 6 0 0 1-12 0zm6 9v4",

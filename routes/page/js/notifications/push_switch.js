@@ -1,23 +1,20 @@
 /** The switch for Web Push in this browser, and the list of the principal's browsers. */
 
 import { get, post, remove } from "../feed/api.js";
+import { WORKER, register } from "./worker.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, actionButton } from "../dom/forms.js";
 import { readPreference, writePreference } from "../dom/storage.js";
 
-const WORKER = "/page/js/notifications/push_worker.js"; // without a version: its address is that of its scope
 const OWN = "push"; // the id of this browser at the server
 const UNSUPPORTED = "This browser does not support push messages for this page. Use HTTPS or localhost.";
 const BLOCKED = "The browser blocks notifications. Allow them for this site in its settings, then try again.";
 
 const isSupported = () => "serviceWorker" in navigator && "PushManager" in window && window.isSecureContext;
 
-/** The worker, active. The page's policy lets only this one address become a script. */
+/** The worker, active. */
 export async function worker() {
-  const policy = (worker.policy ??= window.trustedTypes?.createPolicy("push-worker", {
-    createScriptURL: () => WORKER,
-  }));
-  const registration = await navigator.serviceWorker.register(policy?.createScriptURL("") ?? WORKER);
+  const registration = await register();
   const starting = registration.installing ?? registration.waiting;
   if (starting && !registration.active) {
     await new Promise((done) => starting.addEventListener("statechange", done, { once: true }));

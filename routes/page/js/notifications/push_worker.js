@@ -1,6 +1,25 @@
-/** A service worker: shows the server's push messages while no page is open; a click opens the conversation. */
+/**
+ * A service worker: shows the server's push messages while no page is open; a click opens the conversation. Of the
+ * installed page it also answers when the server does not: with a page that says so. It keeps no answer of the server.
+ */
 
 const ICON = "/page/icon.svg";
+
+const OFFLINE = "/page/offline.html";
+const KEPT = "offline-1"; // the name of the cache; another number fetches its files anew
+
+self.addEventListener("install", (event) => {
+  const files = [OFFLINE, "/page/css/base.css", "/page/css/sign_in.css"];
+  event.waitUntil(caches.open(KEPT).then((cache) => cache.addAll(files)));
+});
+
+self.addEventListener("fetch", (event) => {
+  const { request } = event;
+  if (request.destination === "document") event.respondWith(fetch(request).catch(() => caches.match(OFFLINE)));
+  else if (request.destination === "style") event.respondWith(fetch(request).catch(() => kept(request)));
+});
+
+const kept = async (request) => (await caches.match(request)) ?? Response.error();
 
 self.addEventListener("push", (event) => {
   const { title, body, session, tag } = event.data.json();

@@ -5,7 +5,6 @@ import { fill, h } from "../../dom/elements.js";
 import { actionButton, collapsible, Outcome, field, runOnce } from "../../dom/forms.js";
 import { t, ts } from "../../dom/more_texts.js";
 import { showPanel } from "../panel.js";
-import { changedValues } from "./options.js";
 
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const NUMBERS = {
@@ -87,7 +86,7 @@ function settingsForm(page, { now, save, profiles, defaults }) {
       "fieldset",
       { class: "defaults" },
       h("legend", {}, t("conversation.defaults")),
-      h("p", { class: "faint" }, t("conversation.defaults.hint", { count: changedValues(defaults) })),
+      h("p", { class: "faint" }, t("conversation.defaults.hint")),
       h("label", { class: "check" }, plan, h("span", {}, t("conversation.defaults.plan"))),
       keep,
     ),

@@ -61,7 +61,7 @@ function decision(row) {
     "span",
     { class: "decision-head" },
     h("strong", { dir: "auto" }, escapeLine(action)),
-    h("span", { class: "badge" }, escapeLine(decided)),
+    h("span", { class: "decided" }, escapeLine(decided)),
     h("span", { dir: "auto" }, by && by !== principal ? t("audit.by", { principal, by }) : principal),
     time,
   );
