@@ -5,8 +5,9 @@ import { fill, h } from "../dom/elements.js";
 import { Outcome, runOnce, field } from "../dom/forms.js";
 import { chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
+import { t } from "../dom/more_texts.js";
 
-const CUSTOM = "Other";
+const CUSTOM = t("connect.other");
 const PRESETS = {
   "llama.cpp": { name: "llama-cpp", url: "http://127.0.0.1:8080/v1" },
   vLLM: { name: "vllm", url: "http://127.0.0.1:8000/v1" },
@@ -22,7 +23,7 @@ const SHOWN = 12; // models that a successful test lists
 
 /** Opens the form, or closes it. */
 export function openConnect(page, opener) {
-  return showPanel(page, "connect", "Connect a model", () => new ConnectForm(page).element, opener);
+  return showPanel(page, "connect", t("models.connect"), () => new ConnectForm(page).element, opener);
 }
 
 class ConnectForm {
@@ -53,14 +54,14 @@ class ConnectForm {
       spellcheck: "false",
       dir: "ltr",
       pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*",
-      title: "letters, digits, . _ - beginning with a letter or digit",
+      title: t("connect.name.pattern"),
     });
     this.key = h("input", { type: "password", maxlength: 8192, autocomplete: "off", spellcheck: "false", dir: "ltr" });
     this.model = h("select");
-    this.models = field("Model", this.model, "Used in this conversation; you can select another one later.");
+    this.models = field(t("connect.model"), this.model, t("connect.model.hint"));
     this.outcome = new Outcome();
-    this.test = h("button", { class: "primary", type: "submit" }, "Test");
-    this.save = h("button", { type: "button", onclick: () => this.#save() }, "Save without a test");
+    this.test = h("button", { class: "primary", type: "submit" }, t("connect.test"));
+    this.save = h("button", { type: "button", onclick: () => this.#save() }, t("connect.save.untested"));
     this.element = this.#form();
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -74,11 +75,11 @@ class ConnectForm {
     return h(
       "form",
       { class: "form", autocomplete: "off" },
-      h("p", { class: "faint" }, "Any server with OpenAI's Chat Completions API or Anthropic's Messages API."),
-      field("Server software", this.preset),
-      field("Address", this.url, "As reachable from the machine that runs dragoman."),
-      field("Name", this.name, "How this page names it."),
-      field("Key", this.key, "If required. The dragoman server stores it and never sends it to a page."),
+      h("p", { class: "faint" }, t("connect.about")),
+      field(t("connect.software"), this.preset),
+      field(t("connect.address"), this.url, t("connect.address.hint")),
+      field(t("connect.name"), this.name, t("connect.name.hint")),
+      field(t("connect.key"), this.key, t("connect.key.hint")),
       h("div", { class: "buttons" }, this.test, this.save),
       this.outcome.element,
       this.models,
@@ -96,7 +97,7 @@ class ConnectForm {
   #invalidateTest() {
     this.#tested = null;
     this.models.hidden = true;
-    fill(this.save, "Save without a test");
+    fill(this.save, t("connect.save.untested"));
     this.save.className = "";
     this.test.className = "primary";
     this.outcome.clear();
@@ -110,24 +111,22 @@ class ConnectForm {
   async #test() {
     const wish = this.#body();
     const found = await runOnce(this.test, this.outcome, () => {
-      this.outcome.show("Requesting the list of models …");
+      this.outcome.show(t("connect.testing"));
       return post("/endpoints", { ...wish, test: true });
     });
     if (!found || JSON.stringify(wish) !== JSON.stringify(this.#body())) return;
     if (!found.ok) return void this.outcome.show(found.problem, "problem");
     this.#tested = found;
     const names = found.models.slice(0, SHOWN).join(", ");
-    const more = found.models.length > SHOWN ? ` and ${found.models.length - SHOWN} more` : "";
-    this.outcome.show(
-      found.models.length ? `Connected. Models: ${names}${more}.` : "Connected. The server lists no models.",
-      "good",
-    );
+    const more = found.models.length - SHOWN;
+    const all = more > 0 ? t("connect.models.more", { names, count: more }) : t("connect.models", { names });
+    this.outcome.show(found.models.length ? all : t("connect.models.none"), "good");
     fill(
       this.model,
       found.models.map((name) => h("option", {}, name)),
     );
     this.models.hidden = !found.models.length;
-    fill(this.save, "Save and use");
+    fill(this.save, t("connect.save"));
     this.save.className = "primary";
     this.test.className = "";
   }
@@ -144,14 +143,14 @@ class ConnectForm {
     const done = h(
       "p",
       { class: "outcome", role: "status", dataset: { kind: "good" } },
-      `${kept.name} is connected and used from the next message on.`,
+      t("connect.done", { name: kept.name }),
     );
     this.element.replaceWith(
       h(
         "div",
         { class: "form" },
         done,
-        h("button", { type: "button", onclick: () => this.#page.panel.close() }, "Close"),
+        h("button", { type: "button", onclick: () => this.#page.panel.close() }, t("dialog.close")),
       ),
     );
     this.#page.panel.element.querySelector("button")?.focus();

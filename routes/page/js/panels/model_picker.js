@@ -3,9 +3,10 @@
 import { remove } from "../feed/api.js";
 import { openConnect } from "./connect_model.js";
 import { fill, h, icon } from "../dom/elements.js";
-import { collapsible, formatNumber, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
+import { collapsible, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
 import { currentModel, chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
+import { t, ts } from "../dom/more_texts.js";
 
 const MANY = 8; // models, from which on there is a search field
 const MOST = 200; // of an endpoint that are drawn at a time
@@ -13,7 +14,7 @@ const MOST = 200; // of an endpoint that are drawn at a time
 /** Opens the picker, or closes it. */
 export function toggle(page, opener) {
   refresh(page);
-  return showPanel(page, "models", "Models", (watch) => new Picker(page, opener, watch).element, opener);
+  return showPanel(page, "models", t("models.title"), (watch) => new Picker(page, opener, watch).element, opener);
 }
 
 class Picker {
@@ -25,20 +26,20 @@ class Picker {
     this.#page = page;
     this.search = h("input", {
       type: "search",
-      placeholder: "Search models",
-      "aria-label": "Search models",
+      placeholder: t("models.search"),
+      "aria-label": t("models.search"),
       oninput: () => this.#find(),
     });
     this.search.addEventListener("keydown", (event) => event.key === "ArrowDown" && this.#first(event));
     this.problem = h("p", { class: "problem", hidden: true });
     this.none = h("p", { class: "faint", hidden: true });
-    this.list = h("div", { class: "picks", role: "radiogroup", "aria-label": "Model of this conversation" });
+    this.list = h("div", { class: "picks", role: "radiogroup", "aria-label": t("models.of_conversation") });
     this.#rows = new KeyedRows(this.list, (row) => this.#section(row));
     const admin = page.store.get("me")?.role === "admin";
     this.element = h(
       "div",
       { class: "models" },
-      h("p", { class: "faint" }, "Applies to this conversation from the next message on."),
+      h("p", { class: "faint" }, t("models.applies")),
       this.search,
       this.problem,
       this.list,
@@ -48,9 +49,9 @@ class Picker {
           "button",
           { type: "button", class: "primary", onclick: () => openConnect(page, opener) },
           icon("plus"),
-          "Connect a model",
+          t("models.connect"),
         ),
-      admin && collapsible("Model files on the server", () => this.#files()),
+      admin && collapsible(t("models.files"), () => this.#files()),
     );
     watch("endpoints", () => this.#draw());
     watch("model", () => this.#mark());
@@ -58,7 +59,7 @@ class Picker {
 
   /** What serves model files, loaded when it is opened. */
   #files() {
-    const box = h("div", {}, h("p", { class: "faint", role: "status" }, "Loading …"));
+    const box = h("div", {}, h("p", { class: "faint", role: "status" }, t("loading.short")));
     import("./serving/served_models.js")
       .then(({ servedModels }) => servedModels(this.#page))
       .then((element) => fill(box, element))
@@ -75,7 +76,7 @@ class Picker {
     this.problem.hidden = !problem;
     fill(this.problem, problem);
     this.search.hidden = endpoints.reduce((sum, one) => sum + one.models.length, 0) <= MANY;
-    const own = [{ value: "", name: "Default", note: `${server.model} · ${server.endpoint}` }];
+    const own = [{ value: "", name: t("models.default"), note: `${server.model} · ${server.endpoint}` }];
     for (const [name, meant] of Object.entries(aliases)) own.push({ value: name, name, note: meant });
     this.#rows.show(
       [
@@ -92,7 +93,7 @@ class Picker {
     this.#draw();
     const found = this.list.querySelectorAll("input").length;
     this.none.hidden = found > 0;
-    fill(this.none, `No model matches “${this.search.value.trim()}”.`);
+    fill(this.none, t("models.none", { words: this.search.value.trim() }));
   }
 
   #first(event) {
@@ -123,7 +124,7 @@ class Picker {
       head,
       about(row),
       drawn,
-      more > 0 && h("p", { class: "faint" }, `${formatNumber(more)} more: use the search.`),
+      more > 0 && h("p", { class: "faint" }, t("models.more", { count: more })),
       row.origin === "added" && this.#removal(row.name),
     );
   }
@@ -155,7 +156,7 @@ class Picker {
     return h(
       "div",
       {},
-      confirmButton("Remove", `Remove ${name}? Active runs keep using it until they end.`, "Remove it", outcome, away),
+      confirmButton(t("models.remove"), t("models.remove.question", { name }), t("models.remove.yes"), outcome, away),
       outcome.element,
     );
   }
@@ -168,16 +169,14 @@ function withoutCountdowns({ back_in_s, resting, under_way, waiting, ...rest }) 
 
 function described(endpoint, { name, window, abilities = [], any }) {
   const has = (ability) => abilities.find((one) => one.name === ability)?.value === true;
-  const signs = [has("images") && "image input", has("pdf") && "PDF input", has("tools") && "native tool calls"];
-  const note = any ? "the server's default" : window ? `${formatNumber(window)} tokens` : "";
+  const signs = ["images", "pdf", "tools"].map((one) => has(one) && t(`models.ability.${one}`));
+  const note = any ? t("models.any") : window ? t("usage.tokens", { count: window }) : "";
   return { value: any ? name : `${endpoint}/${name}`, name, note, signs: signs.filter(Boolean) };
 }
 
 const STATES = {
   ok: null,
-  cooling: "It is slow or limits the request rate.",
-  dead: "It is not reachable.",
-  unusable: "It has no usable API key.",
+  ...ts("models.state", ["cooling", "dead", "unusable"]),
 };
 
 /** Details of an endpoint, for admins. */
@@ -187,6 +186,6 @@ function about({ url, state, problem, last_error: error }) {
   return [
     url.includes("//") && h("p", { class: "faint mono", dir: "ltr" }, url), // other endpoints are built into the server
     bad && h("p", { class: "outcome", dataset: { kind: "problem" } }, bad),
-    error && h("p", { class: "faint", dir: "auto" }, `Last error: ${error.message}`),
+    error && h("p", { class: "faint", dir: "auto" }, t("models.last_error", { reason: error.message })),
   ];
 }
