@@ -35,6 +35,7 @@ export class Comparison {
     page.conversation.element.querySelector(".runs").after(this.element);
     const unwatch = page.store.watch("session", (session) => session !== columns[0].session && this.close());
     this.#left.signal.addEventListener("abort", unwatch);
+    page.conversation.follower.following = false; // both are read from their beginning
     page.store.set({ compared: columns.map(({ session }) => session) });
     this.element.scrollIntoView({ block: "start" });
     heading.focus({ preventScroll: true });

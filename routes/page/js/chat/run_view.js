@@ -325,7 +325,7 @@ export class RunView {
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = t("run.kept");
     const changes = this.#changesFiles && this.asked.run;
-    if (this.started) this.append(turnFoot(this.#facts(event), changes, this.#tools && againMenu(this)));
+    if (this.started) this.append(turnFoot(this.#facts(event), changes, againMenu(this)));
     if (!this.restoring) announce(t(event.type === "run.failed" ? "run.announced.failed" : "run.announced.ended"));
   }
 

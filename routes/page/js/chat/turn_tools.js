@@ -16,11 +16,14 @@ export function messageTools(view) {
   );
   const button = h("button", { type: "button", class: "quiet edit", "aria-label": name, title: name, onclick });
   button.append(icon("pencil"));
-  return h("div", { class: "message-tools" }, view.element.querySelector(`:scope > ${EDITABLE}`) && button);
+  return h("div", { class: "message-tools" }, isOfPerson(view) && button);
 }
 
-/** Below the answer: a menu. */
+const isOfPerson = (view) => Boolean(view.element.querySelector(`:scope > ${EDITABLE}`));
+
+/** Below the answer: a menu; null where no message of the person is above. */
 export function againMenu(view) {
+  if (!isOfPerson(view)) return null;
   const act = (does) => loadOnce(() => import("./branching.js"), does);
   const name = t("branch.again.menu");
   const button = h("button", { type: "button", class: "quiet again-menu", "aria-label": name, title: name });
