@@ -56,6 +56,20 @@ async def judging(browser: Browsing, **options: Any) -> Page:
     return await browser.page(bypass_csp=True, **options)
 
 
+async def workspace_judged(page: Page, work: Path) -> list[str]:
+    """The tree of files, and one of them."""
+    (work / "folder").mkdir()
+    (work / "folder/table.csv").write_text("name,note\nAnn,one\n")
+    await page.get_by_role("button", name="Files", exact=True).click()
+    await page.get_by_role("treeitem", name="folder").locator(".tree-row").first.click()
+    found = await judged(page, "workspace")
+    await page.get_by_role("treeitem", name="table.csv").last.click()
+    await expect(page.get_by_role("table")).to_be_visible()
+    found += await judged(page, "a file of the workspace")
+    await page.get_by_role("button", name="Close", exact=True).click()
+    return found
+
+
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": WIDE},
     "dark": {"viewport": WIDE, "color_scheme": "dark"},
@@ -78,6 +92,7 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
         await page.goto(home(served))
         await expect(page.get_by_role("group", name="Status")).to_contain_text("Connected")
         found = await judged(page, "empty")
+        found += await workspace_judged(page, tmp_path / "work")
         await say(page, "Show me all that you have.")
         await expect(turns(page).locator(".tail").last).to_contain_text("begun")
         found += await judged(page, "under way")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from playwright.async_api import FilePayload
 
 from app.models.scripted import Reply, Scripted
 from tests.browser import PHONE, Locator, Page, browsing, expect, home, say, shot
@@ -108,11 +109,11 @@ async def test_the_tree_is_walked_with_the_keyboard_and_files_are_shown_inert(tm
 
 async def test_files_are_put_there_renamed_removed_and_brought_back(tmp_path: Path) -> None:
     async with looking(tmp_path, phone=True) as (page, work):
-        assert (await page.locator("#panel").bounding_box() or {})["width"] == PHONE["width"]
+        assert await page.locator("#panel").evaluate("one => one.offsetWidth") == PHONE["width"]
         await row(page, "data").locator(".tree-row").first.click()
         await expect(page.get_by_text("New files go into data")).to_be_visible()
-        chosen = {"name": "table.csv", "mimeType": "text/csv", "buffer": b"new"}
-        other = {"name": "other.txt", "mimeType": "text/plain", "buffer": b"other"}
+        chosen = FilePayload(name="table.csv", mimeType="text/csv", buffer=b"new")
+        other = FilePayload(name="other.txt", mimeType="text/plain", buffer=b"other")
         await page.locator("input[type=file][multiple]").last.set_input_files([chosen, other])
         await expect(page.get_by_role("heading", name="data/table.csv is already there")).to_be_visible()
         await page.get_by_role("button", name="Replace", exact=True).click()

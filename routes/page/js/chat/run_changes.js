@@ -1,69 +1,103 @@
-/** The changes of a run in a dialog: each file with its diff, and a button that undoes all of them. */
+/** The changes of a run in a dialog: each file with its diff, and buttons that undo one of them or all. */
 
 import { get, post } from "../feed/api.js";
 import { announce, dialog, fill, h } from "../dom/elements.js";
 import { confirmButton, Outcome } from "../dom/forms.js";
+import { t } from "../dom/more_texts.js";
 import { unifiedDiff } from "../text/diff.js";
 import { escapeLine } from "../text/exact_text.js";
-import { t, ts } from "../dom/more_texts.js";
 
-const STATES = ts("changes.state", ["open", "unavailable", "undoing", "undone"]);
+const STATES = new Set(["open", "unavailable", "undoing", "undone"]); // which a sentence explains
 const UNDOABLE = new Set(["kept", "undoing"]);
 const OPEN_AT_FIRST = 5; // files whose diff is open
 
 /** Shows what a run has changed. */
 export function openChanges(run) {
-  const path = `/runs/${encodeURIComponent(run)}`;
-  const view = h("div", { class: "run-changes", "aria-live": "polite" }, t("loading.short"));
-  const outcome = new Outcome();
-  const undo = h("span", {});
-  const show = (report) => {
-    fill(view, content(report));
-    const canUndo = UNDOABLE.has(report.state) && report.files.length > 0;
-    fill(
-      undo,
-      canUndo
-        ? confirmButton(t("changes.undo"), t("changes.undo.question"), t("changes.undo.yes"), outcome, undoAll)
-        : null,
+  const changes = new RunChanges(run);
+  return dialog(t("changes.title"), (close) => changes.build(close));
+}
+
+class RunChanges {
+  constructor(run) {
+    this.path = `/runs/${encodeURIComponent(run)}`;
+    this.view = h("div", { class: "run-changes", "aria-live": "polite" }, t("loading.short"));
+    this.outcome = new Outcome();
+    this.undoAll = h("span", {});
+    this.closer = h("button", { type: "button" }, t("dialog.close"));
+  }
+
+  build(close) {
+    this.close = close;
+    this.closer.addEventListener("click", () => close());
+    get(`${this.path}/changes`).then(
+      (report) => this.#show(report),
+      (error) => fill(this.view, h("p", { class: "problem", role: "alert" }, error.message)),
     );
-  };
-  const undoAll = async () => {
+    return [this.view, this.outcome.element, h("div", { class: "buttons" }, this.undoAll, this.closer)];
+  }
+
+  #show(report) {
+    const canUndo = UNDOABLE.has(report.state) && report.files.length > 0;
+    fill(this.view, this.#content(report, canUndo));
+    const work = () => this.#undo({});
+    const yes = t("changes.undo.yes");
+    fill(
+      this.undoAll,
+      canUndo ? confirmButton(t("changes.undo"), t("changes.undo.question"), yes, this.outcome, work) : null,
+    );
+  }
+
+  /** Undoes all, or the `paths` in `wanted`. */
+  async #undo(wanted) {
     try {
-      show(await post(`${path}/undo`));
+      this.#show(await post(`${this.path}/undo`, wanted));
       announce(t("changes.undone"));
-      closer.focus();
+      this.closer.focus();
     } catch (error) {
-      fill(view, conflicts(error.more?.files), view.firstChild ? [...view.childNodes] : null);
+      fill(this.view, conflicts(error.more?.files), this.view.firstChild ? [...this.view.childNodes] : null);
       throw error;
     }
-  };
-  const closer = h("button", { type: "button" }, t("dialog.close"));
-  get(`${path}/changes`).then(show, (error) => {
-    fill(view, h("p", { class: "problem", role: "alert" }, error.message));
-  });
-  return dialog(t("changes.title"), (close) => {
-    closer.addEventListener("click", () => close());
-    return [view, outcome.element, h("div", { class: "buttons" }, undo, closer)];
-  });
-}
+  }
 
-function content({ state, note, files, more_files: more, left_out: left }) {
-  const words = [STATES[state], note].filter(Boolean).join(" ");
-  return [
-    words && h("p", {}, escapeLine(words)),
-    files.length || left?.length ? null : h("p", { class: "faint" }, t("changes.none")),
-    files.map((file, at) => row(file, at < OPEN_AT_FIRST)),
-    more ? h("p", { class: "faint" }, t("changes.more", { count: more })) : null,
-    left?.length ? h("p", { class: "faint" }, t("changes.left")) : null,
-    left?.length ? h("ul", {}, left.map(leftRow)) : null,
-  ];
-}
+  #content({ state, note, files, more_files: more, left_out: left, undone_files: undone }, canUndo) {
+    const words = [STATES.has(state) && t(`changes.state.${state}`), note].filter(Boolean).join(" ");
+    const faint = (text) => h("p", { class: "faint" }, text);
+    return [
+      words && h("p", {}, escapeLine(words)),
+      files.length || left?.length || undone?.length ? null : faint(t("changes.none")),
+      files.map((file, at) => this.#row(file, at < OPEN_AT_FIRST, canUndo)),
+      more ? faint(t("changes.more", { count: more })) : null,
+      undone?.length ? faint(t("changes.undone_files", { files: undone.map(escapeLine).join(", ") })) : null,
+      left?.length ? faint(t("changes.left")) : null,
+      left?.length ? h("ul", {}, left.map(leftRow)) : null,
+    ];
+  }
 
-function row({ path, change, kind, diff }, open) {
-  const facts = h("span", { class: "faint" }, ` ${change}${kind === "file" ? "" : ` ${kind}`}`);
-  const name = h("bdi", {}, escapeLine(path));
-  if (!diff) return h("p", { class: "changed-path" }, name, facts);
-  return h("details", { open }, h("summary", {}, name, facts), unifiedDiff(diff, escapeLine(path)));
+  #row({ path, change, kind, diff }, open, canUndo) {
+    const what = kind === "file" ? "" : ` ${t(`changes.kind.${kind}`)}`;
+    const facts = h("span", { class: "faint" }, ` ${t(`changes.change.${change}`)}${what}`);
+    const name = h("bdi", {}, escapeLine(path));
+    const buttons = kind === "file" ? this.#buttons(path, change, canUndo) : null;
+    if (!diff) return h("div", {}, h("p", { class: "changed-path" }, name, facts), buttons);
+    const shown = unifiedDiff(diff, escapeLine(path));
+    return h("details", { open }, h("summary", {}, name, facts), buttons, shown);
+  }
+
+  #buttons(path, change, canUndo) {
+    const show = () => {
+      this.close();
+      setTimeout(() => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } })));
+    };
+    const work = () => this.#undo({ paths: [path] });
+    const question = t("changes.question_one", { path: escapeLine(path) });
+    const words = t("changes.undo_one");
+    return h(
+      "div",
+      { class: "buttons changed-file-buttons" },
+      change === "removed" ? null : h("button", { type: "button", onclick: show }, t("changes.open")),
+      canUndo ? confirmButton(words, question, t("changes.yes_one"), this.outcome, work) : null,
+    );
+  }
 }
 
 const leftRow = ({ path, reason }) =>
