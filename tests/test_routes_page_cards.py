@@ -66,6 +66,9 @@ async def undo_by_hand(work: Path, browser: Browsing, page: Page) -> None:
     await changes.get_by_role("button", name="Restore", exact=True).click()
     await expect(changes).to_contain_text("Already undone: table.csv")
     assert not (work / "table.csv").exists()
+    await changes.get_by_role("button", name="Undo", exact=True).click()
+    await changes.get_by_role("button", name="Undo all").click()
+    await expect(changes).to_contain_text("Undone: the files are as they were")
     await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)
     await changes.get_by_role("button", name="Close").click()
 
