@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.browser import browsing, expect, shot, signed_in
+from tests.browser import browsing, expect, home, shot, signed_in
 from tests.people import bearer
 from tests.serving import serving, until
+from tests.test_routes_page_axe import LOOKS, judged, judging
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -68,3 +69,45 @@ async def test_a_person_sees_the_devices_that_stay_signed_in(tmp_path: Path) -> 
         await shot(page, "devices")
         await panel.get_by_role("button", name="Sign out Safari on iPhone").click()
         await expect(panel.get_by_text("No device stays signed in.")).to_be_visible()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_axe_finds_nothing_in_what_a_person_sets(tmp_path: Path, look: str) -> None:
+    async with serving(tmp_path, Scripted(["```bash\necho hello\n```", "Done."])) as served, browsing() as browser:
+        browser.expected.append("401")
+        root = await bearer(served, "root", "admin")
+        served.client.headers |= root
+        async with aclosing(served.turn(message="Go", approval="sandboxed")) as turn:
+            await until(turn, "run.finished")
+        await served.client.put("/prompts/review", json={"text": "Review {{file}}.", "about": "A look at a file"})
+        page = await judging(browser, **LOOKS[look])
+        await page.goto(home(served))
+        await expect(page.get_by_label("Token")).to_be_visible()
+        found = await judged(page, "sign-in")
+        await shot(page, f"sign-in-{look}")
+        await signed_in(page, served, root["authorization"].removeprefix("Bearer "))
+        box = page.get_by_role("textbox", name="Message")
+        await box.fill("/")
+        await expect(page.get_by_role("option", name="/review")).to_be_visible()
+        found += await judged(page, "commands")
+        await shot(page, f"commands-{look}")
+        await box.fill("/review")
+        await box.press("Enter")
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        found += await judged(page, "blanks of a prompt")
+        await page.keyboard.press("Escape")
+        for command in ("options", "prompts"):
+            await box.fill(f"/{command}")
+            await box.press("Enter")
+            await expect(page.locator("#panel form").first).to_be_visible()
+            found += await judged(page, command)
+            await shot(page, f"{command}-{look}")
+            await page.keyboard.press("Escape")
+        await page.get_by_role("button", name="Settings").click()
+        for section, shown in (("People", "no expiry"), ("Decisions", "allow"), ("Signed-in devices", "No device")):
+            await page.locator("#panel").get_by_text(section, exact=True).first.click()
+            await expect(page.locator("#panel").get_by_text(shown).first).to_be_visible()
+            await page.locator("#panel").get_by_text(shown).first.scroll_into_view_if_needed()
+            await shot(page, f"{section.lower()}-{look}")
+        found += await judged(page, "settings")
+    assert not found, "\n".join(found)

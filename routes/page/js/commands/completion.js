@@ -22,6 +22,7 @@ export class Completion {
       id: "commands",
       class: "commands",
       role: "listbox",
+      tabindex: 0, // it scrolls; Tab takes an option before it gets there
       "aria-label": t("commands.title"),
       hidden: true,
     };

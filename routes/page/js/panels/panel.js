@@ -34,7 +34,7 @@ export class Panel {
     Object.assign(this, { name });
     this.#opener = opener ?? (quietly ? null : document.activeElement);
     this.#closed = closed;
-    this.#opener?.setAttribute("aria-expanded", "true");
+    this.#mark(true);
     const props = { class: "quiet", type: "button", "aria-label": "Close", onclick: () => this.close() };
     const close = h("button", props, icon("cross"));
     const head = h("header", { class: "panel-head" }, h("h2", { id: "panel-title" }, title), close);
@@ -65,8 +65,13 @@ export class Panel {
     return false;
   }
 
+  /** A text box, from which a command opens a panel, is not expanded. */
+  #mark(isOpen) {
+    if (this.#opener?.localName === "button") this.#opener.setAttribute("aria-expanded", String(isOpen));
+  }
+
   #end() {
-    this.#opener?.setAttribute("aria-expanded", "false");
+    this.#mark(false);
     if (this.#closed) guarded(this.#closed);
     this.name = this.#opener = this.#closed = null;
   }
