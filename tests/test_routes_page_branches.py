@@ -213,6 +213,8 @@ async def test_axe_finds_nothing_wrong_with_branches(tmp_path: Path, look: str) 
         await page.get_by_role("dialog").get_by_role("button", name="Compare").click()
         await expect(page.get_by_text("Another answer.")).to_be_visible()
         await expect(page.locator(".compare .turn-foot")).to_have_count(2)
+        await expect(page.locator(".runs > .run")).to_have_count(2)
+        await expect(page.locator(".runs > .run").last).to_be_hidden()
         found += await judged(page, "compare")
         await shot(page, f"branches-compare-{look}")
         assert not found

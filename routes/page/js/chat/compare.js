@@ -31,7 +31,7 @@ export class Comparison {
       h("div", { class: "compare-columns" }, this.#columns),
     );
     this.#own = () => page.conversation.run(columns[0].run)?.element;
-    this.#hideOwn(true);
+    this.hideOwn();
     page.conversation.element.querySelector(".runs").after(this.element);
     const unwatch = page.store.watch("session", (session) => session !== columns[0].session && this.close());
     this.#left.signal.addEventListener("abort", unwatch);
@@ -42,7 +42,8 @@ export class Comparison {
     announce(t("compare.heading"));
   }
 
-  #hideOwn(hidden) {
+  /** Hides the turn of the open conversation, once it is there. */
+  hideOwn(hidden = true) {
     const own = this.#own();
     if (own) own.hidden = hidden;
   }
@@ -92,7 +93,7 @@ export class Comparison {
   close() {
     if (this.#left.signal.aborted) return;
     this.#left.abort();
-    this.#hideOwn(false);
+    this.hideOwn(false);
     const focused = this.element.contains(document.activeElement);
     this.element.remove();
     this.#page.comparison = null;

@@ -202,6 +202,7 @@ export class Conversation {
     if (!known) this.follower.contentAdded();
     this.#updateWorking();
     this.#markBranches();
+    this.#page.comparison?.hideOwn(); // it shows this turn
   }
 
   /** Shows the switch at turns with other branches; most conversations have none. */
