@@ -157,3 +157,15 @@ async def test_what_a_run_writes_appears_and_opens_from_its_card(tmp_path: Path)
         await page.get_by_role("button", name="Open in the workspace").click()
         await expect(page.locator("#panel").get_by_role("heading", name="new.txt")).to_be_focused()
         await expect(page.locator("#panel").locator(".numbered code")).to_have_text("one")
+
+
+async def test_a_file_of_a_message_opens_in_the_workspace(tmp_path: Path) -> None:
+    async with looking(tmp_path, "Read.") as (page, work):
+        sent = FilePayload(name="list.txt", mimeType="text/plain", buffer=b"milk")
+        await page.locator("#composer input[type=file]").set_input_files(sent)
+        await say(page, "Read it.")
+        await expect(page.get_by_text("Read.", exact=True)).to_be_visible()
+        await page.locator(".user-message").get_by_role("button", name="Open in the workspace").click()
+        await expect(page.locator("#panel").get_by_role("heading", name="list.txt")).to_be_visible()
+        await expect(page.locator("#panel").locator(".numbered code")).to_have_text("milk")
+        assert (work / "list.txt").read_text() == "milk"

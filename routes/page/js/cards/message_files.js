@@ -2,6 +2,7 @@
 
 import { request } from "../feed/api.js";
 import { dialog, h, icon } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { escapeCode } from "../text/escape_invisible.js";
 
 const PRELOAD_MARGIN = "300px"; // distance at which pictures are fetched
@@ -9,7 +10,19 @@ const PRELOAD_MARGIN = "300px"; // distance at which pictures are fetched
 /** An element for `{sha256, media_type, size, name, width?, height?, pages?, about?}` of a session's message. */
 export function fileElement(file, session) {
   const name = escapeCode(file.name || (isPicture(file) ? "picture" : "document"));
-  return isPicture(file) ? thumbnail(file, session, name) : chip(file, session, name);
+  const shown = isPicture(file) ? thumbnail(file, session, name) : chip(file, session, name);
+  return file.path ? h("span", { class: "message-file" }, shown, workspaceButton(file.path)) : shown;
+}
+
+/** Files of a message lie in the workspace, too. */
+function workspaceButton(path) {
+  const name = t("files.open");
+  const open = () => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } }));
+  return h(
+    "button",
+    { type: "button", class: "quiet", title: name, "aria-label": name, onclick: open },
+    icon("folder"),
+  );
 }
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]); // that browsers show
