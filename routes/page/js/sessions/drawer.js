@@ -1,10 +1,19 @@
-/** The list of conversations as a drawer on narrow pages: over the page, with the focus inside, until it is closed. */
+/**
+ * The list of conversations, shown and hidden: on narrow pages a drawer over the page, with the focus inside, until it
+ * is closed; on wide ones a column that can be hidden, which the browser remembers.
+ */
+
+import { h, icon } from "../dom/elements.js";
+import { readPreference, writePreference } from "../dom/storage.js";
+import { t } from "../dom/texts.js";
 
 const NARROW = matchMedia("(max-width: 48rem)"); // as in css/layout.css
+const HIDDEN = "sidebar"; // the preference
 
 export class Drawer {
   #page;
   #opener = null;
+  #hidden = readPreference(HIDDEN) === "hidden";
 
   constructor(page) {
     this.#page = page;
@@ -16,12 +25,23 @@ export class Drawer {
     this.#show(false);
   }
 
+  /** The buttons at the head of the list: one closes the drawer, the other hides the column. */
+  buttons() {
+    const quiet = (name, label, onclick) => ({ type: "button", class: `quiet ${name}`, "aria-label": label, onclick });
+    const hides = { ...quiet("sidebar-hide", t("list.hide"), () => this.toggle()), title: `${t("list.hide")} (Ctrl+B)` };
+    return [
+      h("button", hides, icon("sidebar")),
+      h("button", quiet("drawer-close", t("list.close"), () => this.close()), icon("cross")),
+    ];
+  }
+
   get isOpen() {
     return this.app.classList.contains("drawer-open");
   }
 
-  /** On a wide page the list is always visible. */
+  /** Shows the list, wherever it is. */
   open(opener = document.activeElement) {
+    if (!NARROW.matches && this.#hidden) return this.toggle();
     if (!NARROW.matches || this.isOpen) return;
     this.#page.panel.close();
     this.#opener = opener;
@@ -35,9 +55,23 @@ export class Drawer {
     this.#opener?.focus();
   }
 
+  /** Hides the list, or shows it again. The focus stays on a button that does the opposite. */
+  toggle() {
+    if (NARROW.matches) return this.isOpen ? this.close() : this.open();
+    const inside = this.element.contains(document.activeElement);
+    const onMenu = document.activeElement?.classList.contains("menu-button");
+    this.#hidden = !this.#hidden;
+    writePreference(HIDDEN, this.#hidden ? "hidden" : null);
+    this.#show(false);
+    if (this.#hidden && inside) document.querySelector(".menu-button")?.focus();
+    else if (onMenu) this.element.querySelector(".sidebar-hide")?.focus();
+  }
+
   #show(open) {
+    const hidden = this.#hidden && !NARROW.matches;
     this.app.classList.toggle("drawer-open", open);
-    this.element.inert = NARROW.matches && !open;
+    this.app.classList.toggle("sidebar-hidden", hidden);
+    this.element.inert = hidden || (NARROW.matches && !open);
     this.app.querySelector(".stage").inert = open;
     document.querySelector(".menu-button")?.setAttribute("aria-expanded", String(open));
   }

@@ -1,9 +1,11 @@
-/** The list of conversations: search, rename, delete, export. The address holds the open one. */
+/** The list of conversations: search, folders, pins, the archive. The address holds the open one. */
 
 import { get } from "../feed/api.js";
 import { Drawer } from "./drawer.js";
+import { FolderGroup, byDay, group } from "./list_groups.js";
 import { fill, h, icon } from "../dom/elements.js";
 import { SessionRow } from "./session_row.js";
+import { t } from "../dom/texts.js";
 
 const TYPED_MS = 200; // after the last key, before searching
 const BUSY_MS = 500; // while a menu or a rename field is open
@@ -22,7 +24,10 @@ export function start(page) {
 class Sessions {
   #page;
   #rows = new Map();
-  #sessions = []; // as listed by the server
+  #groups = new Map(); // of folders
+  #listed = { sessions: [], pinned: [], folders: [] }; // as the server has them
+  #members = new Map(); // of open folders: conversations behind the first page
+  #archive = false; // shown in place of the list
   #more = false;
   #order = "";
   #asking = 0;
@@ -35,41 +40,35 @@ class Sessions {
     this.#listen();
   }
 
+  get folders() {
+    return this.#listed.folders;
+  }
+
   #build() {
-    const fresh = {
-      type: "button",
-      class: "new-session",
-      onclick: () => this.begin(),
-      title: `New conversation (${KEYS})`,
-    };
+    const begins = { type: "button", class: "new-session", onclick: () => this.begin() };
+    const fresh = h("button", { ...begins, title: `${t("list.new")} (${KEYS})` }, icon("plus"), t("list.new"));
     this.search = h("input", {
       type: "search",
       maxlength: 200,
-      "aria-label": "Search conversations",
-      placeholder: "Search",
+      "aria-label": t("list.search"),
+      placeholder: t("list.search.short"),
       title: "Ctrl+K",
     });
     this.list = h("div", { class: "session-list" });
-    const older = { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() };
-    this.older = h("button", older, "Show older");
-    const close = {
-      type: "button",
-      class: "quiet drawer-close",
-      "aria-label": "Close",
-      onclick: () => this.#page.drawer.close(),
-    };
+    this.older = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
+    this.older.append(t("list.older"));
+    this.switch = h("button", { type: "button", class: "quiet", onclick: () => this.#toggleArchive() });
+    const add = { type: "button", class: "quiet", onclick: () => this.folderAction("create") };
+    this.tools = h("div", { class: "list-tools" }, h("button", add, icon("folder"), t("list.folder.new")), this.switch);
     const head = h(
       "div",
       { class: "sidebar-head" },
-      h(
-        "div",
-        { class: "sidebar-first" },
-        h("button", fresh, icon("plus"), "New conversation"),
-        h("button", close, icon("cross")),
-      ),
+      h("div", { class: "sidebar-first" }, fresh, this.#page.drawer.buttons()),
       h("label", { class: "search" }, icon("search"), this.search),
     );
-    this.#page.at("sidebar").append(head, h("nav", { "aria-label": "Conversations" }, this.list, this.older));
+    const nav = h("nav", { "aria-label": t("page.conversations") }, this.list, this.older, this.tools);
+    this.#page.at("sidebar").append(head, nav);
+    this.#nameSwitch();
   }
 
   #listen() {
@@ -81,6 +80,7 @@ class Sessions {
       under_way = now;
       this.#mark();
     });
+    store.watch("list", () => this.refresh()); // changed here or on another page
     store.watch("approvals", () => this.#mark());
     store.watch("session", () => this.#mark());
     store.watch("connection", ({ state }) => state === "open" && this.refresh());
@@ -108,6 +108,12 @@ class Sessions {
     this.#page.conversation.open(session);
   }
 
+  /** Opens a folder's dialog, whose code few need. */
+  async folderAction(name, ...given) {
+    const folders = await import("./folders.js");
+    return folders[name](this.#page, ...given);
+  }
+
   /** Fetches the list, debounced. */
   refresh(after_ms = 60) {
     clearTimeout(this.#timer);
@@ -117,13 +123,18 @@ class Sessions {
   async #read(before = null) {
     const asking = ++this.#asking;
     const words = this.search.value.trim();
-    const query = new URLSearchParams({ ...(words && { q: words }), ...(before && { before }) });
+    const query = new URLSearchParams({
+      ...(words ? { q: words } : this.#archive && { archived: true }),
+      ...(before && { before }),
+    });
     try {
-      const { sessions } = await get(`/sessions${query.size ? `?${query}` : ""}`);
+      const listed = await get(`/sessions${query.size ? `?${query}` : ""}`);
       if (asking !== this.#asking) return;
-      this.#more = sessions.length >= PAGE && !words;
-      this.#sessions = before ? [...this.#sessions, ...sessions] : sessions;
-      this.#draw(words);
+      this.#more = listed.sessions.length >= PAGE && !words;
+      const sessions = before ? [...this.#listed.sessions, ...listed.sessions] : listed.sessions;
+      this.#listed = { ...this.#listed, ...listed, sessions };
+      await this.#readFolders(words || this.#archive);
+      if (asking === this.#asking) this.#draw(words);
     } catch (error) {
       if (asking !== this.#asking || error.status === 401 || error.status === 0) return; // shown elsewhere
       this.#order = "";
@@ -131,35 +142,86 @@ class Sessions {
     }
   }
 
+  /** Reads what open folders hold beyond the conversations that are listed anyway. */
+  async #readFolders(skipped) {
+    if (skipped) return;
+    const there = groupBy([...this.#listed.sessions, ...this.#listed.pinned], ({ folder }) => folder);
+    const distinct = (id) => new Set((there.get(id) ?? []).map((one) => one.id)).size;
+    const lacking = this.folders.filter(({ id, sessions }) => this.#group(id).isOpen && sessions > distinct(id));
+    const read = lacking.map(async ({ id }) => [id, (await get(`/sessions?folder=${id}`)).sessions]);
+    this.#members = new Map(await Promise.all(read));
+  }
+
   #showMore() {
-    const last = this.#sessions.at(-1);
+    const last = this.#listed.sessions.at(-1);
     if (last) this.#read(last.id);
+  }
+
+  #toggleArchive() {
+    this.#archive = !this.#archive;
+    this.search.value = "";
+    this.#nameSwitch();
+    this.#read();
+  }
+
+  #nameSwitch() {
+    fill(
+      this.switch,
+      icon(this.#archive ? "left" : "archive"),
+      t(this.#archive ? "list.archive.back" : "list.archive"),
+    );
   }
 
   #draw(words) {
     clearTimeout(this.#redrawing); // a newer search may be pending
-    if (this.list.querySelector(".renaming, .menu:popover-open")) {
+    if (this.list.querySelector(".renaming, .menu:popover-open, .dragged")) {
       this.#redrawing = setTimeout(() => this.#draw(words), BUSY_MS);
       return;
     }
-    const rows = new Map(this.#sessions.map((session) => [session.id, this.#row(session)]));
-    this.#rows = rows;
-    this.#page.store.set({ sessions: this.#sessions });
-    const none = words ? "No results." : "Your conversations are listed here.";
-    const days = words ? [["Results", this.#sessions]] : byDay(this.#sessions);
-    this.#place(days, h("p", { class: "faint none" }, none));
+    const { sessions, pinned } = this.#listed;
+    const all = [...sessions, ...pinned, ...[...this.#members.values()].flat()];
+    this.#rows = new Map(all.map((session) => [session.id, this.#row(session)]));
+    this.#page.store.set({ sessions: all });
+    const none = words ? "list.results.none" : this.#archive ? "list.archive.none" : "list.none";
+    this.#place(this.#sections(words), h("p", { class: "faint none" }, t(none)));
     this.older.hidden = !this.#more;
     this.#mark();
   }
 
+  /** `[name, conversations, folder or null]` of each section. */
+  #sections(words) {
+    const { sessions, pinned, folders } = this.#listed;
+    if (words) return sessions.length ? [[t("list.results"), sessions, null]] : [];
+    if (this.#archive) return sessions.length ? [[t("list.archive"), sessions, null]] : [];
+    const others = sessions.filter((one) => !one.pinned);
+    const known = new Set(folders.map(({ id }) => id));
+    const inside = (folder) => {
+      const members = [...others.filter((one) => one.folder === folder.id), ...(this.#members.get(folder.id) ?? [])];
+      return [...new Map(members.filter((one) => !one.pinned).map((one) => [one.id, one])).values()];
+    };
+    return [
+      ...(pinned.length ? [[t("list.pinned"), pinned, null]] : []),
+      ...folders.map((folder) => [folder.name, inside(folder), folder]),
+      ...byDay(others.filter(({ folder }) => !known.has(folder))).map(([name, members]) => [name, members, null]),
+    ];
+  }
+
   /** Redraws only after a change: moving an element loses the focus. */
-  #place(days, none) {
-    const order = JSON.stringify(days.map(([name, members]) => [name, members.map(({ id }) => id)]));
+  #place(sections, none) {
+    const order = JSON.stringify(sections.map(([name, members, folder]) => [name, members.map(({ id }) => id), folder]));
     if (order === this.#order && this.list.firstChild) return;
     this.#order = order;
     const focused = document.activeElement;
-    fill(this.list, this.#rows.size ? days.map(([name, members]) => group(name, members, this.#rows)) : none);
+    const drawn = sections.map(([name, members, folder]) =>
+      folder ? this.#group(folder.id).show(folder, members, this.#rows) : group(name, members, this.#rows),
+    );
+    fill(this.list, drawn, this.#rows.size ? null : none);
     if (this.list.contains(focused)) focused.focus({ preventScroll: true });
+  }
+
+  #group(id) {
+    if (!this.#groups.has(id)) this.#groups.set(id, new FolderGroup(id, this.#page));
+    return this.#groups.get(id);
   }
 
   #row(session) {
@@ -181,7 +243,7 @@ class Sessions {
         waiting: waiting?.get(id)?.length ?? 0,
       });
     }
-    const title = this.#sessions.find(({ id }) => id === open)?.title;
+    const title = this.#rows.get(open)?.session.title;
     if (title !== undefined && title !== store.get("title")) store.set({ title });
   }
 
@@ -200,31 +262,11 @@ class Sessions {
     } else if (command && event.shiftKey && key === "o") {
       event.preventDefault();
       this.begin();
+    } else if (command && !event.shiftKey && !event.altKey && key === "b") {
+      event.preventDefault();
+      this.#page.drawer.toggle();
     }
   }
 }
 
 const KEYS = /Mac|iP/.test(navigator.platform) ? "⌘ Shift O" : "Ctrl+Shift+O";
-
-function group(name, sessions, rows) {
-  const id = `sessions-${name.replace(/\W+/g, "-").toLowerCase()}`;
-  const items = sessions.map((session) => rows.get(session.id).element);
-  return [h("h2", { class: "session-day", id }, name), h("ul", { class: "sessions", "aria-labelledby": id }, items)];
-}
-
-function byDay(sessions) {
-  const days = new Map();
-  for (const session of sessions) {
-    const name = day(session.updated ?? session.created);
-    days.set(name, [...(days.get(name) ?? []), session]);
-  }
-  return [...days];
-}
-
-function day(at) {
-  const midnight = new Date().setHours(0, 0, 0, 0);
-  const days = Math.ceil((midnight - at * 1000) / 86_400_000);
-  if (days <= 0) return "Today";
-  if (days === 1) return "Yesterday";
-  return days <= 7 ? "Previous 7 days" : "Older";
-}
