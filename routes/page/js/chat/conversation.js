@@ -156,6 +156,17 @@ export class Conversation {
     return this.#runs.get(id);
   }
 
+  /** The view of a run; earlier turns are loaded until it is there. Undefined where it is not. */
+  async turn(id) {
+    const { store } = this.#page;
+    while (!this.#runs.has(id) && store.get("earlier")) {
+      const [first] = this.#runs.keys();
+      await this.#showEarlier();
+      if (this.#runs.keys().next().value === first) break; // it failed, which is shown
+    }
+    return this.#runs.get(id);
+  }
+
   get latest() {
     return [...this.#runs.values()].at(-1);
   }

@@ -8,7 +8,7 @@ import { writePreference, readPreference } from "../dom/storage.js";
 import { signOut, isSignedIn } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
 import { money } from "./usage.js";
-import { applyTheme, THEME, THEMES } from "./theme.js";
+import { applyTheme, applyWidth, THEME, THEMES, WIDTH } from "./theme.js";
 import { showPanel } from "./panel.js";
 
 const KEYS = [
@@ -18,6 +18,7 @@ const KEYS = [
   ["Y, S, E, N", "in a waiting call: approve once, for the session, edit, deny"],
   ["Ctrl + K", "search the conversations"],
   ["Ctrl + Shift + O", "a new conversation"],
+  ["Ctrl + B", "hide the list of conversations, or show it"],
   ["Escape", "close what is open"],
   ["Escape, twice", "in the message box: stop the run"],
   ["↑", "in an empty message box: your last message again"],
@@ -45,6 +46,7 @@ function content(page) {
       h("p", { class: "faint" }, "This server has no tokens: every user who can reach it on this machine is admin."),
     h("h3", {}, "Appearance"),
     theme(),
+    readingWidth(),
     languageChoice(),
     h("h3", {}, "Notifications"),
     notifySwitch(page),
@@ -81,6 +83,20 @@ function theme() {
     applyTheme(select.value);
   });
   return field(t("settings.colours"), select);
+}
+
+function readingWidth() {
+  const names = [
+    ["", t("settings.width.comfortable")],
+    ["full", t("settings.width.full")],
+  ];
+  const options = names.map(([value, name]) => h("option", { value }, name));
+  const select = h("select", { value: readPreference(WIDTH) ?? "" }, options);
+  select.addEventListener("change", () => {
+    writePreference(WIDTH, select.value);
+    applyWidth(select.value);
+  });
+  return field(t("settings.width"), select);
 }
 
 function languageChoice() {

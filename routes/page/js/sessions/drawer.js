@@ -28,10 +28,17 @@ export class Drawer {
   /** The buttons at the head of the list: one closes the drawer, the other hides the column. */
   buttons() {
     const quiet = (name, label, onclick) => ({ type: "button", class: `quiet ${name}`, "aria-label": label, onclick });
-    const hides = { ...quiet("sidebar-hide", t("list.hide"), () => this.toggle()), title: `${t("list.hide")} (Ctrl+B)` };
+    const hides = {
+      ...quiet("sidebar-hide", t("list.hide"), () => this.toggle()),
+      title: `${t("list.hide")} (Ctrl+B)`,
+    };
     return [
       h("button", hides, icon("sidebar")),
-      h("button", quiet("drawer-close", t("list.close"), () => this.close()), icon("cross")),
+      h(
+        "button",
+        quiet("drawer-close", t("list.close"), () => this.close()),
+        icon("cross"),
+      ),
     ];
   }
 

@@ -145,9 +145,9 @@ class Sessions {
   /** Reads what open folders hold beyond the conversations that are listed anyway. */
   async #readFolders(skipped) {
     if (skipped) return;
-    const there = groupBy([...this.#listed.sessions, ...this.#listed.pinned], ({ folder }) => folder);
-    const distinct = (id) => new Set((there.get(id) ?? []).map((one) => one.id)).size;
-    const lacking = this.folders.filter(({ id, sessions }) => this.#group(id).isOpen && sessions > distinct(id));
+    const all = [...this.#listed.sessions, ...this.#listed.pinned];
+    const there = (id) => new Set(all.filter(({ folder }) => folder === id).map((one) => one.id)).size;
+    const lacking = this.folders.filter(({ id, sessions }) => this.#group(id).isOpen && sessions > there(id));
     const read = lacking.map(async ({ id }) => [id, (await get(`/sessions?folder=${id}`)).sessions]);
     this.#members = new Map(await Promise.all(read));
   }
@@ -208,7 +208,9 @@ class Sessions {
 
   /** Redraws only after a change: moving an element loses the focus. */
   #place(sections, none) {
-    const order = JSON.stringify(sections.map(([name, members, folder]) => [name, members.map(({ id }) => id), folder]));
+    const order = JSON.stringify(
+      sections.map(([name, members, folder]) => [name, members.map(({ id }) => id), folder]),
+    );
     if (order === this.#order && this.list.firstChild) return;
     this.#order = order;
     const focused = document.activeElement;

@@ -2,17 +2,11 @@
 
 import { patch, remove } from "../feed/api.js";
 import { dialog, fill, h, icon, announce } from "../dom/elements.js";
+import { DRAGGED } from "./list_groups.js";
 import { Menu } from "../dom/menu.js";
+import { t } from "../dom/texts.js";
 
-const UNNAMED = "Untitled";
-const EXPORTS = [
-  ["Export as Markdown", "md"],
-  ["Export as JSON", "json"],
-];
 const exported = async (id, form) => (await import("./export.js")).save(id, form);
-const DELETE_WARNING =
-  "Its messages, results and attachments are deleted permanently. Its active runs and background jobs are stopped. " +
-  "Files in the workspace are kept.";
 
 export class SessionRow {
   #page;
@@ -25,22 +19,35 @@ export class SessionRow {
     this.state = h("span", { class: "session-state" });
     this.labels = h("span", { class: "session-labels" });
     this.snippet = h("span", { class: "session-snippet", dir: "auto" });
-    this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: () => page.drawer.close() });
+    this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: (event) => this.#open(event) });
     this.link.append(this.title, this.state, this.labels, this.snippet);
     this.more = h("button", { type: "button", class: "quiet session-more" }, icon("more"));
     this.menu = new Menu(this.more, () => this.#actions());
     this.element = h("li", { class: "session" }, this.link, this.more, this.menu.element);
+    this.#makeDraggable();
+  }
+
+  /** What the mouse drags to a folder, the menu moves there, too. */
+  #makeDraggable() {
+    this.link.draggable = true;
+    this.link.addEventListener("dragstart", ({ dataTransfer }) => {
+      dataTransfer.setData(DRAGGED, this.session.id);
+      dataTransfer.effectAllowed = "move";
+      this.element.classList.add("dragged");
+    });
+    this.link.addEventListener("dragend", () => this.element.classList.remove("dragged"));
   }
 
   show(session) {
     this.session = session;
-    const title = session.title || UNNAMED;
-    if (this.title.textContent !== title) this.title.textContent = title;
-    this.more.setAttribute("aria-label", `More for ${title}`);
+    const title = session.title || t("list.untitled");
+    if (this.title.textContent !== title || session.title_marks || this.title.firstElementChild)
+      fill(this.title, marked(title, session.title_marks));
+    this.more.setAttribute("aria-label", t("list.more", { title }));
     const labels = session.labels ?? [];
     if (this.labels.childElementCount !== labels.length)
       fill(this.labels, ...labels.map((label) => h("span", { class: "badge label" }, label)));
-    this.snippet.textContent = session.snippet ?? "";
+    fill(this.snippet, marked(session.snippet ?? "", session.marks));
     this.snippet.hidden = !session.snippet;
     this.link.title = session.summary ?? "";
   }
@@ -52,17 +59,50 @@ export class SessionRow {
     this.#marks = marks;
     if (open) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
-    const asks =
-      waiting && h("span", { class: "badge" }, waiting === 1 ? "waiting for you" : `${waiting} waiting for you`);
-    fill(this.state, asks || (running && h("span", { class: "running" }, h("span", { class: "pulse" }), "working")));
+    const asks = waiting && h("span", { class: "badge" }, t("list.waiting", { count: waiting }));
+    fill(
+      this.state,
+      asks || (running && h("span", { class: "running" }, h("span", { class: "pulse" }), t("list.working"))),
+    );
+  }
+
+  /** Follows the link; a place that a search has found is shown at its turn. */
+  #open(event) {
+    const { id, run } = this.session;
+    this.#page.drawer.close();
+    if (!run || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    this.#guard(import("./found_turn.js").then(({ showTurn }) => showTurn(this.#page, id, run)));
   }
 
   #actions() {
-    const exports = EXPORTS.map(([label, form]) => [label, "save", () => this.#guard(exported(this.session.id, form))]);
-    const labels = this.session.labels && ["Labels", "check", () => this.#guard(this.#label())];
-    const rename = ["Rename", "pencil", () => this.rename()];
-    const options = ["Options", "gear", () => this.#guard(this.#options())];
-    return [rename, options, ...(labels ? [labels] : []), ...exports, ["Delete", "bin", () => this.#delete()]];
+    const { id, pinned, archived } = this.session;
+    const folder = (name, ...given) => this.#guard(this.#page.sessions.folderAction(name, ...given));
+    const row = (key, sign, does) => [t(`list.${key}`), sign, does];
+    return [
+      row("rename", "pencil", () => this.rename()),
+      row(pinned ? "unpin" : "pin", "pin", () => this.#set({ pinned: !pinned })),
+      row("move", "folder", () => folder("move", this.session)),
+      archived
+        ? row("archive.restore", "archive", () => this.#set({ archived: false }, "list.restored"))
+        : row("archive.put", "archive", () => this.#set({ archived: true }, "list.archived")),
+      row("options", "gear", () => this.#guard(this.#options())),
+      ...(this.session.labels ? [row("labels", "check", () => this.#guard(this.#label()))] : []),
+      row("export.md", "save", () => this.#guard(exported(id, "md"))),
+      row("export.json", "save", () => this.#guard(exported(id, "json"))),
+      row("delete", "bin", () => this.#delete()),
+    ];
+  }
+
+  /** Changes its place in the list; `done` names the text that says so. */
+  #set(fields, done = null) {
+    const change = async () => {
+      await patch(`/sessions/${encodeURIComponent(this.session.id)}`, fields);
+      if (done) announce(t(done));
+      this.#page.sessions.refresh(0);
+      if (fields.archived) this.#page.sessions.search.focus(); // the row goes
+    };
+    this.#guard(change());
   }
 
   async #label() {
@@ -96,24 +136,24 @@ export class SessionRow {
 
   async #delete() {
     const { id, title } = this.session;
-    const sure = await dialog("Delete this conversation?", (close) =>
+    const sure = await dialog(t("list.delete.ask"), (close) =>
       h(
         "div",
         {},
-        h("p", { class: "dialog-title", dir: "auto" }, title || UNNAMED),
-        h("p", {}, DELETE_WARNING),
+        h("p", { class: "dialog-title", dir: "auto" }, title || t("list.untitled")),
+        h("p", {}, t("list.delete.warning")),
         h(
           "div",
           { class: "dialog-buttons" },
-          h("button", { type: "button", onclick: () => close(false), autofocus: true }, "Cancel"),
-          h("button", { type: "button", class: "danger", onclick: () => close(true) }, "Delete"),
+          h("button", { type: "button", onclick: () => close(false), autofocus: true }, t("list.cancel")),
+          h("button", { type: "button", class: "danger", onclick: () => close(true) }, t("list.delete")),
         ),
       ),
     );
     if (!sure) return;
     try {
-      await remove(`/sessions/${encodeURIComponent(id)}?branches=all`);
-      announce("The conversation is deleted.");
+      await remove(`/sessions/${encodeURIComponent(id)}`);
+      announce(t("list.deleted"));
       if (this.#page.store.get("session") === id) this.#page.conversation.open(null);
       this.#page.sessions.refresh();
       this.#page.at("composer-text")?.focus();
@@ -125,7 +165,13 @@ export class SessionRow {
 
 /** Replaces `element` by a text field; `done(title)` with the new title, or null if unchanged. */
 export function renameField(element, { id, title }, done) {
-  const field = h("input", { class: "rename", maxlength: 200, "aria-label": "Title", dir: "auto", value: title ?? "" });
+  const field = h("input", {
+    class: "rename",
+    maxlength: 200,
+    "aria-label": t("list.title"),
+    dir: "auto",
+    value: title ?? "",
+  });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const box = h("span", { class: "renaming" }, field, problem);
   let over = false;
@@ -156,4 +202,14 @@ export function renameField(element, { id, title }, done) {
   element.replaceWith(box);
   field.focus();
   field.select();
+}
+
+/** The text with `<mark>` around its places, `[from, to]` in code points. */
+function marked(text, places) {
+  if (!places?.length) return [text];
+  const characters = Array.from(text);
+  const part = (from, to) => characters.slice(from, to).join("");
+  const ends = [0, ...places.map(([, to]) => to)];
+  const found = places.flatMap(([from, to], at) => [part(ends[at], from), h("mark", {}, part(from, to))]);
+  return [...found, part(ends.at(-1))];
 }
