@@ -2,7 +2,7 @@
 
 import { get } from "../feed/api.js";
 import { Drawer } from "./drawer.js";
-import { FolderGroup, byDay, group } from "./list_groups.js";
+import { byDay, group } from "./list_groups.js";
 import { fill, h, icon } from "../dom/elements.js";
 import { SessionRow } from "./session_row.js";
 import { t } from "../dom/texts.js";
@@ -25,6 +25,7 @@ class Sessions {
   #page;
   #rows = new Map();
   #groups = new Map(); // of folders
+  #FolderGroup = null; // its code, once there is a folder
   #listed = { sessions: [], pinned: [], folders: [] }; // as the server has them
   #members = new Map(); // of open folders: conversations behind the first page
   #archive = false; // shown in place of the list
@@ -144,7 +145,8 @@ class Sessions {
 
   /** Reads what open folders hold beyond the conversations that are listed anyway. */
   async #readFolders(skipped) {
-    if (skipped) return;
+    if (skipped || !this.folders.length) return;
+    this.#FolderGroup ??= (await import("./folder_group.js")).FolderGroup;
     const all = [...this.#listed.sessions, ...this.#listed.pinned];
     const there = (id) => new Set(all.filter(({ folder }) => folder === id).map((one) => one.id)).size;
     const lacking = this.folders.filter(({ id, sessions }) => this.#group(id).isOpen && sessions > there(id));
@@ -222,7 +224,7 @@ class Sessions {
   }
 
   #group(id) {
-    if (!this.#groups.has(id)) this.#groups.set(id, new FolderGroup(id, this.#page));
+    if (!this.#groups.has(id)) this.#groups.set(id, new this.#FolderGroup(id, this.#page));
     return this.#groups.get(id);
   }
 

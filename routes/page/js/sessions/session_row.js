@@ -1,12 +1,10 @@
 /** A conversation in the list: a link, its state, and a menu. */
 
-import { patch, remove } from "../feed/api.js";
-import { dialog, fill, h, icon, announce } from "../dom/elements.js";
+import { patch } from "../feed/api.js";
+import { fill, h, icon, announce } from "../dom/elements.js";
 import { DRAGGED } from "./list_groups.js";
 import { Menu } from "../dom/menu.js";
 import { t } from "../dom/texts.js";
-
-const exported = async (id, form) => (await import("./export.js")).save(id, form);
 
 export class SessionRow {
   #page;
@@ -76,44 +74,27 @@ export class SessionRow {
   }
 
   #actions() {
-    const { id, pinned, archived } = this.session;
-    const folder = (name, ...given) => this.#guard(this.#page.sessions.folderAction(name, ...given));
-    const row = (key, sign, does) => [t(`list.${key}`), sign, does];
+    const { pinned, archived, labels } = this.session;
+    const row = (key, sign, ...given) => [t(`list.${key}`), sign, () => this.#guard(this.#act(...given))];
     return [
-      row("rename", "pencil", () => this.rename()),
-      row(pinned ? "unpin" : "pin", "pin", () => this.#set({ pinned: !pinned })),
-      row("move", "folder", () => folder("move", this.session)),
+      [t("list.rename"), "pencil", () => this.rename()],
+      row(pinned ? "unpin" : "pin", "pin", "change", { pinned: !pinned }),
+      row("move", "folder", "move"),
       archived
-        ? row("archive.restore", "archive", () => this.#set({ archived: false }, "list.restored"))
-        : row("archive.put", "archive", () => this.#set({ archived: true }, "list.archived")),
-      row("options", "gear", () => this.#guard(this.#options())),
-      ...(this.session.labels ? [row("labels", "check", () => this.#guard(this.#label()))] : []),
-      row("export.md", "save", () => this.#guard(exported(id, "md"))),
-      row("export.json", "save", () => this.#guard(exported(id, "json"))),
-      row("delete", "bin", () => this.#delete()),
+        ? row("archive.restore", "archive", "change", { archived: false }, "list.restored")
+        : row("archive.put", "archive", "change", { archived: true }, "list.archived"),
+      row("options", "gear", "options"),
+      ...(labels ? [row("labels", "check", "label")] : []),
+      row("export.md", "save", "exported", "md"),
+      row("export.json", "save", "exported", "json"),
+      row("delete", "bin", "deleted"),
     ];
   }
 
-  /** Changes its place in the list; `done` names the text that says so. */
-  #set(fields, done = null) {
-    const change = async () => {
-      await patch(`/sessions/${encodeURIComponent(this.session.id)}`, fields);
-      if (done) announce(t(done));
-      this.#page.sessions.refresh(0);
-      if (fields.archived) this.#page.sessions.search.focus(); // the row goes
-    };
-    this.#guard(change());
-  }
-
-  async #label() {
-    const { chooseLabels } = await import("./labels.js");
-    if (await chooseLabels(this.session)) this.#page.sessions.refresh();
-  }
-
-  async #options() {
-    const { toggle } = await import("../panels/conversation/settings.js");
-    this.#page.drawer.close();
-    toggle(this.#page, this.more, this.session);
+  /** What the menu does, whose code few need. */
+  async #act(name, ...given) {
+    const actions = await import("./row_actions.js");
+    await actions[name](this.#page, this, ...given);
   }
 
   #guard(doing) {
@@ -132,34 +113,6 @@ export class SessionRow {
       this.#page.sessions.refresh();
       this.more.focus();
     });
-  }
-
-  async #delete() {
-    const { id, title } = this.session;
-    const sure = await dialog(t("list.delete.ask"), (close) =>
-      h(
-        "div",
-        {},
-        h("p", { class: "dialog-title", dir: "auto" }, title || t("list.untitled")),
-        h("p", {}, t("list.delete.warning")),
-        h(
-          "div",
-          { class: "dialog-buttons" },
-          h("button", { type: "button", onclick: () => close(false), autofocus: true }, t("list.cancel")),
-          h("button", { type: "button", class: "danger", onclick: () => close(true) }, t("list.delete")),
-        ),
-      ),
-    );
-    if (!sure) return;
-    try {
-      await remove(`/sessions/${encodeURIComponent(id)}`);
-      announce(t("list.deleted"));
-      if (this.#page.store.get("session") === id) this.#page.conversation.open(null);
-      this.#page.sessions.refresh();
-      this.#page.at("composer-text")?.focus();
-    } catch (error) {
-      this.#problem(error.message);
-    }
   }
 }
 

@@ -10,7 +10,7 @@ export function start(page) {
   const menu = {
     type: "button",
     class: "quiet menu-button",
-    "aria-label": t("list.show"),
+    "aria-label": t("page.conversations"),
     title: t("list.show"),
     "aria-expanded": "false",
   };

@@ -1,0 +1,49 @@
+/** What the menu of a conversation does. Each raises errors of its requests, which the row shows. */
+
+import { patch, remove } from "../feed/api.js";
+import { announce, dialog, h } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
+
+const at = (session) => `/sessions/${encodeURIComponent(session.id)}`;
+
+/** Changes its place in the list; `done` is the key of the text that says so. */
+export async function change(page, { session }, fields, done = null) {
+  await patch(at(session), fields);
+  if (done) announce(t(done));
+  page.sessions.refresh(0);
+  if (fields.archived) page.sessions.search.focus(); // the row goes
+}
+
+export const move = (page, { session }) => page.sessions.folderAction("move", session);
+
+export const exported = async (page, { session }, form) => (await import("./export.js")).save(session.id, form);
+
+export async function label(page, { session }) {
+  const { chooseLabels } = await import("./labels.js");
+  if (await chooseLabels(session)) page.sessions.refresh();
+}
+
+export async function options(page, { session, more }) {
+  const { toggle } = await import("../panels/conversation/settings.js");
+  page.drawer.close();
+  toggle(page, more, session);
+}
+
+export async function deleted(page, { session }) {
+  const sure = await dialog(t("list.delete.ask"), (close) => [
+    h("p", { class: "dialog-title", dir: "auto" }, session.title || t("list.untitled")),
+    h("p", {}, t("list.delete.warning")),
+    h(
+      "div",
+      { class: "dialog-buttons" },
+      h("button", { type: "button", onclick: () => close(false), autofocus: true }, t("list.cancel")),
+      h("button", { type: "button", class: "danger", onclick: () => close(true) }, t("list.delete")),
+    ),
+  ]);
+  if (!sure) return;
+  await remove(at(session));
+  announce(t("list.deleted"));
+  if (page.store.get("session") === session.id) page.conversation.open(null);
+  page.sessions.refresh();
+  page.at("composer-text")?.focus();
+}
