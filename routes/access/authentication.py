@@ -44,6 +44,7 @@ OPENAPI = "/openapi.json"
 OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK, HELLO, OPENAPI})
 KEY_HEADER = "x-api-key"
 PAGE = "/page/"
+SHARED = "/shared/"  # a link is its own proof, for one conversation to read
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
 LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to
 WRONG_PER_MINUTE = 10  # tokens, from one client
@@ -208,7 +209,7 @@ def check_fetch_site(scope: Scope, headers: Headers) -> None:
     if all(site.lower() in OWN_SITES for site in sites):
         return
     followed = scope["method"] == "GET" and headers.get("sec-fetch-mode", "").lower() == "navigate"
-    if not (followed and scope["path"] in LINKABLE):
+    if not (followed and (scope["path"] in LINKABLE or scope["path"].startswith(SHARED))):
         raise Refused(403, "wrong_site", "Pages of other sites may not call this server. Open it in a tab of its own.")
 
 
@@ -216,6 +217,8 @@ def _open_to_all(scope: Scope, headers: Headers) -> bool:
     """The page has no secrets: it asks for a token itself, once it is there. Deliveries prove themselves."""
     path = scope["path"]
     if scope["method"] == "POST" and DELIVERY.fullmatch(path):
+        return True
+    if scope["method"] in ("GET", "HEAD") and path.startswith(SHARED):
         return True
     return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and wants_page(headers))
 

@@ -11,7 +11,8 @@ REQUESTS = "request"  # by principal
 WRONG = "wrong token"  # by client
 WRONG_DELIVERIES = "unproven delivery"  # by client
 DELIVERIES = "delivery"  # by trigger
-KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES)
+SHARED = "shared page"  # by client
+KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED)
 
 
 class Window(NamedTuple):

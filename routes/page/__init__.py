@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -102,6 +102,7 @@ DOCUMENTS = (".html", ".svg")
 ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
 INDEX = "index.html"
+SHARED = "shared.html"  # the page of a shared conversation, which only reads
 STYLES = "page.css"  # all styles in one file, in the order of the index: a browser draws nothing before it has them
 STYLE = lazy_pattern(rb' *<link rel="stylesheet" href="/page/([^"]+)" />\n')
 TITLE, LINK = b"</title>\n", b'    <link rel="stylesheet" href="/page/page.css" />\n'
@@ -132,7 +133,9 @@ def files() -> dict[str, File]:
     read |= {name: _file(".json", body) for name, body in texts.items()}
     read[STYLES] = _file(".css", b"".join(read[name.decode()].body for name in STYLE.findall(index)))
     index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
-    index = index.replace(PLACE, PLACE + version_of(read.values()).encode() + b"/")
+    version = PLACE + version_of(read.values()).encode() + b"/"
+    read[SHARED] = _file(".html", read[SHARED].body.replace(PLACE, version))
+    index = index.replace(PLACE, version)
     return read | {INDEX: _file(".html", index)}
 
 
@@ -183,6 +186,15 @@ def wants_page(headers: Headers) -> bool:
 
 def index(request: Request) -> Response:
     return _answer(request, INDEX, ASK_AGAIN, "Accept, Accept-Encoding")
+
+
+def shared(request: Request, headers: Mapping[str, str], status: int = 200) -> Response:
+    """The page of a shared conversation, which is never kept."""
+    answer = _answer(request, SHARED, "no-store", "Accept, Accept-Encoding")
+    answer.headers.update(headers)
+    if answer.status_code == 200:
+        answer.status_code = status
+    return answer
 
 
 def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept-Encoding") -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from routes.http import branches, sessions
-from routes.http.library import folders
+from routes.http.library import folders, shared, shares
 from routes.protocol.application import Route
 
 LIBRARY = (
@@ -16,4 +16,10 @@ LIBRARY = (
     Route("/folders", folders.add_folder, methods=["POST"]),
     Route("/folders/{folder}", folders.rename_folder, methods=["PATCH"]),
     Route("/folders/{folder}", folders.delete_folder, methods=["DELETE"]),
+    Route("/sessions/{session}/shares", shares.share_session, methods=["POST"]),
+    Route("/shares", shares.list_shares),
+    Route("/shares/{share}", shares.update_share, methods=["POST"]),
+    Route("/shares/{share}", shares.revoke_share, methods=["DELETE"]),
+    Route("/shared/{token}", shared.show_shared),
+    Route("/shared/{token}/files/{sha256}", shared.shared_file),
 )

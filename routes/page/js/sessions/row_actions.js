@@ -16,7 +16,7 @@ export async function change(page, { session }, fields, done = null) {
 
 export const move = (page, { session }) => page.sessions.folderAction("move", session);
 
-export const exported = async (page, { session }, form) => (await import("./export.js")).save(session.id, form);
+export const exported = async (_page, { session }, form) => (await import("./export.js")).save(session.id, form);
 
 export async function label(page, { session }) {
   const { chooseLabels } = await import("./labels.js");

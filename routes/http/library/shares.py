@@ -1,0 +1,147 @@
+"""/shares: links that show a conversation, as it was when it was shared, to anyone who has them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from secrets import token_hex
+from typing import Any
+
+from msgspec.structs import asdict, replace
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.strict_model import StrictModel
+from app.storage.audit import AuditRow
+from app.storage.library.shares import ShareEntry, ShareRemoved, ShareRow, SharesExpired
+from app.storage.principals import Principal
+from app.storage.sessions import SessionRow
+from app.transcript.run_request import NotFound
+from routes.access.token_text import fingerprint, new_token
+from routes.http.library.snapshot import ShareOptions, snapshot
+from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.redaction_middleware import SHOWN_ONCE
+from routes.protocol.requests import read_fields
+from routes.services import Services, current_principal, services_of
+from tools.base.rights import Role
+
+MOST_SHARES = 200  # links of one principal
+LISTED = 1_000  # that admins see at once
+SOONEST_S, LATEST_S = 60.0, 366 * 86_400.0
+MOST_BYTES = 16 * 1024
+PATH = "/shared/"
+ALLOWED = {"off": frozenset[Role](), "admins": frozenset({Role.ADMIN}), "users": frozenset({Role.ADMIN, Role.USER})}
+
+_sharing = asyncio.Lock()  # else two requests might both find the last room
+
+
+class ShareRequest(StrictModel):
+    """The body of POST /sessions/{id}/shares."""
+
+    tool_results: bool = True
+    attachments: bool = False
+    expires_in_s: float | None = Field(default=None, ge=SOONEST_S, le=LATEST_S)
+
+
+def may_share(services: Services, principal: Principal) -> bool:
+    return principal.role in ALLOWED[services.settings.sharing]
+
+
+async def share_session(request: Request) -> Response:
+    """The only answer that ever has the link in it."""
+    services, principal = services_of(request), current_principal(request)
+    row = await services.runs.session(request.path_params["session"], principal)
+    _check_right(services, principal)
+    body = await read_fields(request, ShareRequest, MOST_BYTES)
+    now, token = time.time(), new_token()
+    async with _sharing:
+        await services.store.write([SharesExpired(now)])
+        if len(await services.store.shares(principal.name, MOST_SHARES)) >= MOST_SHARES:
+            raise Refused(409, "too_many_shares", f"You have {MOST_SHARES} links. Revoke one first.")
+        expires = None if body.expires_in_s is None else now + body.expires_in_s
+        named = f"shr_{token_hex(10)}", fingerprint(token), row.id, principal.name
+        options = ShareOptions(body.tool_results, body.attachments)
+        content = await _content(services, row, options)
+        share = ShareRow(*named, now, now, expires, row.title, json.dumps(asdict(options)), content)
+        await services.store.write([share, _audited(principal, share, "shared")])
+    setattr(request.state, SHOWN_ONCE, True)
+    address = (services.settings.public_url or "").rstrip("/")
+    return ASCIIResponse(_shown(share) | {"path": PATH + token, "url": f"{address}{PATH}{token}" if address else None}, 201)
+
+
+async def list_shares(request: Request) -> Response:
+    """Yours, the newest first; for admins with `?all=true` those of all."""
+    services, principal = services_of(request), current_principal(request)
+    everyones = request.query_params.get("all") == "true"
+    if everyones and principal.role is not Role.ADMIN:
+        raise Refused(403, "forbidden", "Only admins see the links of others. Leave `all` out.")
+    rows = await services.store.shares(None if everyones else principal.name, LISTED)
+    now = time.time()
+    shares = [_shown(row) for row in rows if row.expires is None or row.expires > now]
+    return ASCIIResponse({"shares": shares, "may_share": may_share(services, principal)})
+
+
+async def update_share(request: Request) -> Response:
+    """The same link shows the conversation as it is now."""
+    services, principal = services_of(request), current_principal(request)
+    share = await _share(request)
+    if share.principal != principal.name:
+        raise Refused(403, "forbidden", "Only its owner can update a link. You can revoke it.")
+    _check_right(services, principal)
+    row = await services.runs.session(share.session, principal)
+    content = await _content(services, row, ShareOptions(**json.loads(share.options)))
+    share = replace(share, updated=time.time(), title=row.title, content=content)
+    await services.store.write([share, _audited(principal, share, "updated")])
+    return ASCIIResponse(_shown(share))
+
+
+async def revoke_share(request: Request) -> Response:
+    """From now on the link leads nowhere."""
+    services, share = services_of(request), await _share(request)
+    await services.store.write([ShareRemoved(share.id), _audited(current_principal(request), share, "revoked")])
+    return Response(status_code=204)
+
+
+def _check_right(services: Services, principal: Principal) -> None:
+    """Raises Refused."""
+    if not may_share(services, principal):
+        if services.settings.sharing == "off":
+            raise Refused(403, "forbidden", "Sharing is off on this server. An admin can change `sharing`.")
+        raise Refused(403, "forbidden", f"The {principal.role} {principal.name} may not share conversations.")
+
+
+async def labels_of(services: Services, session: str) -> list[str]:
+    return sorted(row.label for row in await services.store.session_labels([session]))
+
+
+async def _content(services: Services, row: SessionRow, options: ShareOptions) -> str:
+    """Raises Refused for a conversation with labels, and for one that has nothing to show."""
+    if labels := await labels_of(services, row.id):
+        message = f"This conversation has the label {', '.join(labels)}. Labelled conversations cannot be shared."
+        raise Refused(409, "labelled", message)
+    found = await snapshot(services.store, services.redactor, row.id, options)
+    if not found.runs:
+        raise Refused(409, "nothing_to_share", "No turn of this conversation has ended. Share it after an answer.")
+    return json.dumps({"runs": found.runs, "earlier": found.earlier, "files": found.files})
+
+
+async def _share(request: Request) -> ShareRow:
+    """Raises NotFound for a link of another principal, but not to admins."""
+    services, principal = services_of(request), current_principal(request)
+    row = await services.store.share(request.path_params["share"])
+    if row is None or (row.principal != principal.name and principal.role is not Role.ADMIN):
+        raise NotFound(f"There is no link {request.path_params['share'][:80]!r}. GET /shares lists yours.")
+    return row
+
+
+def _audited(principal: Principal, share: ShareRow, decision: str) -> AuditRow:
+    why = f"Conversation {share.session}, link {share.id}."
+    return AuditRow(time.time(), share.principal, "share", decision, why, principal.name)
+
+
+def _shown(row: ShareEntry | ShareRow) -> dict[str, Any]:
+    times = {"created": row.created, "updated": row.updated, "expires_at": row.expires}
+    named = {"id": row.id, "session": row.session, "title": row.title, "owner": row.principal}
+    return named | times | json.loads(row.options)
