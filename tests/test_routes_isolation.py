@@ -21,7 +21,9 @@ from app.models.scripted import Scripted
 from app.storage.approvals import GrantRow
 from app.storage.documents import DocumentRow, VersionRow
 from app.storage.library.folders import FolderRow
+from app.storage.library.shares import ShareRow
 from app.storage.profiles import ProfileRow
+from routes.access.token_text import fingerprint
 from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
 from tests.access_table import (
@@ -103,9 +105,18 @@ async def things_of_ann(served: Served) -> dict[str, str]:
     document = DocumentRow("doc_" + "1" * 20, started["session"], "Notes", "plain", 1, 1, 1.0, 1.0)
     version = VersionRow(document.id, 1, "model", started["run"], question["call"], 1.0, "Milk")
     profile = ProfileRow("ann", "profile_of_hers", "{}", "ann", 1.0)
+    token, shown = "dgm_" + "1" * 43, '{"runs": [], "earlier": false, "files": []}'
+    share = ShareRow("shr_" + "1" * 20, fingerprint(token), started["session"], "ann", 1.0, 1.0, None, "", "{}", shown)
     folder = FolderRow("fld_" + "1" * 20, "ann", "Travels of hers", 1.0)
-    await served.services.store.write([grant, document, version, profile, folder])
-    named = {"document": document.id, "folder": folder.id, "number": "7" * 12, "profile": profile.name}
+    await served.services.store.write([grant, document, version, profile, folder, share])
+    named = {
+        "document": document.id,
+        "folder": folder.id,
+        "share": share.id,
+        "token": token,
+        "number": "7" * 12,
+        "profile": profile.name,
+    }
     kept, _ = await served.services.memories.remember("ann", "Likes milk", "fact", Source())
     named |= {"memory": kept.id}
     named |= {"change": "chg_" + "1" * 20}

@@ -1,6 +1,8 @@
-"""Settings of notifications, and of titles that a model writes."""
+"""Settings of notifications, shared links, and titles that a model writes."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import BaseModel, field_validator
 
@@ -20,6 +22,12 @@ class NotificationSettings(BaseModel, defer_build=True):
         None,
         "address at which people reach this server, for links in notifications (default: links without a host)",
         "an http or https URL without a password in it, such as https://agent.example.org",
+    )
+    sharing: Literal["off", "admins", "users"] = setting(
+        "users",
+        "the principals that may share a conversation by a read-only link; guests never may, and links of those who may "
+        "not any more lead nowhere",
+        "off, admins or users",
     )
     generated_titles: bool = setting(
         False,

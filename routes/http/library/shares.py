@@ -68,7 +68,9 @@ async def share_session(request: Request) -> Response:
         await services.store.write([share, _audited(principal, share, "shared")])
     setattr(request.state, SHOWN_ONCE, True)
     address = (services.settings.public_url or "").rstrip("/")
-    return ASCIIResponse(_shown(share) | {"path": PATH + token, "url": f"{address}{PATH}{token}" if address else None}, 201)
+    return ASCIIResponse(
+        _shown(share) | {"path": PATH + token, "url": f"{address}{PATH}{token}" if address else None}, 201
+    )
 
 
 async def list_shares(request: Request) -> Response:

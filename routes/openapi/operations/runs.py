@@ -7,11 +7,23 @@ from routes.http.branches import ForkRequest
 from routes.http.checkpoints import UndoRequest
 from routes.http.documents import DocumentRequest, SuggestionRequest
 from routes.http.library.folders import FolderRequest
+from routes.http.library.shares import ShareRequest
 from routes.http.memory import MemoryEdit, NewMemory
 from routes.openapi.operation import Operation, Query, rows
 from routes.protocol.message_parts import MessageRequest
 from routes.protocol.requests import ApprovalRequest, ChatRequest, InputRequest, SessionRequest
 
+SHARE = {
+    "id": "text",
+    "session": "text",
+    "title": "text",
+    "owner": "text",
+    "created": "number",
+    "updated": "number",
+    "expires_at": "number?",
+    "tool_results": "boolean",
+    "attachments": "boolean",
+}
 AFTER = Query("after", "the `id:` of the last event that was received; the header Last-Event-ID comes first")
 FROM = Query("after", "`next` of the answer before, 0 for the beginning", "integer")
 VERSION = Query("version", "an older version; without it the latest", "integer")
@@ -122,6 +134,45 @@ OF_SESSIONS = rows(
             Query("archived", "`true` for those that are archived"),
             Query("pinned", "`true` for those that are pinned"),
         ),
+    ),
+    Operation(
+        "POST /sessions/{session}/shares",
+        "Make a link that shows a conversation as it is now",
+        {**SHARE, "path": "text", "url": "text?"},
+        ShareRequest,
+        "owner",
+        ok=(201,),
+        errors=(403, 409),
+        example={"tool_results": False, "expires_in_s": 604800},
+    ),
+    Operation(
+        "GET /shares",
+        "Your links to conversations",
+        {"shares": [SHARE], "may_share": "boolean"},
+        query=(Query("all", "`true`, for admins: the links of all"),),
+        errors=(403,),
+    ),
+    Operation(
+        "POST /shares/{share}",
+        "Let a link show the conversation as it is now",
+        SHARE,
+        rights="owner",
+        errors=(403, 409),
+    ),
+    Operation("DELETE /shares/{share}", "Revoke a link; admins may revoke any", rights="owner", ok=(204,)),
+    Operation(
+        "GET /shared/{token}",
+        "A shared conversation, or its page for a browser",
+        {"title": "text", "updated": "number", "expires_at": "number?", "runs": ["object"], "earlier": "boolean"},
+        rights="open",
+        errors=(404, 429),
+    ),
+    Operation(
+        "GET /shared/{token}/files/{sha256}",
+        "A file that a shared conversation shows",
+        rights="open",
+        media=("application/octet-stream",),
+        errors=(404, 429),
     ),
     Operation("GET /folders", "The folders of your list of conversations", {"folders": ["@Folder"]}),
     Operation(

@@ -54,6 +54,7 @@ function content(page) {
     role !== "guest" && loadedSection("Schedules and triggers", () => automation(page)),
     loadedSection("Used this month", monthly),
     loadedSection("Memory", async () => (await import("./memory/memory_list.js")).memories()),
+    role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
     loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection("Hooks", async () => (await import("./hooks.js")).hooks()),
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),

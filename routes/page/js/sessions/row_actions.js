@@ -18,6 +18,8 @@ export const move = (page, { session }) => page.sessions.folderAction("move", se
 
 export const exported = async (_page, { session }, form) => (await import("./export.js")).save(session.id, form);
 
+export const share = async (_page, { session }) => (await import("./share.js")).share(session);
+
 export async function label(page, { session }) {
   const { chooseLabels } = await import("./labels.js");
   if (await chooseLabels(session)) page.sessions.refresh();

@@ -115,6 +115,8 @@ class Sessions {
     return folders[name](this.#page, ...given);
   }
 
+  links = () => import("./share.js");
+
   /** Fetches the list, debounced. */
   refresh(after_ms = 60) {
     clearTimeout(this.#timer);

@@ -83,6 +83,7 @@ export class SessionRow {
       archived
         ? row("archive.restore", "archive", "change", { archived: false }, "list.restored")
         : row("archive.put", "archive", "change", { archived: true }, "list.archived"),
+      row("share", "link", "share"),
       row("options", "gear", "options"),
       ...(labels ? [row("labels", "check", "label")] : []),
       row("export.md", "save", "exported", "md"),
