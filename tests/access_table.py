@@ -39,10 +39,11 @@ class Admins:
 
 @dataclass(frozen=True, slots=True)
 class ThingOrAdmins:
-    """Something of ann's that admins see, too."""
+    """Something of ann's that admins see, too; `again` is what they get after her, where that is something else."""
 
     body: object = None
     ok: int = 200
+    again: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +83,16 @@ ROWS: dict[str, Row] = {
     "DELETE /profiles/{profile}": Thing(ok=204),
     "GET /usage": Own(),
     "GET /sessions": Own(shows="session"),
-    "POST /sessions/{session}/shares": Thing({}, 409),  # none of its turns has ended
+    "POST /sessions/{session}/shares": Thing({"attachments": True}, 409),  # none of its turns has ended
     "GET /shares": Own(shows="share"),
     "POST /shares/{share}": Thing(ok=409),
     "GET /shared/{token}": Open(),
-    "GET /shared/{token}/files/{sha256}": Open(404),
+    "GET /shared/{token}/files/{sha256}": Open(),
     "GET /folders": Own(shows="folder"),
     "POST /folders": Own(400),
     "PATCH /folders/{folder}": Thing({"name": "Trips"}),
     "DELETE /folders/{folder}": Thing(ok=204),
-    "DELETE /shares/{share}": ThingOrAdmins(ok=204),
+    "DELETE /shares/{share}": ThingOrAdmins(ok=204, again=404),
     "GET /jobs": Own(shows="job"),
     "GET /approvals": Own(shows="call"),
     "GET /project": Own(),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.browser import PHONE, Page, browsing, expect, home, shot
+from tests.browser import Page, browsing, expect, home, shot
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -96,7 +96,40 @@ async def test_the_list_hides_and_stays_hidden(tmp_path: Path) -> None:
         await page.keyboard.press("Control+b")
         await page.keyboard.press("Control+k")
         await expect(page.get_by_role("searchbox")).to_be_focused()
-        await page.set_viewport_size(PHONE)
+        await page.set_viewport_size({"width": 390, "height": 844})
         await expect(page.locator("#sidebar")).to_be_hidden()
         await page.keyboard.press("Control+b")
         await expect(page.get_by_role("button", name="Close")).to_be_visible()
+
+
+async def test_a_conversation_is_shared_by_a_link_that_can_be_revoked(tmp_path: Path) -> None:
+    script = ["<think>Hm.</think>Look.\n```bash\necho from the command\n```", "It **printed** <b>that</b>."]
+    async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        await served.chat("<img src=x onerror=alert(1)> Show me", approval="auto")
+        page = await browser.page()
+        await page.goto(home(served))
+        await choose(page, "<img", "Share")
+        dialog = page.get_by_role("dialog", name="Share this conversation")
+        await dialog.get_by_role("button", name="Create link").click()
+        link = await dialog.get_by_label("Link", exact=True).input_value()
+        await shot(page, "share-dialog")
+
+        asked: list[str] = []
+        reader = await browser.page()
+        reader.on("request", lambda request: asked.append(request.url.removeprefix(home(served))))
+        await reader.goto(link)
+        await expect(reader.get_by_role("heading", level=1)).to_contain_text("<img src=x")
+        await expect(reader.locator("strong", has_text="printed")).to_be_visible()
+        await expect(reader.get_by_text("from the command").first).to_be_attached()
+        await expect(reader.get_by_role("textbox")).to_have_count(0)
+        await expect(reader.get_by_text("Hm.")).to_have_count(0)
+        for button in await reader.get_by_role("button").all():  # none of them leads to the API
+            await button.click()
+        await shot(reader, "shared-page")
+        assert {one.split("/")[1] for one in asked} == {"shared", "page"}, asked
+
+        await dialog.get_by_role("button", name="Revoke").click()
+        await expect(dialog.get_by_text("There is no link")).to_be_visible()
+        browser.expected.append("404")
+        await reader.reload()
+        await expect(reader.get_by_role("heading", name="This link does not work")).to_be_visible()

@@ -25,8 +25,8 @@ class NotificationSettings(BaseModel, defer_build=True):
     )
     sharing: Literal["off", "admins", "users"] = setting(
         "users",
-        "the principals that may share a conversation by a read-only link; guests never may, and links of those who may "
-        "not any more lead nowhere",
+        "who may share a conversation by a read-only link; guests never may, and links of those who may not any more "
+        "lead nowhere",
         "off, admins or users",
     )
     generated_titles: bool = setting(

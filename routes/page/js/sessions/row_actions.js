@@ -43,7 +43,7 @@ export async function deleted(page, { session }) {
     ),
   ]);
   if (!sure) return;
-  await remove(at(session));
+  await remove(`${at(session)}?branches=all`);
   announce(t("list.deleted"));
   if (page.store.get("session") === session.id) page.conversation.open(null);
   page.sessions.refresh();

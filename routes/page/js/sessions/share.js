@@ -95,11 +95,11 @@ function linkList(shares, none, { titled = false, owned = false } = {}) {
   return h(
     "ul",
     { class: "share-list" },
-    shares.map((one) => linkRow(one, { titled, owned })),
+    shares.map((one) => linkRow(one, none, { titled, owned })),
   );
 }
 
-function linkRow(one, { titled, owned }) {
+function linkRow(one, none, { titled, owned }) {
   const at = `/shares/${encodeURIComponent(one.id)}`;
   const outcome = new Outcome();
   const facts = () =>
@@ -127,7 +127,9 @@ function linkRow(one, { titled, owned }) {
     announce(t("share.revoked"));
     const next = row.nextElementSibling ?? row.previousElementSibling;
     const focus = next?.querySelector("button") ?? row.closest("dialog, .panel")?.querySelector("button");
+    const list = row.parentElement;
     row.remove();
+    if (!list.childElementCount) list.replaceWith(h("p", { class: "faint" }, none));
     focus?.focus();
   });
   const row = h(
