@@ -145,4 +145,5 @@ def _audited(principal: Principal, share: ShareRow, decision: str) -> AuditRow:
 def _shown(row: ShareEntry | ShareRow) -> dict[str, Any]:
     times = {"created": row.created, "updated": row.updated, "expires_at": row.expires}
     named: dict[str, Any] = {"id": row.id, "session": row.session, "title": row.title, "owner": row.principal}
-    return named | times | json.loads(row.options)
+    options: dict[str, Any] = json.loads(row.options)
+    return named | times | options

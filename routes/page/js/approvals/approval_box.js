@@ -2,10 +2,9 @@
 
 import { post, Refused } from "../feed/api.js";
 import { effectOf, renderArguments, summaryOf, isQuestion, questionOf, reasonOf } from "./call_description.js";
-import { editForm, sessionForm, InvalidInput } from "./decision_forms.js";
 import { formatDuration, startTicking } from "../dom/clock.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
-import { questionForm } from "./elicitation.js";
+import { InvalidInput, questionForm } from "./elicitation.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 
 const URGENT_S = 60;
@@ -13,7 +12,10 @@ const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided elsewhere, expire
 const COMPARED = new Set(["write_file", "edit_file"]); // calls that the server compares with the file that is there
 const UNTRUSTED = /conversation holds untrusted text/; // part of the server's reason
 
+const FORMS = new Set(["edit", "session"]); // of decision_forms.js
+
 let made = 0;
+let decisionForms = null;
 
 export class ApprovalBox {
   #page;
@@ -106,8 +108,8 @@ export class ApprovalBox {
   #form(mode) {
     const { name, arguments: given, reason } = this.row;
     const forms = {
-      edit: () => editForm(given),
-      session: () => sessionForm(name, given, { exactly: UNTRUSTED.test(reason) }),
+      edit: () => decisionForms.editForm(given),
+      session: () => decisionForms.sessionForm(name, given, { exactly: UNTRUSTED.test(reason) }),
       deny: () => denyForm(),
     };
     return forms[mode]?.() ?? null;
@@ -190,8 +192,10 @@ export class ApprovalBox {
     return Boolean(offered);
   }
 
-  show(mode) {
-    this.#show(mode);
+  /** The code of the longer forms is loaded with the first of them. */
+  async show(mode) {
+    if (FORMS.has(mode)) decisionForms ??= await import("./decision_forms.js");
+    if (this.element.isConnected) this.#show(mode);
   }
 
   /** Sends the decision once; on errors the form keeps its input. */

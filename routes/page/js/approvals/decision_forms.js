@@ -2,6 +2,7 @@
 
 import { requestedHosts } from "./call_description.js";
 import { h } from "../dom/elements.js";
+import { InvalidInput } from "./elicitation.js";
 import { escapeLine, invisibleIn, withoutInvisible } from "../text/exact_text.js";
 import { isExactInteger, parseJSON } from "../text/json.js";
 
@@ -9,14 +10,6 @@ const PLAIN = { spellcheck: "false", autocapitalize: "off", autocomplete: "off",
 
 let made = 0;
 const newId = (name) => `${name}-${++made}`;
-
-/** Invalid input of a form; `field` is the element. */
-export class InvalidInput extends Error {
-  constructor(message, field) {
-    super(message);
-    this.field = field;
-  }
-}
 
 /** Fields for all arguments: strings as text, others as JSON. `value()`: the edited arguments, or null if unchanged. */
 export function editForm(given) {

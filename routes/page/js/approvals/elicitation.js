@@ -2,10 +2,17 @@
 
 import { h } from "../dom/elements.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
-import { InvalidInput } from "./decision_forms.js";
 import { parseNumber } from "../text/json.js";
 
 let made = 0;
+
+/** Invalid input of a form; `field` is the element. */
+export class InvalidInput extends Error {
+  constructor(message, field) {
+    super(message);
+    this.field = field;
+  }
+}
 
 /** `{element, focus(), value()}`: the message and a field for each answer. `value()` raises InvalidInput. */
 export function questionForm({ message, schema, url }) {

@@ -69,7 +69,6 @@ const ICONS = {
   folder: "M3 6h6l2 2h10v11H3z",
   sidebar: "M4 5h16v14H4zM9 5v14",
   archive: "M4 5h16v4H4zM5 9v10h14V9m-9 4h4",
-  left: "m15 6-6 6 6 6",
   pin: "M9 4h6l-1 6 3 3H7l3-3zM12 13v7",
   link: "M10 14a4 4 0 0 0 6 0l3-3a4 4 0 0 0-6-6l-1 1m2 4a4 4 0 0 0-6 0l-3 3a4 4 0 0 0 6 6l1-1",
   globe: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM3 12h18M12 3c5 5 5 13 0 18M12 3c-5 5-5 13 0 18",
