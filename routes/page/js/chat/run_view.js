@@ -87,7 +87,8 @@ export class RunView {
     this.asked = asked;
     if (asked.run) this.element.dataset.run = asked.run;
     if (asked.message && (!shown || asked.message.attachments?.length)) this.#showMessage(asked);
-    if (asked.run && asked.message && !this.#tools) this.#message.after((this.#tools = messageTools(this)));
+    if (asked.run && asked.message && !this.#tools && !this.page.readOnly)
+      this.#message.after((this.#tools = messageTools(this)));
     if (asked.run && asked.state === "queued") this.#offerCancel(asked.run);
     this.#updateWorking();
   }

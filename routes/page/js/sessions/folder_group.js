@@ -4,7 +4,7 @@ import { DRAGGED } from "./list_groups.js";
 import { fill, h, icon } from "../dom/elements.js";
 import { Menu } from "../dom/menu.js";
 import { readPreference, writePreference } from "../dom/storage.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 
 export class FolderGroup {
   #page;

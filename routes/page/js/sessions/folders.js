@@ -3,7 +3,7 @@
 import { patch, post, remove as removeAt } from "../feed/api.js";
 import { announce, dialog, h } from "../dom/elements.js";
 import { Outcome, field, runOnce } from "../dom/forms.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 
 const LONGEST = 80; // characters of a name
 const NEW = "new"; // in the list of choices

@@ -2,7 +2,7 @@
 
 import { patch, remove } from "../feed/api.js";
 import { announce, dialog, h } from "../dom/elements.js";
-import { t } from "../dom/texts.js";
+import { t } from "../dom/more_texts.js";
 
 const at = (session) => `/sessions/${encodeURIComponent(session.id)}`;
 

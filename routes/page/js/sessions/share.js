@@ -4,7 +4,7 @@ import { get, post, remove } from "../feed/api.js";
 import { announce, dialog, fill, h, icon } from "../dom/elements.js";
 import { Outcome, field, runOnce } from "../dom/forms.js";
 import { copyText } from "../dom/copy.js";
-import { language, t } from "../dom/texts.js";
+import { language, t } from "../dom/more_texts.js";
 
 const DAY_S = 86_400;
 const TERMS = [

@@ -1,7 +1,7 @@
 /** The page of a shared conversation: it reads one answer and shows it; nothing on it can change anything. */
 
 import { fill, h } from "../dom/elements.js";
-import { language, t } from "../dom/texts.js";
+import { language, t } from "../dom/more_texts.js";
 import { RunView } from "../chat/run_view.js";
 import { Store } from "../feed/store.js";
 import { replay } from "../chat/run_log.js";
