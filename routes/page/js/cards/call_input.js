@@ -4,14 +4,14 @@ import { h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 
 const MOST = 1_000; // characters that the server takes at once
-// What has no key on a phone: the name of the key, and what stands on the button.
+// What has no key on a phone: the name of the key, what stands on the button, and what that means.
 const KEYS = [
   ["escape", "Esc"],
   ["tab", "Tab"],
-  ["up", "↑"],
-  ["down", "↓"],
-  ["left", "←"],
-  ["right", "→"],
+  ["up", "↑", t("tail.key.up")],
+  ["down", "↓", t("tail.key.down")],
+  ["left", "←", t("tail.key.left")],
+  ["right", "→", t("tail.key.right")],
 ];
 
 export class CallInput {
@@ -28,9 +28,9 @@ export class CallInput {
     };
     this.line = h("input", { ...props, "aria-label": t("tail.input"), placeholder: t("tail.input") });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const key = ([name, words]) => {
+    const key = ([name, words, label]) => {
       const onclick = () => this.#send({ keys: [name] });
-      return h("button", { type: "button", class: "quiet", "aria-label": t(`tail.key.${name}`), onclick }, words);
+      return h("button", { type: "button", class: "quiet", "aria-label": label, onclick }, words);
     };
     const send = h("button", { type: "submit", class: "quiet" }, t("tail.input.send"));
     const form = { class: "call-input", onsubmit: (event) => this.#submit(event) };

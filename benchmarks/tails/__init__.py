@@ -1,0 +1,1 @@
+"""Outputs of a hundred thousand lines in the page."""
