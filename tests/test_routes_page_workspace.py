@@ -169,3 +169,16 @@ async def test_a_file_of_a_message_opens_in_the_workspace(tmp_path: Path) -> Non
         await expect(page.locator("#panel").get_by_role("heading", name="list.txt")).to_be_visible()
         await expect(page.locator("#panel").locator(".numbered code")).to_have_text("milk")
         assert (work / "list.txt").read_text() == "milk"
+
+
+async def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    async with looking(tmp_path) as (page, work):
+        for number in range(600):  # more than come at once
+            (work / f"data/a{number:03}.txt").write_text("x")
+        (work / "data/zz.txt").write_text("the last")
+        asking = "path => document.dispatchEvent(new CustomEvent('open-in-workspace', {detail: {path}}))"
+        await page.evaluate(asking, "data/zz.txt")
+        await expect(page.locator("#panel").locator(".numbered code")).to_have_text("the last")
+        await page.get_by_role("button", name="Back to the files").click()
+        await page.evaluate(asking, "data/gone.txt")
+        await expect(page.get_by_text("data/gone.txt is not in the workspace any more.")).to_be_visible()

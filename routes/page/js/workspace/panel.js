@@ -37,7 +37,8 @@ export async function show(page, path, opener) {
 
 class WorkspacePanel {
   #stops = [];
-  #timer = null;
+  #timer = null; // of the search
+  #settling = null; // of changes
   #changed = new Set();
   #file = null;
   #can = { write: false, undo: false };
@@ -69,6 +70,7 @@ class WorkspacePanel {
 
   close() {
     clearTimeout(this.#timer);
+    clearTimeout(this.#settling);
     this.#stops.forEach((stop) => stop());
     this.#file?.close();
   }
@@ -166,8 +168,8 @@ class WorkspacePanel {
 
   #fileChanged({ path }) {
     this.#changed.add(path);
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
+    clearTimeout(this.#settling);
+    this.#settling = setTimeout(() => {
       const paths = new Set(this.#changed);
       this.#changed.clear();
       this.tree.refresh(paths);
@@ -209,7 +211,10 @@ class WorkspacePanel {
   async reveal(path) {
     await this.#guard(async () => {
       await this.tree.reveal(path);
-      const entry = await entryAt(path);
+      const entry = await entryAt(path).catch((error) => {
+        if (error.status === 404) return null;
+        throw error;
+      });
       if (entry?.kind === "folder") return this.#file && this.#back();
       if (!entry) this.outcome.show(t("workspace.gone", { path: escapeLine(path) }), "problem");
       else this.#openFile(entry);

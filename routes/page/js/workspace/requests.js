@@ -20,10 +20,14 @@ export const list = (path, { start = 0, hidden = false } = {}) => get(`/workspac
 /** Entries anywhere whose name contains the words. */
 export const find = (words, { hidden = false } = {}) => get(`/workspace?${query({ q: words, hidden })}`);
 
-/** What is in a folder, of which one entry is known by its path; null if it is not there. */
+/** The entry of a path; null if it is not there. Raises Refused, also where its folder is not. */
 export async function entryAt(path) {
-  const { entries } = await find(nameOf(path), { hidden: true });
-  return entries.find((one) => one.path === path) ?? null;
+  for (let start = 0; ; ) {
+    const { entries, more } = await list(folderOf(path), { start, hidden: true });
+    const found = entries.find((one) => one.path === path);
+    if (found || !more || !entries.length) return found ?? null;
+    start += entries.length;
+  }
 }
 
 export const makeFolder = (path) => post("/workspace/folders", { path });
