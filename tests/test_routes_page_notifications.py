@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.models.scripted import Scripted
-from tests.browser import Page, browsing, expect, home
+from app.core.provider import ProviderFailed
+from app.models.scripted import Pause, Raise, Scripted
+from tests.browser import Page, browsing, expect, home, say
 from tests.receivers import receiver, verified
 from tests.serving import Served, serving
 from tests.test_app_push import Browser
+from tests.test_routes_page_approvals import NOTICES
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -162,3 +164,20 @@ async def test_a_push_message_is_shown_and_opens_its_conversation(tmp_path: Path
         assert (title, options["body"], options["data"]) == ("A run has ended", "Hello", {"session": session})
         await worker.evaluate(CLICKED, options["data"])
         await page.wait_for_url(f"**/#{session}", timeout=LIMIT_MS)
+
+
+async def test_a_failure_is_notified_in_the_background(tmp_path: Path) -> None:
+    fails = asyncio.Event()
+    failure = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=False))
+    async with serving(tmp_path, Scripted([[Pause(fails), failure]])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.add_init_script(NOTICES)
+        await page.goto(home(served))
+        await page.get_by_role("button", name="Settings").click()
+        await page.get_by_label("Notify me when a call waits").check()
+        await page.evaluate("window.away = true")
+        await say(page, "Fail.")
+        await expect(page.locator(".session-state .running")).to_be_visible()
+        fails.set()
+        await page.wait_for_function("() => window.notices.length === 1")
+        assert await page.evaluate("window.notices[0].title") == "A turn has failed"

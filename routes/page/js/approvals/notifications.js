@@ -1,10 +1,13 @@
 /** Signals for a hidden page: a number in the title, a dot on the icon and, if enabled, notifications. */
 
+import { get } from "../feed/api.js";
 import { h, announce } from "../dom/elements.js";
+import { t } from "../dom/texts.js";
 import { escapeLine } from "../text/exact_text.js";
 
 const KEY = "dragoman.notify";
-const LONG_S = 30; // the end of longer runs is notified
+const LONG_S = 30; // the end of longer runs is notified, and every failure
+const WELL = new Set(["answered", "client_tools", "cancelled", "taken_back"]); // states; others are reasons of failures
 const ICON = "/page/icon.svg",
   WAITING = "/page/icon-waiting.svg";
 const BADGE = /^\(\d+\) /;
@@ -45,7 +48,7 @@ function notifyApprovals(page, show) {
 
 async function notifyApproval(row, onclick) {
   const { summaryOf } = await import("./call_description.js");
-  notify(`${escapeLine(row.name)} is waiting for you`, summaryOf(row), keyOf(row), onclick);
+  notify(t("notify.waiting", { name: escapeLine(row.name) }), summaryOf(row), keyOf(row), onclick);
 }
 
 function notifyRuns(page) {
@@ -53,11 +56,18 @@ function notifyRuns(page) {
   page.store.watch("runs", (rows) => {
     const now = new Map(rows.map((row) => [row.id, row]));
     for (const [id, row] of known) {
-      if (now.has(id) || Date.now() / 1000 - row.created < LONG_S) continue;
-      notify("dragoman is done", "A long turn has ended.", id, () => open(page, row.session));
+      if (!now.has(id) && document.hidden && isEnabled()) notifyEnd(page, row);
     }
     known = now;
   });
+}
+
+async function notifyEnd(page, { id, session, created }) {
+  const isLong = Date.now() / 1000 - created >= LONG_S;
+  const { state = "answered" } = await get(`/runs/${id}`).catch(() => ({}));
+  const onclick = () => open(page, session);
+  if (!WELL.has(state)) notify(t("notify.failed"), t("notify.failed.hint"), id, onclick);
+  else if (isLong) notify(t("notify.done"), t("notify.done.hint"), id, onclick);
 }
 
 function open(page, session) {

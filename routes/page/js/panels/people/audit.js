@@ -62,7 +62,11 @@ function decision(row) {
     { class: "decision-head" },
     h("strong", { dir: "auto" }, escapeLine(action)),
     h("span", { class: "decided" }, escapeLine(decided)),
-    h("span", { dir: "auto" }, by && by !== principal ? t("audit.by", { principal, by }) : principal),
+    h(
+      "span",
+      { dir: "auto" },
+      principal && by && by !== principal ? t("audit.by", { principal, by }) : principal || by,
+    ),
     time,
   );
   const reason = why && h("span", { class: "faint", dir: "auto" }, escapeLine(why));
