@@ -142,8 +142,8 @@ async def test_a_preview_reaches_nothing(tmp_path: Path) -> None:
             await previews.first.click()
             await page.frame_locator("iframe").nth(1).get_by_text("Leave").click()
             await previews.first.click()
-            for frame in page.frames[2:]:
-                await frame.wait_for_url("chrome-error://**")
+            for left in page.frames[2:]:
+                await left.wait_for_url("chrome-error://**")
             assert page.url.startswith(home(served)) and other.reached == []
 
             # The same script outside of the frame does get out: what is refused is seen here.
