@@ -218,7 +218,7 @@ async def test_what_is_allowed_is_seen_and_taken_back(tmp_path: Path) -> None:
         await press(page, "Approve once")
         await expect(page.get_by_text("Again.")).to_be_visible()
         await grants.get_by_role("button", name="Withdraw").click()
-        await expect(panel.get_by_text("No additional calls are allowed")).to_be_visible()
+        await expect(panel.get_by_text("Nothing is allowed in advance")).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(bar.get_by_role("button", name="allowed")).to_have_count(0)
 

@@ -3,19 +3,20 @@
 import { get } from "../feed/api.js";
 import { h } from "../dom/elements.js";
 import { factList, formatNumber } from "../dom/forms.js";
+import { t } from "../dom/more_texts.js";
 
 export async function hooks() {
   const { hooks: rows, failed, dropped } = await get("/hooks");
-  if (!rows.length) return h("p", { class: "faint" }, "No hooks. They are rows of the server's configuration file.");
+  if (!rows.length) return h("p", { class: "faint" }, t("hooks.none"));
   return [
     factList([
-      ["Hooks", formatNumber(rows.length)],
-      ["Failed calls", formatNumber(failed)],
-      ["Dropped", formatNumber(dropped)],
+      [t("hooks.title"), formatNumber(rows.length)],
+      [t("hooks.failed"), formatNumber(failed)],
+      [t("hooks.dropped"), formatNumber(dropped)],
     ]),
     h(
       "ul",
-      { class: "tokens", "aria-label": "Hooks" },
+      { class: "tokens", "aria-label": t("hooks.title") },
       rows.map((row) =>
         h("li", {}, h("strong", { dir: "auto" }, row.name), h("span", { class: "faint", dir: "auto" }, line(row))),
       ),
@@ -24,6 +25,5 @@ export async function hooks() {
 }
 
 function line({ kind, on, tools, calls }) {
-  const concerned = tools.includes("*") ? "" : ` of ${tools.join(", ")}`;
-  return `${kind}, ${on}${concerned}: ${calls}`;
+  return tools.includes("*") ? `${kind}, ${on}: ${calls}` : `${kind}, ${on} (${tools.join(", ")}): ${calls}`;
 }

@@ -4,9 +4,10 @@ import { get, post } from "../feed/api.js";
 import { announce, fill, h } from "../dom/elements.js";
 import { actionButton, field, Outcome, runOnce } from "../dom/forms.js";
 import { escapeLine } from "../text/exact_text.js";
+import { t } from "../dom/more_texts.js";
 
 const EXTENSIONS = { "text/plain": ".txt", "text/markdown": ".md", "application/json": ".json", "image/png": ".png" };
-const PARTS = { resources: ["Resources", resources], prompts: ["Prompts", prompts] };
+const PARTS = { resources, prompts };
 
 /** The parts of the features that the server has; those of `old`, the element before, are kept as they are. */
 export function offersOf(at, { name, features = [] }, composer, old) {
@@ -17,10 +18,9 @@ export function offersOf(at, { name, features = [] }, composer, old) {
 
 /** A collapsible section that is listed again each time it is opened. */
 function part(feature, server) {
-  const [title, rows] = PARTS[feature];
   const list = h("div", { class: "stack" });
   const outcome = new Outcome();
-  const summary = h("summary", {}, title);
+  const summary = h("summary", {}, t(`mcp.offers.${feature}`));
   const details = h(
     "details",
     { dataset: { part: feature } },
@@ -31,7 +31,7 @@ function part(feature, server) {
     if (!details.open) return;
     runOnce(summary, outcome, async () => {
       const offers = await get(`${server.at}/${feature}`);
-      fill(list, rows(offers, server, outcome), noteLines(offers.notes));
+      fill(list, PARTS[feature](offers, server, outcome), noteLines(offers.notes));
     });
   });
   return details;
@@ -58,7 +58,9 @@ function resourceRow({ uri, name, description, mime_type }, server, outcome) {
     { dir: "auto" },
     h("span", { class: "offer-name", title: escapeLine(uri) }, escapeLine(name || uri)),
     facts && h("span", { class: "faint" }, facts),
-    actionButton("Attach", outcome, attach, { "aria-label": `Attach ${escapeLine(name || uri)}` }),
+    actionButton(t("mcp.attach"), outcome, attach, {
+      "aria-label": t("mcp.attach.named", { name: escapeLine(name || uri) }),
+    }),
   );
 }
 
@@ -66,8 +68,13 @@ function resourceRow({ uri, name, description, mime_type }, server, outcome) {
 function uriForm(templates, server, outcome) {
   const input = h("input", { required: true, maxlength: 4096, dir: "ltr", class: "mono", autocomplete: "off" });
   const forms = templates.map(({ uri_template }) => escapeLine(uri_template)).join(", ");
-  const attach = h("button", { type: "submit" }, "Attach");
-  const form = h("form", { class: "form" }, field("Other URI", input, `Forms: ${forms}`), attach);
+  const attach = h("button", { type: "submit" }, t("mcp.attach"));
+  const form = h(
+    "form",
+    { class: "form" },
+    field(t("mcp.uri"), input, t("mcp.uri.patterns", { patterns: forms })),
+    attach,
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     runOnce(attach, outcome, () => attachResource(input.value.trim(), server, outcome));
@@ -78,10 +85,7 @@ function uriForm(templates, server, outcome) {
 async function attachResource(uri, { at, name, composer }, outcome) {
   const { contents } = await get(`${at}/resources/read?uri=${encodeURIComponent(uri)}`);
   await composer.attachments.add(contents.map((content) => fileOf(content, name)));
-  outcome.show(
-    contents.length ? "Attached to your message." : "It has no content.",
-    contents.length ? "good" : "problem",
-  );
+  outcome.show(t(contents.length ? "mcp.attached" : "mcp.attached.nothing"), contents.length ? "good" : "problem");
 }
 
 /** The content as a file whose name says which server it comes from. */
@@ -106,7 +110,8 @@ function prompts({ prompts }, server, outcome) {
 
 function promptForm({ name, title, description, arguments: wanted }, { at, composer }, outcome) {
   const inputs = wanted.map((one) => [one, h("input", { required: one.required, dir: "auto", autocomplete: "off" })]);
-  const use = h("button", { type: "submit", "aria-label": `Use ${escapeLine(name)}` }, "Use");
+  const label = t("prompts.use.named", { name: escapeLine(name) });
+  const use = h("button", { type: "submit", "aria-label": label }, t("prompts.use"));
   const form = h(
     "form",
     { class: "form offer-prompt", "aria-label": escapeLine(name) },
@@ -124,7 +129,7 @@ function promptForm({ name, title, description, arguments: wanted }, { at, compo
     const answer = await runOnce(use, outcome, () => post(`${at}/prompts/${encodeURIComponent(name)}`, body));
     if (!answer) return;
     composer.insert(answer.text);
-    announce("The prompt is in the message field. Read it before you send it.");
+    announce(t("prompts.inserted"));
   });
   return form;
 }

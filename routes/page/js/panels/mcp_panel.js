@@ -6,13 +6,14 @@ import { runOnce, field, collapsible, Outcome, KeyedRows } from "../dom/forms.js
 import { Server } from "./mcp_server.js";
 import { isDown } from "./mcp_states.js";
 import { showPanel } from "./panel.js";
+import { t } from "../dom/more_texts.js";
 
 /** Opens the panel, or closes it. */
 export function toggle(page, button) {
   return showPanel(
     page,
     "mcp",
-    "MCP servers",
+    t("mcp.title"),
     (watch) => {
       const list = new ServerList(page);
       watch("mcp", () => list.refresh());
@@ -33,11 +34,7 @@ class ServerList {
   constructor(page) {
     this.page = page;
     this.problem = h("p", { class: "problem", hidden: true, dir: "auto" });
-    this.none = h(
-      "p",
-      { class: "faint", hidden: true },
-      "No MCP servers are configured. They provide tools: add them in mcp.json or here.",
-    );
+    this.none = h("p", { class: "faint", hidden: true }, t("mcp.none"));
     this.list = h("div", { class: "servers" });
     this.#rows = new KeyedRows(this.list, (row, old) => new Server(this, row, old).element);
     this.element = h(
@@ -46,7 +43,7 @@ class ServerList {
       this.problem,
       this.none,
       this.list,
-      collapsible("Add a server", () => this.#addForm()),
+      collapsible(t("mcp.add.title"), () => this.#addForm()),
     );
   }
 
@@ -83,17 +80,13 @@ class ServerList {
     const name = h("input", { required: true, maxlength: 128, dir: "ltr", autocomplete: "off" });
     const secret = h("input", { type: "password", maxlength: 4096, autocomplete: "off", dir: "ltr" });
     const outcome = new Outcome();
-    const add = h("button", { type: "submit", class: "primary" }, "Add");
+    const add = h("button", { type: "submit", class: "primary" }, t("mcp.add"));
     const form = h(
       "form",
       { class: "form" },
-      field("Address", url),
-      field("Name", name),
-      field(
-        "Bearer token",
-        secret,
-        "If required; sent with each request. A server with its own sign-in does not need one.",
-      ),
+      field(t("mcp.address"), url),
+      field(t("mcp.name"), name),
+      field(t("mcp.bearer"), secret, t("mcp.bearer.hint")),
       h("div", { class: "buttons" }, add),
       outcome.element,
     );
@@ -105,7 +98,7 @@ class ServerList {
       );
       if (!added) return;
       form.reset();
-      outcome.show(`${added.name} is added and is connecting.`, "good");
+      outcome.show(t("mcp.added", { name: added.name }), "good");
       this.refresh();
     });
     return form;

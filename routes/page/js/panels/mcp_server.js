@@ -4,10 +4,11 @@ import { get, post, remove } from "../feed/api.js";
 import { unifiedDiff } from "../text/diff.js";
 import { fill, h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
-import { actionButton, runOnce, collapsible, formatNumber, Outcome, factList, confirmButton } from "../dom/forms.js";
+import { actionButton, runOnce, collapsible, Outcome, factList, confirmButton } from "../dom/forms.js";
 import { offersOf } from "./mcp_offers.js";
 import { STATES } from "./mcp_states.js";
 import { trustRows } from "./mcp_trust.js";
+import { language, t } from "../dom/more_texts.js";
 
 /** `list` is refreshed after each action; `old` is the element that this one replaces. */
 export class Server {
@@ -39,16 +40,15 @@ export class Server {
       { dir: "auto" },
       h("span", { class: "dot", dataset: { state }, "aria-hidden": "true" }),
       h("span", { class: "server-name" }, escapeLine(name)),
-      h("span", { class: "faint" }, STATES[state] ?? state),
+      h("span", { class: "faint" }, STATES.includes(state) ? t(`mcp.state.${state}`) : state),
     );
   }
 
   #problem() {
     const { error, auth_url, next_try } = this.status;
     const link = auth_url ? signIn(auth_url) : null;
-    const again = next_try
-      ? `${/[.!?]$/.test(error) ? "" : "."} Next attempt at ${new Date(next_try * 1000).toLocaleTimeString()}.`
-      : "";
+    const stop = /[.!?]$/.test(error) ? "" : ".";
+    const again = next_try ? `${stop} ${t("mcp.next_try", { time: clock(next_try) })}` : "";
     return [error && h("p", { class: "outcome", dir: "auto", dataset: { kind: "problem" } }, error, again), link];
   }
 
@@ -61,11 +61,12 @@ export class Server {
       h(
         "p",
         {},
-        h("strong", {}, `${held.length === 1 ? "A tool is" : `${held.length} tools are`} held. `),
-        `Models do not see ${held.length === 1 ? "it" : "them"} until you approve the change.`,
+        h("strong", {}, t("mcp.held", { count: held.length })),
+        " ",
+        t("mcp.held.meaning", { count: held.length }),
       ),
       held.map((one) => this.#heldTool(one)),
-      held.length > 1 && actionButton("Approve all", this.outcome, () => this.#approve(held)),
+      held.length > 1 && actionButton(t("mcp.approve.all"), this.outcome, () => this.#approve(held)),
     );
   }
 
@@ -74,11 +75,11 @@ export class Server {
     return h(
       "div",
       { class: "held-tool" },
-      h("h4", { dir: "auto" }, tool ? escapeLine(tool) : "Instructions of the server"),
+      h("h4", { dir: "auto" }, tool ? escapeLine(tool) : t("mcp.instructions.title")),
       h("p", { class: "faint", dir: "auto" }, escapeLine(why)),
       diff && unifiedDiff(diff),
-      actionButton("Approve", this.outcome, () => this.#approve([held]), {
-        "aria-label": `Approve ${tool || "its instructions"}`,
+      actionButton(t("mcp.approve"), this.outcome, () => this.#approve([held]), {
+        "aria-label": t("mcp.approve.named", { name: tool || t("mcp.instructions.title") }),
       }),
     );
   }
@@ -88,7 +89,8 @@ export class Server {
     let problem = null;
     try {
       for (const { tool, digest } of held) await post(`${this.at}/approve`, { tool, digest });
-      announce(`Approved: ${held.map(({ tool }) => escapeLine(tool)).join(", ")}`);
+      const names = held.map(({ tool }) => (tool ? escapeLine(tool) : t("mcp.instructions.title")));
+      announce(t("mcp.approved", { names: names.join(", ") }));
     } catch (error) {
       if (error.code !== "tool_changed") throw error;
       problem = error.message;
@@ -99,7 +101,7 @@ export class Server {
   #tools() {
     const { tools, token_estimate: cost } = this.status;
     if (!tools.length) return null;
-    const details = collapsible(`${tools.length} tools, about ${formatNumber(cost)} tokens`, () =>
+    const details = collapsible(t("mcp.tools", { count: tools.length, tokens: cost }), () =>
       this.status.classified.length
         ? h("div", { class: "tool-rights" }, trustRows(this, this.open))
         : h(
@@ -132,17 +134,17 @@ export class Server {
         "div",
         { class: "stack" },
         factList([
-          ["Transport", transport],
-          [transport === "stdio" ? "Command" : "Address", target],
-          ["Configured in", from_api ? "the database (added here)" : "mcp.json"],
-          ["Process", pid],
-          ["Exit code", exit_code],
-          ["Protocol", protocol],
-          ["Connected in", connect_ms && `${Math.round(connect_ms)} ms`],
-          ["Restarts", restarts || null],
-          ["Active calls", calls || null],
-          ["Invalid lines", junk_lines || null],
-          ["Instructions", instructions],
+          [t("mcp.transport"), transport],
+          [t(transport === "stdio" ? "mcp.command" : "mcp.address"), target],
+          [t("mcp.origin"), from_api ? t("mcp.origin.database") : "mcp.json"],
+          [t("mcp.process"), pid],
+          [t("mcp.exit_code"), exit_code],
+          [t("mcp.protocol"), protocol],
+          [t("mcp.connected_in"), connect_ms && `${Math.round(connect_ms)} ms`],
+          [t("mcp.restarts"), restarts || null],
+          [t("mcp.calls"), calls || null],
+          [t("mcp.invalid_lines"), junk_lines || null],
+          [t("mcp.instructions"), instructions],
         ]),
         notes.length > 0 &&
           h(
@@ -151,19 +153,19 @@ export class Server {
             notes.map((note) => h("li", { dir: "auto", class: "faint" }, note)),
           ),
       );
-    const details = collapsible("Details", make);
+    const details = collapsible(t("mcp.details"), make);
     details.dataset.part = "about";
     return details;
   }
 
   #logs() {
-    const lines = h("pre", { class: "log", tabindex: 0, "aria-label": `Log of ${this.status.name}` });
+    const lines = h("pre", { class: "log", tabindex: 0, "aria-label": t("mcp.log.named", { name: this.status.name }) });
     const load = async () => {
       const { lines: said } = await get(`${this.at}/logs`);
-      fill(lines, said.length ? said.join("\n") : "The log is empty.");
+      fill(lines, said.length ? said.join("\n") : t("mcp.log.empty"));
     };
-    const details = collapsible("Log", () => {
-      const again = actionButton("Reload", this.outcome, load);
+    const details = collapsible(t("mcp.log"), () => {
+      const again = actionButton(t("mcp.reload"), this.outcome, load);
       runOnce(again, this.outcome, load);
       return h("div", { class: "stack" }, lines, h("div", { class: "buttons" }, again));
     });
@@ -185,27 +187,25 @@ export class Server {
     return h(
       "div",
       { class: "buttons" },
-      on && actionButton("Reconnect", this.outcome, act("reconnect")),
-      actionButton(on ? "Disable" : "Enable", this.outcome, act(on ? "disable" : "enable")),
-      from_api && confirmButton("Remove", `Remove ${name} and its tools?`, "Remove it", this.outcome, away),
+      on && actionButton(t("mcp.reconnect"), this.outcome, act("reconnect")),
+      actionButton(t(on ? "mcp.disable" : "mcp.enable"), this.outcome, act(on ? "disable" : "enable")),
+      from_api &&
+        confirmButton(t("mcp.remove"), t("mcp.remove.sure", { name }), t("mcp.remove.yes"), this.outcome, away),
     );
   }
 }
+
+const clock = (at) => new Date(at * 1000).toLocaleTimeString(language);
 
 /** A link to the sign-in page of a server, if it is an http(s) URL; it opens in a new tab. */
 function signIn(address) {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (!url || !["http:", "https:"].includes(url.protocol))
-    return h("p", { class: "problem" }, "The address of its sign-in page cannot be opened.");
+    return h("p", { class: "problem" }, t("mcp.sign_in.unusable"));
   const link = h(
     "a",
     { href: url.href, target: "_blank", rel: "noopener noreferrer", class: "sign-in-link" },
-    `Sign in at ${url.host}`,
+    t("mcp.sign_in", { host: url.host }),
   );
-  return h(
-    "p",
-    {},
-    link,
-    h("span", { class: "faint" }, " It opens in a new tab. Continue only if you trust this host."),
-  );
+  return h("p", {}, link, h("span", { class: "faint" }, " ", t("mcp.sign_in.hint")));
 }

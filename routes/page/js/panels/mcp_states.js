@@ -1,13 +1,6 @@
-/** The states of an MCP server: their labels, and which of them need an admin. */
+/** The states of an MCP server, and which of them need an admin. */
 
-export const STATES = {
-  stopped: "starts at its next call",
-  connecting: "connecting",
-  ready: "ready",
-  failed: "failed",
-  needs_auth: "needs you to sign in",
-  disabled: "disabled",
-};
+export const STATES = ["stopped", "connecting", "ready", "failed", "needs_auth", "disabled"];
 
 const FAILED = new Set(["failed", "needs_auth"]);
 

@@ -4,20 +4,24 @@ import { post } from "../feed/api.js";
 import { h, announce } from "../dom/elements.js";
 import { actionButton, collapsible, factList, field } from "../dom/forms.js";
 import { escapeLine } from "../text/exact_text.js";
+import { language, t, ts } from "../dom/more_texts.js";
 
 const ROLES = ["guest", "user", "admin"];
 const RISKS = ["read", "write", "execute", "network", "admin"];
-const RESULTS = { true: "untrusted", false: "trusted" };
-const SOURCES = {
-  settings: "the setting tools",
-  declared_tool: "declared for this tool",
-  declared_server: "declared for the server",
-  file_tool: "mcp.json, for this tool",
-  file_server: "mcp.json, for the server",
-  hint: "a hint of the server",
-  default: "default",
-};
-const HINTS = { read_only: "reads only", destructive: "destroys", open_world: "reaches the outside" };
+const TRUSTS = { true: "untrusted", false: "trusted" };
+const ROLE_LABELS = ts("people.role", ROLES);
+const RISK_LABELS = ts("mcp.risk", RISKS);
+const RESULTS = ts("mcp.results", Object.values(TRUSTS));
+const SOURCES = ts("mcp.source", [
+  "settings",
+  "declared_tool",
+  "declared_server",
+  "file_tool",
+  "file_server",
+  "hint",
+  "default",
+]);
+const HINTS = ts("mcp.hint", ["read_only", "destructive", "open_world"]);
 
 /** A section for the server, and one for each tool. `server`: a Server of mcp_server.js; `open`: parts to open. */
 export function trustRows(server, open) {
@@ -38,8 +42,8 @@ export function trustRows(server, open) {
 }
 
 function titleOf(row) {
-  if (!row.tool) return `The whole server: ${row.declared || row.file ? "trusted" : "not trusted"}`;
-  const now = row.stale ? "not listed now" : `role ${row.role}, risk ${row.risk}, results ${RESULTS[row.untrusted]}`;
+  if (!row.tool) return t(row.declared || row.file ? "mcp.trust.server" : "mcp.trust.server.none");
+  const now = row.stale ? t("mcp.trust.stale") : inWords(row);
   return [h("span", { class: "mono", dir: "auto" }, escapeLine(row.tool)), h("span", { class: "faint" }, ` ${now}`)];
 }
 
@@ -47,23 +51,23 @@ class TrustForm {
   constructor(server, row) {
     Object.assign(this, { server, row });
     const given = row.declared ?? {};
-    this.role = choice(ROLES, given.role);
-    this.risk = choice(RISKS, given.risk);
-    this.results = choice(["trusted", "untrusted"], RESULTS[given.untrusted]);
+    this.role = choice(ROLE_LABELS, given.role);
+    this.risk = choice(RISK_LABELS, given.risk);
+    this.results = choice(RESULTS, TRUSTS[given.untrusted]);
     this.element = h(
       "div",
       { class: "stack" },
       factList([...(row.sources ? this.#values() : []), ...this.#declarations()]),
       !row.stale && [
-        field("Role that may use it", this.role),
-        field("Risk", this.risk),
-        field("Its results", this.results, "Untrusted results make later calls that leave the sandbox ask again."),
+        field(t("mcp.trust.role.field"), this.role),
+        field(t("mcp.trust.risk"), this.risk),
+        field(t("mcp.trust.results"), this.results, t("mcp.trust.results.hint")),
       ],
       h(
         "div",
         { class: "buttons" },
-        !row.stale && actionButton("Declare", server.outcome, () => this.#declare(), { class: "primary" }),
-        row.declared && actionButton("Withdraw", server.outcome, () => this.#withdraw()),
+        !row.stale && actionButton(t("mcp.trust.declare"), server.outcome, () => this.#declare(), { class: "primary" }),
+        row.declared && actionButton(t("mcp.trust.withdraw"), server.outcome, () => this.#withdraw()),
       ),
     );
   }
@@ -71,22 +75,22 @@ class TrustForm {
   #values() {
     const { name, role, risk, untrusted, approval, sources, hints } = this.row;
     const from = (value, field) => `${value} (${SOURCES[sources[field]] ?? sources[field]})`;
-    const stated = Object.keys(hints).map((hint) => `${HINTS[hint] ?? hint}: ${hints[hint] ? "yes" : "no"}`);
+    const stated = Object.keys(hints).map((hint) => `${HINTS[hint] ?? hint}: ${t(hints[hint] ? "mcp.yes" : "mcp.no")}`);
     return [
-      ["Name", escapeLine(name)],
-      ["Role", from(role, "role")],
-      ["Risk", from(risk, "risk")],
-      ["Results", from(RESULTS[untrusted], "untrusted")],
-      ["Approval", approval === "mode" ? null : from(approval, "approval")],
-      ["Hints", stated.join(", ")],
+      [t("mcp.name"), escapeLine(name)],
+      [t("people.role"), from(ROLE_LABELS[role] ?? role, "role")],
+      [t("mcp.trust.risk"), from(RISK_LABELS[risk] ?? risk, "risk")],
+      [t("mcp.trust.results"), from(RESULTS[TRUSTS[untrusted]], "untrusted")],
+      [t("mcp.trust.approval"), approval === "mode" ? null : from(approval, "approval")],
+      [t("mcp.trust.hints"), stated.join(", ")],
     ];
   }
 
   #declarations() {
     const { declared, file } = this.row;
     return [
-      ["In mcp.json", file && inWords(file)],
-      ["Declared by", declared?.by && `${declared.by}, ${new Date(declared.at * 1000).toLocaleString()}`],
+      [t("mcp.trust.file"), file && inWords(file)],
+      [t("mcp.trust.by"), declared?.by && `${declared.by}, ${new Date(declared.at * 1000).toLocaleString(language)}`],
     ];
   }
 
@@ -99,26 +103,30 @@ class TrustForm {
       untrusted: value ? value === "untrusted" : null,
     };
     await post(`${this.server.at}/trust`, fields);
-    await this.#done("Declared");
+    await this.#done("mcp.trust.declared");
   }
 
   async #withdraw() {
     await post(`${this.server.at}/distrust`, { tool: this.row.tool });
-    await this.#done("Withdrawn");
+    await this.#done("mcp.trust.withdrawn");
   }
 
-  async #done(word) {
-    announce(`${word}: ${escapeLine(this.row.tool) || "the whole server"}`);
+  async #done(key) {
+    announce(t(key, { name: escapeLine(this.row.tool) || t("mcp.trust.whole") }));
     await this.server.list.refresh();
   }
 }
 
-function choice(values, chosen) {
-  const options = values.map((value) => h("option", { value }, value));
-  return h("select", { value: chosen ?? "" }, h("option", { value: "" }, "not declared"), options);
+function choice(labels, chosen) {
+  const options = Object.entries(labels).map(([value, label]) => h("option", { value }, label));
+  return h("select", { value: chosen ?? "" }, h("option", { value: "" }, t("mcp.trust.undeclared")), options);
 }
 
 function inWords({ role, risk, untrusted }) {
-  const results = untrusted === null ? null : `results ${RESULTS[untrusted]}`;
-  return [role && `role ${role}`, risk && `risk ${risk}`, results].filter(Boolean).join(", ") || "trusted";
+  const parts = [
+    role && t("mcp.trust.is.role", { role: ROLE_LABELS[role] ?? role }),
+    risk && t("mcp.trust.is.risk", { risk: RISK_LABELS[risk] ?? risk }),
+    untrusted === null ? null : t("mcp.trust.is.results", { results: RESULTS[TRUSTS[untrusted]] }),
+  ];
+  return parts.filter(Boolean).join(", ") || RESULTS.trusted;
 }

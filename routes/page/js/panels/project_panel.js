@@ -6,20 +6,12 @@ import { actionButton, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { escapeLine, escapeText, exactBlock } from "../text/exact_text.js";
 import { showPanel } from "./panel.js";
+import { t, ts } from "../dom/more_texts.js";
 
-const NONE = "The workspace has no instructions (AGENTS.md, .agents/skills).";
-const WHY = "A model reads these files of the workspace as your instructions once you have accepted their text.";
-const STATES = {
-  __proto__: null,
-  new: "new: not used until you accept it",
-  changed: "changed: not used until you accept it",
-  accepted: "accepted",
-  declined: "declined: not used",
-  unusable: "not usable",
-};
+const STATES = ts("project.state", ["new", "changed", "accepted", "declined", "unusable"]);
 
 export function toggle(page, opener) {
-  showPanel(page, "project", "Instructions of the project", () => content(), opener);
+  showPanel(page, "project", t("project.title"), () => content(), opener);
 }
 
 function content() {
@@ -28,25 +20,28 @@ function content() {
   const refresh = async () => {
     try {
       const { files } = await get("/project");
-      fill(list, files.length ? files.map((file) => row(file, refresh)) : h("li", {}, NONE));
+      fill(list, files.length ? files.map((file) => row(file, refresh)) : h("li", {}, t("project.none")));
     } catch (error) {
       outcome.show(error.message, "bad");
     }
   };
   refresh();
-  return h("div", { class: "stack" }, h("p", { class: "faint" }, WHY), list, outcome.element);
+  return h("div", { class: "stack" }, h("p", { class: "faint" }, t("project.meaning")), list, outcome.element);
 }
 
 function row(file, refresh) {
   const outcome = new Outcome();
   const decide = (decision) => async () => {
     await post("/project", { path: file.path, digest: file.digest, decision });
-    announce(decision === "accept" ? "Accepted." : "Declined.");
+    announce(t(decision === "accept" ? "project.accept.done" : "project.decline.done"));
     await refresh();
   };
-  const label = (verb) => ({ "aria-label": `${verb} ${escapeLine(file.path)}` });
-  const accept = actionButton("Accept", outcome, decide("accept"), { class: "primary", ...label("Accept") });
-  const decline = actionButton("Decline", outcome, decide("decline"), label("Decline"));
+  const label = (key) => ({ "aria-label": t(key, { file: escapeLine(file.path) }) });
+  const accept = actionButton(t("project.accept"), outcome, decide("accept"), {
+    class: "primary",
+    ...label("project.accept.named"),
+  });
+  const decline = actionButton(t("project.decline"), outcome, decide("decline"), label("project.decline.named"));
   const buttons = [file.state === "accepted" ? null : accept, file.state === "declined" ? null : decline];
   const state = h("span", { class: "faint" }, STATES[file.state] ?? file.state);
   return h(
@@ -62,5 +57,7 @@ function row(file, refresh) {
 /** All of the text; of a changed one what differs. */
 function textOf({ path, text, before, problem }) {
   if (problem) return h("p", { class: "approval-warning" }, escapeText(problem));
-  return before === undefined ? exactBlock(text, path) : changeDiff(before, text, `Changes of ${escapeLine(path)}`);
+  return before === undefined
+    ? exactBlock(text, path)
+    : changeDiff(before, text, t("project.changes", { file: escapeLine(path) }));
 }
