@@ -205,3 +205,16 @@ async def test_the_address_names_the_conversation(tmp_path: Path) -> None:
         await say(page, "Then here.")  # in a new one
         await expect(page.locator("#conversation").get_by_text("Third.")).to_be_visible()
         assert await page.evaluate("location.hash.slice(1)") not in ("", "ses_11111111111111111111", one, other)
+
+
+async def test_a_message_behind_a_long_answer_is_seen_where_it_was_sent(tmp_path: Path) -> None:
+    long = "".join(f"Paragraph {number}.\n\n" for number in range(40))
+    async with serving(tmp_path, Scripted([long, "The second answer."])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Write much.")
+        await expect(page.get_by_text("Paragraph 39.")).to_be_in_viewport()
+        await say(page, "And now?")
+        await expect(page.get_by_text("The second answer.")).to_be_in_viewport()
+        await expect(page.get_by_text("And now?").first).to_be_in_viewport()
+        await expect(page.get_by_role("button", name="Scroll to the end")).to_be_hidden()
