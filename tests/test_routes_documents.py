@@ -18,9 +18,10 @@ from app.runs.run_options import RunOptions
 from app.storage.documents import DocumentRow, VersionInfo
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
-from routes.terminal.documents import COMMAND, NONE, Documents
+from routes.terminal.commands.conversation import Choices
 from routes.terminal.view import View, read_event
 from tests.guards import of_kind, rows_kept
+from tests.paper_terminal import conversed
 from tests.people import LIMIT_S, bearer
 from tests.serving import Served, serving, until
 
@@ -249,20 +250,19 @@ async def decided(served: Served, document: DocumentRow) -> Decided:
 async def test_the_terminal_prints_a_document_and_a_line_for_each_change(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([CREATE, UPDATE, "Done."])) as served:
         events = await served.chat("Write it.")
-        view, printed, shown = View(summary=False), list[str](), list[str]()
+        view, printed = View(summary=False), list[str]()
         for event in of_kind(events, "document.finished") + of_kind(events, "document.changed"):
             kind = event["type"]
             read = read_event(kind, json.dumps({name: value for name, value in event.items() if name != "seq"}))
             assert read
             printed += [text.plain for text in view.apply(read, 0.0)]
-        documents, session = Documents(served.client, shown.append), events[0]["session"]
-        for asked in (COMMAND, f"{COMMAND} trip", f"{COMMAND} other"):
-            await documents.print_one(session, asked)
-        await documents.print_one(None, COMMAND)
+        asked = ("/document", "/document trip", "/document other")
+        _, shown = await conversed(served.client, *asked, choices=Choices(session=events[0]["session"]))
+        _, without = await conversed(served.client, "/document")
     [made] = of_kind(events, "document.finished")
-    assert printed == [f"  ▤ Trip ({made['document']})\n", "  ▤ Trip, version 2\n"]
-    text = [f"Trip ({made['document']}), version 2", TEXT.replace("train", "boat")]
-    assert shown == [*text, *text, NONE, NONE]
+    assert printed == [f"  ▤ Trip ({made['document']})\n", "  ▤ Trip: version 2\n"]
+    assert shown.count(f"Trip ({made['document']}), version 2\nTrip\n\nWe go by boat.\n") == 2
+    assert shown.count("There is no such document") == without.count("There is no such document") == 1
 
 
 async def test_a_secret_is_in_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

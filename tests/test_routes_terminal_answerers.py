@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from app.core.events import AgentEvent, ApprovalRequired, ApprovalResolved, Notice, RunFinished
+from routes.terminal.answers import Decision
 from routes.terminal.event_client import Link
-from routes.terminal.keyboard import Decision
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
@@ -56,7 +56,7 @@ def acted(answerer: Answerer, answers: Answers, steps: Steps) -> tuple[list[str]
     async def act() -> None:
         transport = httpx2.MockTransport(answer)
         async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
-            asking = Asking(Link(client), Screen(Console(file=out), View(summary=False), redraw=False), answerer)
+            asking = Asking(Link(client), Screen(Console(file=out), View(summary=False)), answerer)
             await steps(asking, out)
             await asking.close()
 
@@ -129,5 +129,5 @@ def test_an_answer_that_is_not_taken_is_asked_for_again_where_that_is_of_use(ans
 
 def test_nobody_does_not_insist(capsys: pytest.CaptureFixture[str]) -> None:
     sent, shown = acted(NoAnswerer(), [None, 200], shows(FIRST, SECOND))
-    assert sent == ["deny", "deny"] and "The answer did not arrive" in shown
+    assert sent == ["deny", "deny"] and "Your answer did not arrive" in shown
     assert capsys.readouterr().err.count("--approval") == 1

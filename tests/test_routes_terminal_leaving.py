@@ -16,8 +16,10 @@ import pytest
 from rich.console import Console
 
 from app.core.events import ToolFinished, ToolStarted
-from routes.terminal.chat import Interrupts, Left, Talk
+from routes.terminal.chat import Client, alone
+from routes.terminal.commands.conversation import Choices
 from routes.terminal.event_client import Link
+from routes.terminal.interrupts import Interrupts, Left
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
 
@@ -36,9 +38,10 @@ def interrupted(
     async def turn() -> None:
         transport = httpx2.MockTransport(answer)
         async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
-            link, screen = Link(client), Screen(Console(file=out), View(summary=False), redraw=False)
+            link, screen = Link(client), Screen(Console(file=out), View(summary=False))
             link.run = run
             press = Interrupts(link, screen.show)
+            press.turn = asyncio.current_task()
             try:
                 for _ in range(times):
                     press()
@@ -46,7 +49,7 @@ def interrupted(
                         await asyncio.sleep(0)
                 await asyncio.sleep(0)
             finally:
-                await press.settle()
+                await press.settle(2.0)
 
     try:
         asyncio.run(turn())
@@ -55,7 +58,7 @@ def interrupted(
     return asked, out.getvalue(), None
 
 
-STOPPING = "! Stopping the run. Ctrl-C again leaves.\n"
+STOPPING = "! Stopping the run. Press Ctrl-C again to leave.\n"
 
 
 def test_the_first_interrupt_stops_the_run() -> None:
@@ -79,7 +82,7 @@ async def _key_for_a_call(running: list[str], status: int) -> tuple[list[str], s
 
     transport = httpx2.MockTransport(answer)
     async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
-        link, screen = Link(client), Screen(Console(file=out), View(summary=False), redraw=False)
+        link, screen = Link(client), Screen(Console(file=out), View(summary=False))
         link.run = "r1"
         for call in running:
             link._follow(ToolStarted(call, "bash", {}, "native"))
@@ -103,7 +106,7 @@ def test_another_key_stops_the_latest_call_alone() -> None:
 def test_without_a_run_there_is_nothing_to_stop() -> None:
     asked, shown, ending = interrupted(1, None)
     assert (asked, shown) == ([], "")
-    assert isinstance(ending, asyncio.CancelledError)
+    assert isinstance(ending, Left)
 
 
 def test_a_run_that_cannot_be_stopped_is_told() -> None:
@@ -138,6 +141,11 @@ class Endless(BaseHTTPRequestHandler):
         """Nothing: the test's output is the client's."""
 
 
+async def ask(url: str) -> int:
+    async with Client(url, None).open() as client:
+        return await alone(client, Choices(), "hi")
+
+
 def test_two_interrupts_leave_the_conversation_and_stop_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Impatient())
     monkeypatch.setattr(Endless, "asked", [])
@@ -146,7 +154,7 @@ def test_two_interrupts_leave_the_conversation_and_stop_its_run(monkeypatch: pyt
         thread.start()
         try:
             with pytest.raises(Left):
-                Talk(f"http://127.0.0.1:{server.server_port}", None, None).say("hi")
+                asyncio.run(ask(f"http://127.0.0.1:{server.server_port}"))
         finally:
             server.shutdown()
             thread.join(10)

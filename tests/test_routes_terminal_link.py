@@ -15,8 +15,9 @@ import pytest
 
 from app.config.settings import Settings, load_settings
 from app.core.events import AgentEvent, Notice, RunFinished, TextDelta, fields_of
-from routes.terminal.chat import Talk, checked_token, checked_url, default_url
+from routes.terminal.chat import Client, alone, checked_token, checked_url, default_url, sendable
 from routes.terminal.child_server import answers, child_environment, own_server, status_of
+from routes.terminal.commands.conversation import Choices
 from routes.terminal.event_client import ChatFailed, Link, NotTaken
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
@@ -115,7 +116,7 @@ def test_attempts_are_bounded_but_progress_renews_them() -> None:
     [
         (lost, "No answer from http://server: refused"),
         (refused(422, "message is missing."), "message is missing."),
-        (refused(401, "Who are you?"), r"^Who are you\? Give the token with --token or DRAGOMAN_TOKEN\.$"),
+        (refused(401, "Who are you?"), r"^Who are you\? Set the access token in DRAGOMAN_TOKEN, or use --token\.$"),
         (refused(404), "answered 404. Check that --url"),
         (refused(500, "\x1b[2Jx"), "^x$"),
         (lambda: httpx2.Response(502, content=b"[" * 1_000_000), "answered 502"),
@@ -158,7 +159,7 @@ def test_a_decision_goes_to_the_call_that_asked() -> None:
         (refused(404, "Run 'r1' has not asked."), "Run 'r1' has not asked.", True),
         (refused(422, "The pattern does not fit."), "The pattern does not fit.", False),
         (refused(503, "The disk is full."), "The disk is full.", False),
-        (lost, "The answer did not arrive: refused.", False),
+        (lost, "Your answer did not arrive: refused.", False),
     ],
 )
 def test_a_decision_that_is_not_taken_is_told(answer: Answer, told: str, final: bool) -> None:
@@ -194,18 +195,23 @@ def test_a_broken_event_does_not_end_the_run() -> None:
     "url", ["", "localhost:8724", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://[::1", "http://a\x1bb"]
 )
 def test_a_wrong_url_is_told(url: str) -> None:
-    with pytest.raises(ChatFailed, match=r"Give one such as http://127\.0\.0\.1:8724"):
+    with pytest.raises(ChatFailed, match=r"Use one like http://127\.0\.0\.1:8724"):
         checked_url(url)
 
 
 @pytest.mark.parametrize("token", ["", " ", "a b", "a\nb", "d\u00e4m", "a\x1bb", "a\udcffb"])
 def test_what_cannot_be_a_token_is_told(token: str) -> None:
-    with pytest.raises(ChatFailed, match=r"not one that `dragoman token create` makes"):
+    with pytest.raises(ChatFailed, match=r"not a token that `dragoman token create` made"):
         checked_token(token)
 
 
 def test_a_token_may_bring_its_line_s_end_along() -> None:
     assert checked_token(" dgm_x\r\n") == "dgm_x"
+
+
+async def ask(url: str, session: str, message: str) -> int:
+    async with Client(url, None).open() as client:
+        return await alone(client, Choices(session=session), message)
 
 
 def test_a_session_that_is_not_utf_8_is_the_server_s_to_refuse() -> None:
@@ -214,7 +220,7 @@ def test_a_session_that_is_not_utf_8_is_the_server_s_to_refuse() -> None:
         thread.start()
         try:
             with pytest.raises(ChatFailed, match="answered 501"):
-                Talk(f"http://127.0.0.1:{other.server_port}", None, "\udcff").say("hi\udcff")
+                asyncio.run(ask(f"http://127.0.0.1:{other.server_port}", sendable("\udcff"), sendable("hi\udcff")))
         finally:
             thread.join(10)
 
@@ -246,7 +252,7 @@ def test_a_server_of_our_own_gets_the_same_settings(tmp_path: Path) -> None:
 def test_a_server_of_our_own_that_cannot_start_is_told(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "DRAGOMAN_MAX_ROUNDS": "many"}
     mine = load_settings({}, {"HOME": str(tmp_path)}, folder=tmp_path)
-    with pytest.raises(ChatFailed, match=r"ended at once. It said:\ndragoman: max_rounds \(environment[^$]*--url"):
+    with pytest.raises(ChatFailed, match=r"stopped at once:\ndragoman: max_rounds \(environment[^$]*--url"):
         with own_server(mine, environ):
             pytest.fail("there is no server to talk to")
 

@@ -67,7 +67,7 @@ def test_no_character_is_left_out_in_any_window(value: str, width: int) -> None:
 
 def test_it_says_how_long_it_waits() -> None:
     assert "  bash asks each time. It waits until you answer." in rows_of(replace(asked({}), expires_at=None), None)
-    assert any("Without an answer it is off at" in row for row in rows_of(asked({}), None))
+    assert any("Expires on 2027-01-15" in row for row in rows_of(asked({}), None))
 
 
 def test_no_value_passes_for_a_line_of_ours() -> None:
@@ -113,7 +113,7 @@ SETTLED = [
         ApprovalResolved("c1", "denied", "ann", None, None, "no\nway\x1b"),
         "✗ bash was denied by ann: no<U+000A>way<U+001B>",
     ),
-    (ApprovalResolved("c1", "expired", "nobody"), "✗ bash did not run: nobody answered in time."),
+    (ApprovalResolved("c1", "expired", "nobody"), "✗ bash did not run: no answer in time."),
     (
         ApprovalResolved("c1", "withdrawn", "the end of its run"),
         "■ bash did not run: the question was withdrawn by the end of its run.",

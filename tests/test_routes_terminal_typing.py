@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from routes.terminal.typing import MOST, Line
 from tests.processes import all_gone, endless
 from tests.serving import serving
 from tests.terminals import terminal
@@ -29,11 +28,11 @@ async def test_a_command_gets_its_input_and_the_agent_its_messages(tmp_path: Pat
         async with terminal("chat", "--url", url, home=tmp_path) as shown:
             await shown.ends_with(PROMPT)
             shown.press("/stop\r")
-            await shown.until("No command runs.")
+            await shown.until("No command is running.")
             shown.press("Do it.\r")
             await shown.until("│ Name?")
             shown.press("/input Zoo\x7fe")
-            await shown.until("> /input Zoe")
+            await shown.until("» /input Zoe")
             shown.press("\r")
             await shown.until("The command reads a line without showing it")
             shown.press("sesame\r")
@@ -43,9 +42,9 @@ async def test_a_command_gets_its_input_and_the_agent_its_messages(tmp_path: Pat
             shown.press("sesame\r")
             await shown.until("6 letters for Zoe")
             shown.press("Be brief.\r")
-            await shown.until("Sent to the agent. /input types into the command.")
+            await shown.until("/input types into")
             shown.press("/help\r")
-            await shown.until("/input WORDS")
+            await shown.until("/input [WORDS]")
             shown.press("/stop\r")
             await shown.until("  [stopped by the person")
             whole = await shown.ends_with(PROMPT)
@@ -65,29 +64,10 @@ async def test_what_is_not_sent_begins_the_next_message(tmp_path: Path) -> None:
             shown.press("Go.\r")
             await shown.until("▶ bash")
             shown.press("And th")
-            await shown.until("> And th")
+            await shown.until("» And th")
             (tmp_path / "work/go").touch()
             await shown.until("2 rounds")
             await shown.ends_with("\n> And th")
             shown.press("en?\r")
             await shown.until("Again.")
     assert provider.requests[-1].messages[-1].text == "And then?"
-
-
-KEYS = [
-    (b"one\rtwo\n", ["one", "two"], ""),
-    (b"ab\x7f\x7f\x7fc", [], "c"),
-    (b"two words\x17more", [], "two more"),
-    (b"gone\x15", [], ""),
-    (b"\x1b[A\x00\x07x\r", ["x"], ""),
-    ("Zoë\r".encode(), ["Zoë"], ""),
-    (b"x" * (MOST + 9), [], "x" * MOST),
-]
-
-
-@pytest.mark.parametrize(("keys", "lines", "rest"), KEYS)
-async def test_a_line_is_edited_with_the_usual_keys(keys: bytes, lines: list[str], rest: str) -> None:
-    line = Line()
-    assert [whole for at in range(len(keys)) for whole in line.feed(keys[at : at + 1])] == lines or b"\x1b" in keys
-    whole = Line()
-    assert (whole.feed(keys), whole.text) == (lines, rest)

@@ -34,9 +34,10 @@ from app.core.events import (
 )
 from app.transcript.reply import THOUGHT as DRAFTED
 from routes.terminal.approval_text import form_of, question
-from routes.terminal.chat import exit_code
+from routes.terminal.exit_codes import exit_code
 from routes.terminal.screen import Screen
-from routes.terminal.view import THOUGHT, View, printable, read_event
+from routes.terminal.view import View, printable, read_event
+from routes.texts import text
 from tools.mcp.names import public_name
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
@@ -68,8 +69,8 @@ def test_a_run_reads_from_top_to_bottom() -> None:
 def test_a_search_shows_its_words_and_how_much_was_found() -> None:
     found = "1. One\nhttps://example.org/\nText\n\n2. Two\nhttps://example.org/2"
     searched = ToolStarted("c1", "web_search", {"query": "tea"}, "native")
-    for text, head in ((found, "✓ web_search · 2 results · 0.2 s"), ("1. Other text", "✓ web_search · 0.2 s")):
-        shown = transcript([searched, ToolFinished("c1", "web_search", True, text, 0.25)])
+    for written, head in ((found, "✓ web_search · 2 results · 0.2 s"), ("1. Other text", "✓ web_search · 0.2 s")):
+        shown = transcript([searched, ToolFinished("c1", "web_search", True, written, 0.25)])
         assert shown.startswith(f"▶ web_search\n  tea\n{head}\n  1. O")
 
 
@@ -94,9 +95,9 @@ def test_a_run_of_a_model_with_a_price_ends_with_its_cost(usage: dict[str, objec
 
 ENDINGS = [
     (RunFinished("answered", "", 1, 0, {}), 0, ""),
-    (RunFinished("cancelled", "", 1, 0, {}), 130, "■ The run ended early: cancelled."),
-    (RunFinished("round_limit", "", 20, 20, {}), 0, "■ The run ended early: round limit."),
-    (RunFailed("model_down", "No model.", True), 1, "✗ The run failed (model_down): No model. It can be tried again."),
+    (RunFinished("cancelled", "", 1, 0, {}), 130, "■ Stopped."),
+    (RunFinished("round_limit", "", 20, 20, {}), 1, "■ The run ended early: round limit."),
+    (RunFailed("model_down", "No model.", True), 1, "✗ The run failed (model_down): No model. /retry tries again."),
 ]
 
 
@@ -111,15 +112,15 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
     [
         (
             ToolHanded("c", "get_weather", {"city": "Oslo"}, "native"),
-            "▷ get_weather is handed to the client\n  Oslo\n",
+            "▷ get_weather is passed to your client\n  Oslo\n",
         ),
-        (ToolRejected("no such tool", "c", "bsh"), "✗ bsh refused: no such tool\n"),
-        (ToolRejected("cut off"), "✗ call refused: cut off\n"),
+        (ToolRejected("no such tool", "c", "bsh"), "✗ bsh was refused: no such tool\n"),
+        (ToolRejected("cut off"), "✗ A call was refused: cut off\n"),
         (Notice("retry", "Trying again."), "! Trying again.\n"),
         (FileChanged("c", "a\x1b[31m.csv", "created", 2048), "  ▪ a.csv (created, 2.0 KB)\n"),
         (ImageReturned("ab", "image/png", 100, "c"), "  ▪ picture (image/png, 100 B)\n"),
         (FileChanged("c", "b.csv", "deleted"), "  ▪ b.csv (deleted)\n"),
-        (FileChanged("c", "big", "created", 2048, unkept="large"), "  ▪ big (created, 2.0 KB, no undo)\n"),
+        (FileChanged("c", "big", "created", 2048, unkept="large"), "  ▪ big (created, 2.0 KB, cannot be undone)\n"),
         (MessageAdded("And?"), "> And?\n"),
         (MessageAdded("See", [{"name": "cat.png"}, {"media_type": "image/gif"}]), "> See, cat.png, image/gif\n"),
         (ToolFinished("c", "read_file", False, "No such file.", 61.0), "✗ read_file · 1 min 01 s\n  No such file.\n"),
@@ -147,7 +148,7 @@ def test_a_long_result_keeps_head_and_tail() -> None:
     lines = transcript([ToolFinished("c", "bash", True, "\n".join(map(str, range(1000))), 1.0, 0)]).splitlines()
     assert [line.strip() for line in lines[1:4]] == ["0", "1", "2"]
     assert lines[-1].strip() == "999"
-    assert "  ... 982 lines left out ..." in lines
+    assert "  ... 982 more lines ..." in lines
     assert len(lines) == 20
 
 
@@ -180,7 +181,7 @@ def test_a_low_window_keeps_the_newest_lines(height: int) -> None:
         view.apply(ToolProgress(call, 1.0, [f"line {n}" for n in range(12)], 12, 96), 1.0)
     lines = drawn(view, 1.0, height).splitlines()
     assert len(lines) <= max(2, height)
-    room = min(12, max(0, height // 2 - 2))
+    room = min(12, max(0, height // 2 - 1))
     assert [line.strip() for line in lines[1 : 1 + room]] == [f"│ line {n}" for n in range(12 - room, 12)]
 
 
@@ -196,9 +197,12 @@ def test_text_that_was_thought_is_marked_and_not_printed_again() -> None:
         *(TextDelta("Hm, "), TextDelta("so."), TextReclassified(7), ReasoningDelta("Hm, "), ReasoningDelta("so.Well.")),
         *(ToolRejected(DRAFTED, "c1", "bash"), TextDelta("Yes."), ReasoningDelta("More."), ANSWERED),
     ]
-    assert transcript(events) == f"Hm, so.\n{THOUGHT}\nWell.\n✗ bash refused: {DRAFTED}\nYes.\nMore.\n"
+    assert (
+        transcript(events)
+        == f"Hm, so.\n{text('terminal.thought')}\nWell.\n✗ bash was refused: {DRAFTED}\nYes.\nMore.\n"
+    )
     screen = io.StringIO()
-    Screen(Console(file=screen, force_terminal=True), View(summary=True), redraw=False).show(TextReclassified(1))
+    Screen(Console(file=screen, force_terminal=True), View(summary=True)).show(TextReclassified(1))
     assert screen.getvalue().startswith("\x1b[2m"), "dim"
 
 
@@ -241,10 +245,10 @@ def test_slicing_cannot_smuggle_an_escape(pieces: list[str]) -> None:
     assert CONTROL.search(transcript([TextDelta(piece) for piece in pieces])) is None
 
 
-def on_a_terminal(events: Iterable[AgentEvent], *, redraw: bool) -> str:
+def on_a_console(events: Iterable[AgentEvent], *, markdown: bool = False) -> str:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=redraw, color_system=None, width=60, markup=False, highlight=False)
-    screen = Screen(console, View(summary=redraw), redraw=redraw, clock=lambda: 0.0)
+    console = Console(file=out, color_system=None, width=60, markup=False, highlight=False)
+    screen = Screen(console, View(summary=False), markdown=markdown, clock=lambda: 0.0)
     for event in events:
         screen.show(event)
     screen.close()
@@ -262,18 +266,11 @@ RUNNING: list[AgentEvent] = [
 
 
 def test_a_pipe_gets_the_transcript_and_nothing_else() -> None:
-    assert on_a_terminal(RUNNING, redraw=False) == transcript(RUNNING)
-
-
-def test_a_terminal_also_gets_the_live_region_and_loses_it_again() -> None:
-    shown = on_a_terminal(RUNNING, redraw=True)
-    assert "bash · 0.0 s · starting" in shown
-    assert "\x1b[2K" in shown, "the region is erased when the transcript goes on"
-    assert shown.index("✓ bash") > shown.index("starting")
+    assert on_a_console(RUNNING) == transcript(RUNNING)
 
 
 def test_a_long_line_stays_one_line_for_pipes() -> None:
-    assert on_a_terminal([TextDelta("word " * 100)], redraw=False) == "word " * 100
+    assert on_a_console([TextDelta("word " * 100)]) == "word " * 100
 
 
 @pytest.mark.parametrize(

@@ -144,46 +144,12 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def _chat_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("message", nargs="*", help="what to say; without it, standard input or a prompt")
-    parser.add_argument(
-        "--url", help="the server to talk to; also DRAGOMAN_URL (default: host and port of the settings)"
-    )
-    parser.add_argument("--session", metavar="ID", help="the conversation to continue")
-    parser.add_argument("--token", help="token for the server; better in DRAGOMAN_TOKEN, others can see flags")
-    from app.core.rules import ApprovalMode, WhenAbsent
-
-    help_text = (
-        "which calls need approval (default: as the server has it). Without a terminal, such calls are denied; with "
-        "this flag they wait, and standard error says how to decide over HTTP"
-    )
-    parser.add_argument("--approval", choices=[mode.value for mode in ApprovalMode], help=help_text)
-    help_text = "what becomes of a call that asks: it waits, or is denied at once (default: it waits for the terminal)"
-    parser.add_argument("--when-absent", choices=[one.value for one in WhenAbsent], help=help_text)
-    help_text = "the profile of the runs: named options that only narrow rights"
-    parser.add_argument("--profile", dest="its_profile", metavar="NAME", help=help_text)
-    parser.add_argument("--plan", action="store_true", help="only reading tools run until you have accepted a plan")
+    import_module("routes.cli.chat_flags").chat_flags(parser)
     _settings_flags(parser)
 
 
 def _chat(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.terminal.chat import ChatOptions, chat
-
-    url = args.url or environ.get("DRAGOMAN_URL") or None
-    token = args.token or environ.get("DRAGOMAN_TOKEN") or None
-    message, mode = " ".join(args.message), "plan" if args.plan else None
-    options = ChatOptions(
-        message=message,
-        url=url,
-        session=args.session,
-        token=token,
-        approval=args.approval,
-        model=args.model,
-        when_absent=args.when_absent,
-        mode=mode,
-        profile=args.its_profile,
-    )
-    return chat(options, loaded, environ)
+    return int(import_module("routes.cli.chat_flags").run_chat(args, _loaded(args, environ), environ))
 
 
 def _config_flags(parser: argparse.ArgumentParser) -> None:

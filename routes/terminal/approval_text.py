@@ -19,6 +19,7 @@ from rich.text import Text
 from app.core.events import ApprovalRequired, ApprovalResolved
 from app.policy.grants import is_command
 from app.policy.patterns import ANY, STAR
+from routes.texts import text
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
@@ -28,14 +29,14 @@ LONG_LINES = 12  # from here on the number of lines is shown: the first ones may
 UNSEEN = regex.compile(r"(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]")
 
 
-def exact(text: str) -> str:
+def exact(written: str) -> str:
     """The text with every character that cannot be seen spelled out; spaces, tabs and line ends stay."""
-    return UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", written)
 
 
-def one_line(text: str) -> str:
+def one_line(written: str) -> str:
     """`exact`, line ends and tabs spelled out, too."""
-    return exact(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+    return exact(written).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
 
 
 def exact_json(value: Any) -> str:
@@ -56,22 +57,25 @@ def form_of(wanted: ApprovalRequired) -> dict[str, Any] | None:
 
 def literal_pattern(arguments: Mapping[str, Any]) -> dict[str, str]:
     """The pattern of a grant that covers this very call only, for a person to widen."""
-    texts = {
+    values = {
         name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         for name, value in arguments.items()
     }
-    return {name: text if is_command(name) else text.replace(ANY, STAR) for name, text in texts.items()}
+    return {name: value if is_command(name) else value.replace(ANY, STAR) for name, value in values.items()}
 
 
 def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     """The call, why it needs approval, and until when. `width` is the window's, None where nothing is folded."""
-    silence = "It waits until you answer."
+    silence = text("terminal.approval.waits")
     if wanted.expires_at is not None:
-        until = time.strftime("%H:%M:%S on %d %b", time.localtime(wanted.expires_at))
-        silence = f"Without an answer it is off at {until}."
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(wanted.expires_at))
+        silence = text("terminal.approval.expires", time=until)
     if wanted.name == OWN_QUESTION:
         return _own_question(wanted, silence, width)
-    title = [f"? {one_line(wanted.name)} {'asks you.' if form_of(wanted) is not None else 'wants to run.'}"]
+    name = one_line(wanted.name)
+    is_form = form_of(wanted) is not None
+    asks = text("terminal.approval.form", name=name) if is_form else text("terminal.approval.asks", name=name)
+    title = [f"? {asks}"]
     reason = [f"  {line}" for line in _wrapped(f"{one_line(wanted.reason)} {silence}", width)]
     return [*_styled(title, "bold yellow"), *_styled(reason, "yellow"), *_values(wanted.arguments, width)]
 
@@ -87,7 +91,7 @@ def choices_of(wanted: ApprovalRequired) -> list[str]:
 def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> list[Text]:
     """A question of the model, with its choices numbered."""
     message = exact(str(wanted.arguments.get("message", ""))).split("\n")
-    title = _styled(["? The assistant asks you."], "bold yellow")
+    title = _styled([f"? {text('terminal.approval.question')}"], "bold yellow")
     rows = [Text(f"{GUTTER}{piece}") for row in message for piece in _folded(row.expandtabs(4), width)]
     for number, choice in enumerate(choices_of(wanted), start=1):
         rows += [Text(f"{GUTTER}{piece}") for piece in _folded(f"{number}  {one_line(choice)}", width)]
@@ -96,32 +100,57 @@ def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> 
 
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:
     """The outcome of the question, in one line; and the arguments, where a person changed them."""
-    name, by = one_line(name), one_line(settled.by)
+    facts = {"name": one_line(name), "by": one_line(settled.by)}
     note = f": {one_line(settled.note)}" if settled.note else "."
     match settled.decision:
         case "approved":
-            scope = " for this session" if settled.scope == "session" else ""
-            changed = ", with other arguments" if settled.arguments is not None else ""
-            return [
-                Text(f"✓ {name} was approved by {by}{scope}{changed}{note}", "green"),
-                *_values(settled.arguments, width),
-            ]
+            outcome = text("terminal.approval.approved", **facts)
+            scope = f" {text('terminal.approval.session')}" if settled.scope == "session" else ""
+            changed = f", {text('terminal.approval.changed')}" if settled.arguments is not None else ""
+            return [Text(f"✓ {outcome}{scope}{changed}{note}", "green"), *_values(settled.arguments, width)]
         case "denied":
-            return [Text(f"✗ {name} was denied by {by}{note}", "red")]
+            return [Text(f"✗ {text('terminal.approval.denied', **facts)}{note}", "red")]
         case "expired":
-            return [Text(f"✗ {name} did not run: nobody answered in time.", "red")]
-    return [Text(f"■ {name} did not run: the question was {one_line(settled.decision)} by {by}.", "yellow")]
+            return [Text(f"✗ {text('terminal.approval.expired', **facts)}", "red")]
+        case "withdrawn":
+            return [Text(f"■ {text('terminal.approval.withdrawn', **facts)}", "yellow")]
+    return [Text(f"■ {text('terminal.approval.ended', **facts, state=one_line(settled.decision))}", "yellow")]
+
+
+CHANGES = {
+    "create": "terminal.preview.create",
+    "replace": "terminal.preview.replace",
+    "edit": "terminal.preview.edit",
+    "fail": "terminal.preview.fail",
+}
+DIFF = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def preview_lines(preview: Mapping[str, Any], width: int | None) -> list[Text]:
+    """The change that a call would make to a file, as a diff (GET /runs/{id}/approvals/{call}/preview)."""
+    change, note = str(preview.get("change")), preview.get("note")
+    if change not in CHANGES:
+        return []
+    title = text(CHANGES[change], path=one_line(str(preview.get("path"))))
+    rows = exact(str(preview.get("diff") or "")).split("\n") if change != "create" else []
+    lines = _styled([f"  {title}"], "bold yellow")
+    lines += _styled([f"  {line}" for line in _wrapped(one_line(str(note)), width)] if note else [], "yellow")
+    for row in rows:
+        if row and not row.startswith(("--- ", "+++ ")):
+            style = DIFF.get(row[0], "dim")
+            lines += [Text.assemble((GUTTER, "dim"), (piece, style)) for piece in _folded(row.expandtabs(4), width)]
+    return lines
 
 
 def _values(arguments: Mapping[str, Any] | None, width: int | None) -> list[Text]:
     if arguments is None:
         return []
     if not arguments:
-        return [Text("  without arguments")]
+        return [Text(f"  {text('terminal.approval.no_arguments')}")]
     lines: list[Text] = []
     for name, value in arguments.items():
         rows = exact(value if isinstance(value, str) else exact_json(value)).split("\n")
-        size = f" ({len(rows)} lines)" if len(rows) >= LONG_LINES else ""
+        size = f" ({text('terminal.lines', count=len(rows))})" if len(rows) >= LONG_LINES else ""
         lines.append(Text(f"  {one_line(name)}{size}:", "bold"))
         lines.extend(Text(f"{GUTTER}{piece}") for row in rows for piece in _folded(row.expandtabs(4), width))
     return lines
@@ -133,8 +162,8 @@ def _folded(row: str, width: int | None) -> list[str]:
     return chop_cells(row, max(NARROWEST, width - len(GUTTER)))
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
-    return [text] if width is None else textwrap.wrap(text, max(NARROWEST, width - 2))
+def _wrapped(written: str, width: int | None) -> list[str]:
+    return [written] if width is None else textwrap.wrap(written, max(NARROWEST, width - 2))
 
 
 def _styled(lines: list[str], style: str) -> list[Text]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from types import FrameType
 
 import httpx2
@@ -15,35 +16,32 @@ from msgspec import Struct
 from rich.console import Console
 
 from app.config.settings import Loaded, Settings
-from app.core.events import AgentEvent, Notice, RunFailed, RunFinished, ToolFinished
+from app.core.events import AgentEvent
 from app.core.rules import WhenAbsent
 from routes.access.local_admin import read_local_token
 from routes.access.token_auth import TokenAuth, is_local
+from routes.terminal.api import Api
 from routes.terminal.child_server import answers, own_server
-from routes.terminal.documents import COMMAND as DOCUMENT
-from routes.terminal.documents import Documents
+from routes.terminal.commands.conversation import Choices
 from routes.terminal.event_client import TIMEOUT, ChatFailed, Link
-from routes.terminal.keyboard import Keyboard
-from routes.terminal.run_display import Answerer, Asking, NoAnswerer, RemoteAnswerer
+from routes.terminal.exit_codes import INTERRUPTED, UNREACHABLE, USAGE, exit_code
+from routes.terminal.interrupts import Interrupts, Left
+from routes.terminal.run_display import Answerer, Asking, NoAnswerer, Output, RemoteAnswerer
 from routes.terminal.screen import Screen
-from routes.terminal.typing import HELP, INPUT, SHOW_HELP, STOP, PausingAnswerer, Typing
-from routes.terminal.undo import COMMAND, Undo
+from routes.terminal.scripts import AnswerOutput, JsonOutput, piped
+from routes.terminal.talk import CANCEL_LIMIT_S, Talk, Terminal
 from routes.terminal.view import MARGIN, View
-from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
+from routes.texts import text
 
-PROMPT = "> "
-CANCEL_LIMIT_S = 2.0  # how long leaving waits until the server has heard that the run is to stop
-FAILED, INTERRUPTED = 1, 130
 VALID_PORTS = range(1, 65_536)
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-class Left(Exception):
-    """The user has interrupted twice: nothing more is wanted, not even a prompt."""
-
-
 class ChatOptions(Struct, frozen=True):
-    """Options of the command line; an empty message means standard input or a prompt."""
+    """Options of the command line; an empty message means standard input or a prompt.
+
+    `output` is "answer" (-p) or "json" for scripts; `last` continues the conversation used last.
+    """
 
     message: str = ""
     url: str | None = None
@@ -54,239 +52,156 @@ class ChatOptions(Struct, frozen=True):
     when_absent: str | None = None
     mode: str | None = None
     profile: str | None = None
+    output: str | None = None
+    last: bool = False
 
 
 def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
-    """Talk until the message is answered or the user leaves. Exit code 0, 1 when a run failed, 130 when stopped."""
+    """Talk until the message is answered or the person leaves; the exit code (docs/terminal.md)."""
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _leave)  # as SystemExit, so that a server of our own is stopped on the way out
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        message = options.message or _piped(loaded.settings.max_message_bytes)
+        message = _message(options, loaded.settings.max_message_bytes)
         with _server(options.url, loaded, environ) as (url, is_own):
-            model = None if is_own else options.model  # our own has it as its default
             own = read_local_token(loaded.settings.data_dir)
-            talk = Talk(
-                *(url, options.token, options.session, options.approval, model, own, options.when_absent),
-                mode=options.mode,
-                profile=options.profile,
-            )
-            return talk.say(message) if message else talk.converse()
+            client = Client(url, options.token, own)
+            model = None if is_own else options.model  # our own has it as its default
+            return asyncio.run(_talk(client, options, message, model, environ))
     except ChatFailed as error:
-        return _report(error)
-    except Left:
+        print(f"dragoman: {error}", file=sys.stderr)
+        return error.code
+    except (Left, KeyboardInterrupt, asyncio.CancelledError):
         return INTERRUPTED
 
 
-class Talk:
-    """One conversation with the server at `url`."""
+def _message(options: ChatOptions, limit: int) -> str:
+    """The message of the command line, with what is piped behind it. Raises ChatFailed."""
+    if not options.message:
+        message = piped(limit, beside=False)
+    elif options.output:
+        message = "\n\n".join(filter(None, [options.message, piped(limit, beside=True)]))
+    else:
+        message = options.message
+    if options.output and not message.strip():
+        raise ChatFailed(text("terminal.script.nothing"), USAGE)
+    return sendable(message)
 
-    def __init__(
-        self,
-        url: str,
-        token: str | None,
-        session: str | None,
-        approval: str | None = None,
-        model: str | None = None,
-        own: str | None = None,
-        when_absent: str | None = None,
-        mode: str | None = None,
-        profile: str | None = None,
-    ) -> None:
-        self._profile = _sendable(profile) if profile else None
-        self._url = url
-        self._model = _sendable(model) if model else None
-        self._approval = approval
-        self._when_absent = when_absent
-        self._mode = mode
-        self._rest = ""  # typed while a run went on, and not sent
-        self._has_token = bool(token)
+
+class Client:
+    """The way to one server. Raises ChatFailed for a token that cannot be one."""
+
+    def __init__(self, url: str, token: str | None, own: str | None = None) -> None:
+        self.url = url
+        self.has_token = bool(token)
         self._auth = TokenAuth(checked_token(token) if token else None, own)
-        self._session = _sendable(session) if session else None
-        self._console = Console(highlight=False, markup=False, emoji=False)
-        self._redraw = sys.stdout.isatty() and not self._console.is_dumb_terminal
 
-    def converse(self) -> int:
-        """Prompt for one message after the other until the user leaves."""
-        with suppress(ImportError):  # line editing and history, where Python was built with it
-            import readline  # noqa: F401
-        print("Ctrl-C stops a run, Ctrl-\\ its command, Ctrl-D leaves, /help tells more.")
-        interrupted = False
-        while True:
-            try:
-                message = self._input()
-            except EOFError:
-                print()
-                return 0
-            except KeyboardInterrupt:
-                print()
-                if interrupted:
-                    return INTERRUPTED
-                interrupted = True
-                continue
-            interrupted = False
-            if message.strip():
-                self._say_or_tell(message)
+    def open(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(base_url=self.url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self.url))
 
-    def _input(self) -> str:
-        rest, self._rest = self._rest, ""
-        readline = sys.modules.get("readline")
-        if readline and rest:
-            readline.set_startup_hook(lambda: readline.insert_text(rest))
-        try:
-            return input(PROMPT)
-        finally:
-            if readline:
-                readline.set_startup_hook()
 
-    def _say_or_tell(self, message: str) -> None:
-        try:
-            if message.strip() == COMMAND:
-                asyncio.run(self._undo())
-            elif message.split()[:1] == [DOCUMENT]:
-                asyncio.run(self._print_document(message))
-            elif message.strip() == SHOW_HELP:
-                print(HELP)
-            elif message.split()[0] in (STOP, INPUT):
-                print("No command runs.")
-            else:
-                self.say(message)
-        except ChatFailed as error:
-            _report(error)
-
-    async def _undo(self) -> None:
-        async with self._client() as client:
-            await Undo(client, self._console.print, _confirmed).last(self._session)
-
-    async def _print_document(self, message: str) -> None:
-        async with self._client() as client:
-            await Documents(client, self._console.print).print_one(self._session, message)
-
-    def _client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            base_url=self._url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self._url)
+async def _talk(
+    client: Client, options: ChatOptions, message: str, model: str | None, environ: Mapping[str, str]
+) -> int:
+    """Raises ChatFailed, Left."""
+    async with client.open() as opened:
+        choices = Choices(
+            session=sendable(options.session) if options.session else None,
+            model=sendable(model) if model else None,
+            approval=options.approval,
+            when_absent=options.when_absent,
+            mode=options.mode,
+            profile=sendable(options.profile) if options.profile else None,
         )
-
-    def say(self, message: str) -> int:
-        """One message and everything it brings about, as an exit code. Raises ChatFailed and Left."""
-        view = View(summary=self._redraw, width=_window_width)
-        try:
-            asyncio.run(self._turn(_sendable(message), view))
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            return INTERRUPTED
-        return exit_code(view.ended)
-
-    async def _turn(self, message: str, view: View) -> None:
-        screen = Screen(self._console, view, redraw=self._redraw)
-        async with self._client() as client:
-            link = Link(
-                *(client, self._session, self._approval),
-                model=self._model,
-                when_absent=self._when_absent,
-                mode=self._mode,
-                profile=self._profile,
-                terminal=_window(),
-            )
-            interrupts = Interrupts(link, lambda event: asking.show(event))
-            typing = Typing(link, lambda event: asking.show(event), interrupts.stop_call, redraw=self._redraw)
-            screen.typed = lambda: typing.shown
-            asking = Asking(link, screen, PausingAnswerer(typing, self._answerer(link, screen)))
-            with _interrupts(interrupts), typing.active():
-                try:
-                    async with aclosing(link.ask(message)) as events:
-                        async for event in events:
-                            asking.show(event)
-                            if isinstance(event, ToolFinished) and event.name == SUBMIT_PLAN and event.ok:
-                                self._mode = None  # what comes now is carried out
-                finally:
-                    await asking.close()
-                    self._session = link.session
-                    await typing.settle(CANCEL_LIMIT_S)
-                    self._rest = typing.take_rest()
-                    await interrupts.settle()
-
-    def _answerer(self, link: Link, screen: Screen) -> Answerer:
-        if sys.stdin.isatty() and sys.stdout.isatty():
-            return Keyboard(lambda problem: screen.show(Notice("approval", problem)))
-        waits = self._approval or self._when_absent == WhenAbsent.WAIT
-        return RemoteAnswerer(link, token=self._has_token) if waits else NoAnswerer()
+        if options.last and not choices.session:
+            choices.session = await _last_session(Api(opened))
+        if options.output or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return await alone(opened, choices, message, options.output, token=client.has_token)
+        terminal = _terminal(environ)
+        talk = Talk(terminal, opened, choices, width=_window_width, window=_window)
+        return await terminal.within(talk.once(message) if message else talk.converse())
 
 
-def _confirmed(question: str) -> bool:
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except (EOFError, KeyboardInterrupt):
-        print()
-        return False
+async def _last_session(api: Api) -> str:
+    rows = (await api.get("/sessions"))["sessions"]
+    if not rows:
+        raise ChatFailed(text("terminal.sessions.none"), USAGE)
+    return str(rows[0]["id"])
 
 
-class Interrupts:
-    """Keys while a run is under way: Ctrl-C stops it, and a second one leaves; Ctrl-\\ stops the latest call alone."""
+def _terminal(environ: Mapping[str, str]) -> Terminal:
+    if os.environ.get("TERM", "dumb").lower() in ("", "dumb", "unknown"):
+        from routes.terminal.dumb_terminal import DumbTerminal
 
-    def __init__(self, link: Link, show: Callable[[AgentEvent], None]) -> None:
-        self._link = link
-        self._show = show
-        self._turn = asyncio.current_task()
-        self._cancelling: asyncio.Task[None] | None = None
-        self._stopping: asyncio.Task[None] | None = None
+        return DumbTerminal()
+    from routes.terminal.window import Window  # 0.1 s that scripts do without
 
-    def __call__(self) -> None:
-        if self._cancelling is None and self._link.run is not None:
-            self._cancelling = asyncio.get_running_loop().create_task(self._cancel())
-        elif self._turn:
-            self._turn.cancel()
-
-    def stop_call(self) -> None:
-        """Stop the latest call, if one runs."""
-        if self._link.running and (self._stopping is None or self._stopping.done()):
-            self._stopping = asyncio.get_running_loop().create_task(self._stop_call())
-
-    async def settle(self) -> None:
-        """Let a cancel that is on its way arrive: else the run would go on unwatched. Raises Left after it."""
-        if self._cancelling is None:
-            return
-        _, late = await asyncio.wait([self._cancelling], timeout=CANCEL_LIMIT_S)
-        if late:
-            self._show(Notice("cancel", "The server has not answered: the run may go on."))
-        if self._turn and self._turn.cancelling():
-            raise Left
-
-    async def _stop_call(self) -> None:
-        self._show(Notice("cancel", "Stopping the call. Ctrl-C stops the run."))
-        if trouble := await self._link.cancel_call():
-            self._show(Notice("cancel", trouble))
-
-    async def _cancel(self) -> None:
-        self._show(Notice("cancel", "Stopping the run. Ctrl-C again leaves."))
-        if trouble := await self._link.cancel():
-            self._show(Notice("cancel", trouble))
+    return Window(environ)
 
 
-@contextmanager
-def _interrupts(answer: Interrupts) -> Iterator[None]:
+async def alone(
+    client: httpx2.AsyncClient, choices: Choices, message: str, output: str | None = None, *, token: bool = False
+) -> int:
+    """One turn without a person at a terminal; its exit code. Raises ChatFailed, Left."""
+    view = View(summary=False, width=_window_width)
+    screen = _output(output, view)
+    link = Link(
+        client,
+        choices.session,
+        choices.approval,
+        model=choices.model,
+        when_absent=choices.when_absent,
+        mode=choices.mode,
+        profile=choices.profile,
+    )
+    waits = choices.approval or choices.when_absent == WhenAbsent.WAIT
+    answerer: Answerer = RemoteAnswerer(link, token=token) if waits else NoAnswerer()
+    asking = Asking(link, screen, answerer)
+    interrupts = Interrupts(link, asking.show)
+    ended: list[AgentEvent] = []
+    turn = interrupts.turn = asyncio.create_task(_events(link, message, asking, ended))
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, answer)
-    loop.add_signal_handler(signal.SIGQUIT, answer.stop_call)
+    loop.add_signal_handler(signal.SIGINT, interrupts)
     try:
-        yield
+        await turn
+    except asyncio.CancelledError:
+        if not interrupts.leaving:
+            raise
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        loop.remove_signal_handler(signal.SIGQUIT)
+        await asking.close()
+        await interrupts.settle(CANCEL_LIMIT_S)
+    denied = isinstance(answerer, NoAnswerer) and answerer.has_denied
+    return exit_code(ended[-1] if ended else None, denied=denied)
+
+
+async def _events(link: Link, message: str, asking: Asking, ended: list[AgentEvent]) -> None:
+    async with aclosing(link.ask(message)) as events:
+        async for event in events:
+            asking.show(event)
+            ended[:] = [event]
+
+
+def _output(kind: str | None, view: View) -> Output:
+    if kind == "json":
+        return JsonOutput(sys.stdout)
+    if kind == "answer":
+        return AnswerOutput(sys.stdout, Console(stderr=True, highlight=False, markup=False, emoji=False))
+    console = Console(highlight=False, markup=False, emoji=False)
+    return Screen(console, view, markdown=console.is_terminal and not console.is_dumb_terminal)
 
 
 @contextmanager
 def _server(url: str | None, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """The URL to talk to: the one that is target, if it answers, else that of a server of our own; and which it is."""
+    """The URL to talk to, and whether the server there is our own, started because none was named and none answers."""
     target = checked_url(url) if url else default_url(loaded.settings)
     if answers(target):
         yield target, False
         return
-    if url and not is_local(target):
-        raise ChatFailed(
-            f"No dragoman server answers at {target}. Start it there, or leave --url away to run one here."
-        )
-    print(f"No dragoman server answers at {target}: starting one for this conversation.", file=sys.stderr)
+    if url:
+        raise ChatFailed(text("terminal.unreachable", url=target), UNREACHABLE)
+    print(text("terminal.own_server", url=target), file=sys.stderr, flush=True)
     with own_server(loaded, environ) as own:
         yield own, True
 
@@ -301,7 +216,7 @@ def checked_url(url: str) -> str:
     except (httpx2.InvalidURL, ValueError):
         usable = False
     if not usable:
-        raise ChatFailed(f"{url!a} is not the URL of a server. Give one such as http://127.0.0.1:8724.")
+        raise ChatFailed(text("terminal.bad_url", url=ascii(url)), USAGE)
     return url.rstrip("/")
 
 
@@ -309,7 +224,7 @@ def checked_token(token: str) -> str:
     """The token as a header can carry it. Raises ChatFailed."""
     bare = token.strip()  # `DRAGOMAN_TOKEN=$(< file)` and the like bring a line's end along
     if not bare or not bare.isascii() or not bare.isprintable() or " " in bare:
-        raise ChatFailed("The token is not one that `dragoman token create` makes. Copy it again, whole and alone.")
+        raise ChatFailed(text("terminal.bad_token"), USAGE)
     return bare
 
 
@@ -319,38 +234,9 @@ def default_url(settings: Settings) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
-def exit_code(ended: AgentEvent | None) -> int:
-    match ended:
-        case RunFinished(reason="cancelled"):
-            return INTERRUPTED
-        case RunFailed():
-            return FAILED
-        case _:
-            return 0
-
-
-def _piped(limit: int) -> str:
-    """The message on standard input, or nothing when that is a terminal."""
-    if sys.stdin.isatty():
-        return ""
-    written = sys.stdin.buffer.read(limit + 1)
-    if len(written) > limit:
-        raise ChatFailed(
-            f"The message on standard input is longer than {limit} bytes. Shorten it, or raise max_message_bytes."
-        )
-    if not written.strip():
-        raise ChatFailed("There is nothing to say. Give a message as an argument or on standard input.")
-    return written.decode("utf-8", "replace")
-
-
-def _sendable(text: str) -> str:
+def sendable(given: str) -> str:
     """The text without what a terminal could not decode, which is not valid UTF-8 to send either."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _report(error: ChatFailed) -> int:
-    print(f"dragoman: {error}", file=sys.stderr)
-    return FAILED
+    return given.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _window_width() -> int | None:
@@ -358,10 +244,8 @@ def _window_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _window() -> dict[str, int] | None:
-    """The room for what commands print; None where there is no terminal to read it, or to answer them."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return None
+def _window() -> dict[str, int]:
+    """The room for what commands print."""
     size = shutil.get_terminal_size()
     columns, rows = size.columns - len(MARGIN), size.lines
     return {"columns": max(20, min(400, columns)), "rows": max(5, min(200, rows))}

@@ -20,7 +20,9 @@ from pydantic import SecretStr
 from app.config.settings import WORD_LISTS, Loaded, Settings
 from routes.access.token_auth import is_local
 from routes.terminal.event_client import ChatFailed
+from routes.terminal.exit_codes import UNREACHABLE
 from routes.terminal.view import printable
+from routes.texts import text
 
 START_LIMIT_S = 60.0
 READY_LIMIT_S = 15.0
@@ -110,16 +112,12 @@ def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: IO[bytes]) 
         if alive_at is None and answers(url):
             alive_at = now
         if child.poll() is not None:
-            raise ChatFailed(
-                f"The server that was started ended at once. It said:\n{_end_of(log)}\n"
-                "If a server runs at another address, name that with --url."
-            )
+            raise ChatFailed(text("terminal.server.ended", log=_end_of(log)), UNREACHABLE)
         if alive_at is not None and now - alive_at > READY_LIMIT_S:
             return
         if now - started > START_LIMIT_S:
-            raise ChatFailed(
-                f"The server that was started did not answer within {START_LIMIT_S:.0f} s. Its log:\n{_end_of(log)}"
-            )
+            seconds = f"{START_LIMIT_S:.0f}"
+            raise ChatFailed(text("terminal.server.silent", seconds=seconds, log=_end_of(log)), UNREACHABLE)
         time.sleep(POLL_S)
 
 

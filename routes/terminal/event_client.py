@@ -15,7 +15,9 @@ from msgspec import Struct
 from app.core.events import TERMINAL, AgentEvent, Notice, ToolFinished, ToolProgress, ToolStarted
 from app.core.helper_events import HelperApproval
 from routes.access.token_auth import NotProven
+from routes.terminal.exit_codes import FAILED, UNREACHABLE
 from routes.terminal.view import printable, read_event
+from routes.texts import text
 
 # The server writes a comment at least every 15 s: three missed ones mean that the connection is dead.
 TIMEOUT = httpx2.Timeout(10.0, read=45.0)
@@ -26,9 +28,16 @@ MAX_REFUSAL_BYTES = 64 * 1024
 # An event may hold a whole answer or the whole arguments of a call: 4 Mi characters of 12 ASCII bytes at most.
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 
+Message = str | list[dict[str, Any]]
+"""A text, or parts: a text and files."""
+
 
 class ChatFailed(Exception):
-    """The conversation cannot go on. The message says what to do next."""
+    """The conversation cannot go on. The message says what to do next; `code` is the exit code of a script."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class NotTaken(Struct, frozen=True):
@@ -60,8 +69,8 @@ class Link:
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self.session = session
-        self._options: dict[str, Any] = {"approval": approval, "model": model, "when_absent": when_absent, "mode": mode}
-        self._options |= {"terminal": terminal, "profile": profile}
+        self.options: dict[str, Any] = {"approval": approval, "model": model, "when_absent": when_absent, "mode": mode}
+        self.options |= {"terminal": terminal, "profile": profile}
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal
@@ -71,10 +80,10 @@ class Link:
         self._pauses_s = pauses_s
         self._last_id = ""
 
-    async def ask(self, message: str) -> AsyncGenerator[AgentEvent, None]:
+    async def ask(self, message: Message) -> AsyncGenerator[AgentEvent, None]:
         """Start a run and yield its events, the terminal one last. Raises ChatFailed."""
         self._forget_run()
-        fields = {"message": message, "session": self.session, **self._options}
+        fields = {"message": message, "session": self.session, **self.options}
         body = {name: value for name, value in fields.items() if value is not None}
         connection = self._connection("POST", "/chat", json=body)
         pauses, announced = iter(self._pauses_s), False
@@ -91,18 +100,16 @@ class Link:
                 raise ChatFailed(str(error)) from error
             except httpx2.TransportError as error:
                 if self.run is None:
-                    raise ChatFailed(f"No answer from {self._client.base_url}: {_reason(error)}.") from error
+                    raise no_answer(self._client, error) from error
             if self.run is None:
-                raise ChatFailed("The server answered without a run. Check that --url names a dragoman server.")
+                raise ChatFailed(text("terminal.no_run"))
             if self._last_id != before:
                 pauses, announced = iter(self._pauses_s), False
             if (pause := next(pauses, None)) is None:
-                raise ChatFailed(
-                    f"The connection was lost and {len(self._pauses_s)} attempts to reconnect failed."
-                    f" The run may go on: `dragoman chat --session {self.session}` continues its conversation."
-                )
+                count = len(self._pauses_s)
+                raise ChatFailed(text("terminal.lost", count=count, session=self.session), UNREACHABLE)
             if not announced:
-                yield Notice("reconnect", "The connection was lost; reconnecting.")
+                yield Notice("reconnect", text("terminal.reconnecting"))
                 announced = True
             await asyncio.sleep(pause)
             headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
@@ -122,27 +129,24 @@ class Link:
 
     async def cancel(self) -> str | None:
         """Stop the run under way; None when the server took it, else why not."""
-        return await self._stop("run", "cancel")
+        return await self._post(text("terminal.stop.failed"), "cancel")
 
     async def cancel_call(self) -> str | None:
         """Stop the call that began last, while the run goes on; None when the server took it, else why not."""
-        return await self._stop("call", f"calls/{quote(self.running[-1], safe='')}/cancel")
+        return await self._post(text("terminal.stop_call.failed"), f"calls/{quote(self.running[-1], safe='')}/cancel")
 
     async def type_in(self, line: str) -> str | None:
         """Type a line into the command that has a terminal; None when the server took it, else why not."""
         if self.reading is None:
-            return "No command runs that takes input."
+            return text("terminal.input.none")
         path = f"calls/{quote(self.reading, safe='')}/input"
-        return await self._post("That was not typed", path, {"text": line, "keys": ["enter"]})
+        return await self._post(text("terminal.input.failed"), path, {"text": line, "keys": ["enter"]})
 
-    async def steer(self, message: str) -> str | None:
+    async def steer(self, message: Message) -> str | None:
         """Send a message to the run under way; None when the server took it, else why not."""
         if self.run is None:
-            return "That was not sent: the run has not begun. Send it again."
-        return await self._post("That was not sent", "messages", {"message": message})
-
-    async def _stop(self, what: str, path: str) -> str | None:
-        return await self._post(f"The {what} could not be stopped", path)
+            return text("terminal.steer.early")
+        return await self._post(text("terminal.steer.failed"), "messages", {"message": message})
 
     async def _post(self, trouble: str, path: str, body: Mapping[str, Any] | None = None) -> str | None:
         try:
@@ -156,14 +160,25 @@ class Link:
         try:
             response = await self._client.post(self.decision_url(call), json=body)
         except httpx2.TransportError as error:
-            return NotTaken(f"The answer did not arrive: {_reason(error)}.", final=False)
+            return NotTaken(text("terminal.answer.failed", reason=_reason(error)), final=False)
         if response.is_success:
             return None
         return NotTaken(refusal(response.status_code, response.content), final=response.status_code in DECIDED)
 
+    async def preview(self, call: str) -> Mapping[str, Any] | None:
+        """The change that a waiting call would make to a file, if the server can tell."""
+        try:
+            response = await self._client.get(f"{self._approval_path(call)}/preview")
+            change = response.json() if response.status_code == 200 else None
+        except (httpx2.TransportError, ValueError, RecursionError):
+            return None
+        return change if isinstance(change, dict) else None
+
     def decision_url(self, call: str) -> str:
-        base = str(self._client.base_url).rstrip("/")
-        return f"{base}/runs/{self._helpers.get(call, self.run)}/approvals/{quote(call, safe='')}"
+        return f"{str(self._client.base_url).rstrip('/')}{self._approval_path(call)}"
+
+    def _approval_path(self, call: str) -> str:
+        return f"/runs/{self._helpers.get(call, self.run)}/approvals/{quote(call, safe='')}"
 
     def _forget_run(self) -> None:
         self.run, self._last_id = None, ""
@@ -174,9 +189,7 @@ class Link:
     async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:
         async with self._client.stream(method, path, **request) as response:
             if response.status_code == 204:
-                raise ChatFailed(
-                    f"Run {self.run} has ended, but its end cannot be read. GET /runs/{self.run} has its state."
-                )
+                raise ChatFailed(text("terminal.no_end", run=self.run))
             if response.status_code != 200:
                 problem = refusal(response.status_code, await _start_of(response))
                 if self.run and response.status_code in AWAY:
@@ -206,11 +219,15 @@ async def _start_of(response: httpx2.Response) -> bytes:
 
 def refusal(status: int, body: bytes) -> str:
     """The message of an error in the one error shape, or the status of any other answer."""
-    hint = " Give the token with --token or DRAGOMAN_TOKEN." if status == 401 else ""
+    hint = f" {text('terminal.give_token')}" if status == 401 else ""
     try:
         return printable(str(json.loads(body)["error"]["message"])) + hint
     except (ValueError, KeyError, TypeError, RecursionError):
-        return f"The server answered {status}. Check that --url names a dragoman server."
+        return text("terminal.answered_status", status=status)
+
+
+def no_answer(client: httpx2.AsyncClient, error: httpx2.TransportError) -> ChatFailed:
+    return ChatFailed(text("terminal.no_answer", url=client.base_url, reason=_reason(error)), UNREACHABLE)
 
 
 def _reason(error: httpx2.TransportError) -> str:

@@ -6,16 +6,31 @@ import asyncio
 import shlex
 import sys
 from collections import deque
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
 from app.core.helper_events import HelperApproval
+from routes.terminal.answers import Decision
 from routes.terminal.event_client import Link
-from routes.terminal.keyboard import Decision
-from routes.terminal.screen import Screen
+from routes.texts import text
 
+PREVIEWED = frozenset({"write_file", "edit_file"})
 SENDING_LIMIT_S = 2.0  # how long the end of a turn waits for an answer that is on its way
-UNATTENDED = "Nobody is at the terminal of this conversation who could approve it."
+# The model reads it.
+UNATTENDED = "No person is at the terminal of this conversation to approve it."
+
+
+class Output(Protocol):
+    """Takes a run's events and shows them."""
+
+    def show(self, event: AgentEvent) -> None: ...
+
+    def preview(self, call: str, change: Mapping[str, Any]) -> None:
+        """Show this change of a file with the question that comes next."""
+
+    def close(self) -> None:
+        """The run is over: what is still being written is shown as it is."""
 
 
 class Answerer(Protocol):
@@ -30,12 +45,15 @@ class NoAnswerer:
     def __init__(self) -> None:
         self._denied: set[str] = set()
 
+    @property
+    def has_denied(self) -> bool:
+        return bool(self._denied)
+
     async def decision(self, wanted: ApprovalRequired) -> Decision | None:
         if wanted.call in self._denied:
             return None  # the server did not take it, and would not the next time
         if not self._denied:
-            reason = "there is no terminal, so calls that need approval are denied. Use --approval to change that."
-            print(f"dragoman: {reason}", file=sys.stderr, flush=True)
+            print(f"dragoman: {text('terminal.script.denied')}", file=sys.stderr, flush=True)
         self._denied.add(wanted.call)
         return {"decision": "deny", "note": UNATTENDED}
 
@@ -50,13 +68,9 @@ class RemoteAnswerer:
     async def decision(self, wanted: ApprovalRequired) -> Decision | None:
         url = shlex.quote(self._link.decision_url(wanted.call))
         header = ' -H "Authorization: Bearer $DRAGOMAN_TOKEN"' if self._token else ""
-        print(
-            f"dragoman: a call waits for approval, and there is no terminal to ask at. Decide with:\n"
-            f"  curl {url}{header} -H 'content-type: application/json' -d '{{\"decision\": \"approve\"}}'\n"
-            "or with deny in place of approve.",
-            file=sys.stderr,
-            flush=True,
-        )
+        command = f"curl {url}{header} -H 'content-type: application/json' -d '{{\"decision\": \"approve\"}}'"
+        waits, deny = text("terminal.script.waits"), text("terminal.script.or_deny")
+        print(f"dragoman: {waits}\n  {command}\n{deny}", file=sys.stderr, flush=True)
         return None
 
 
@@ -64,17 +78,18 @@ def as_own(event: HelperApproval) -> ApprovalRequired | ApprovalResolved:
     """Return the event that the log of the helper has: the person decides it like one of the run itself."""
     if event.state != "pending":
         return ApprovalResolved(event.approval, event.state, event.by or "")
-    reason = f"A helper asks. {event.reason or ''}".rstrip()
+    reason = f"{text('terminal.helper.asks')} {event.reason or ''}".rstrip()
     return ApprovalRequired(event.approval, event.name or "", event.arguments or {}, reason, event.expires_at)
 
 
 class Asking:
     """Shows events in their order. While a question is open, those after it wait: nothing is written into a prompt."""
 
-    def __init__(self, link: Link, screen: Screen, answerer: Answerer) -> None:
+    def __init__(self, link: Link, screen: Output, answerer: Answerer, *, previews: bool = False) -> None:
         self._link = link
         self._screen = screen
         self._answerer = answerer
+        self._previews = previews
         self._waiting: deque[AgentEvent] = deque()
         self._settled: set[str] = set()
         self._over = False
@@ -117,13 +132,17 @@ class Asking:
     def _go_on(self) -> None:
         while self._waiting and not self._open:
             event = self._waiting.popleft()
-            self._screen.show(event)
             if isinstance(event, ApprovalRequired) and not self._moot(event):
                 self._open = event
                 self._task = asyncio.create_task(self._ask(event))
+            else:
+                self._screen.show(event)
 
     async def _ask(self, wanted: ApprovalRequired) -> None:
         try:
+            if self._previews and wanted.name in PREVIEWED and (change := await self._link.preview(wanted.call)):
+                self._screen.preview(wanted.call, change)
+            self._screen.show(wanted)
             while not self._moot(wanted) and (decision := await self._answer(wanted)):
                 refused = await self._link.decide(wanted.call, decision)
                 if refused:

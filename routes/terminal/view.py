@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
 from msgspec import DecodeError, Struct, ValidationError
@@ -41,11 +41,11 @@ from app.core.events import (
 )
 from app.core.helper_events import HelperFinished, HelperStarted
 from app.core.label_events import LabelsAdded
-from routes.terminal.approval_text import answer, question
+from routes.terminal.approval_text import answer, preview_lines, question
+from routes.terminal.rendering.figures import cost, duration, size, speed
 from routes.texts import text
 from tools.base.patterns import lazy_pattern
 
-THOUGHT = text("terminal.thought")  # what is printed cannot be taken back
 MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 WEB_SEARCH = "web_search"
@@ -56,18 +56,25 @@ SEQUENCES = lazy_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][0-9A-Za-z]"
 )
 SEARCH_RESULT = lazy_pattern(r"^\d+\. [^\n]+\nhttps?://", re.MULTILINE)
+COLOURS = lazy_pattern(r"(\x1b\[[0-9;:]*m)")
 LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
 CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: str) -> str:
+def printable(written: str) -> str:
     """The text without escape sequences; other controls, direction overrides and lone surrogates become visible."""
-    return CONTROLS.sub(_picture, SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return CONTROLS.sub(_picture, SEQUENCES.sub("", written.replace("\r\n", "\n")))
 
 
 def _picture(control: re.Match[str]) -> str:
     code = ord(control[0])
     return chr(0x2400 + code) if code < 0x20 else "\ufffd"
+
+
+def coloured(line: str) -> Text:
+    """A line of a program's output in its own colours, and with nothing else of its escape sequences."""
+    pieces = COLOURS.split(line)  # at odd positions the colours
+    return Text.from_ansi("".join(piece if at % 2 else printable(piece) for at, piece in enumerate(pieces)))
 
 
 def read_event(kind: str, data: str) -> AgentEvent | None:
@@ -94,8 +101,8 @@ class Activity(Struct, frozen=True):
 
     name: str
     since: float
-    status: str = "starting"
-    tail: tuple[str, ...] = ()
+    status: str
+    tail: tuple[Text, ...] = ()
 
 
 class View:
@@ -112,6 +119,7 @@ class View:
         self._repeated = 0  # characters of reasoning to come that stand on the screen already, as text
         self._width = width
         self._active: dict[str, Activity] = {}
+        self.previews: dict[str, Mapping[str, Any]] = {}  # of calls that are about to be asked about
         self._pending: dict[str, str] = {}  # the names of calls that wait for a person
 
     @property
@@ -122,35 +130,34 @@ class View:
     def apply(self, event: AgentEvent, now: float) -> list[Text]:
         """The text to print for this event, and a changed live region. `now` in seconds, from a monotonic clock."""
         match event:
-            case TextDelta(text):
+            case TextDelta(piece):
                 self._repeated = 0
-                return self._flow(text, "", thinking=False)
-            case ReasoningDelta(text):
-                known = min(self._repeated, len(text))
+                return self._flow(piece, "", thinking=False)
+            case ReasoningDelta(piece):
+                known = min(self._repeated, len(piece))
                 self._repeated -= known
-                return self._flow(text[known:], "dim italic", thinking=True) if text[known:] else []
+                return self._flow(piece[known:], "dim italic", thinking=True) if piece[known:] else []
             case TextReclassified(characters):
                 self._repeated = characters
-                return self._block(Text(THOUGHT, "dim"))
+                return self._block(Text(text("terminal.thought"), "dim"))  # what is printed cannot be taken back
             case ToolDelta() | ToolStarted() | ToolProgress() | ToolFinished():
                 return self._tool(event, now)
-            case ToolHanded(call, name, arguments):
-                self._active.pop(call, None)
-                head = Text(f"▷ {printable(name)} is handed to the client", "bold cyan")
-                return self._block(head, *_indented(_argument_lines(arguments)))
-            case ToolRejected(reason, call, name):
-                self._active.pop(call or "", None)
-                return self._block(Text(f"✗ {printable(name or 'call')} refused: {printable(reason)}", "yellow"))
+            case ToolHanded() | ToolRejected():
+                return self._unrun(event)
             case ApprovalRequired(call, name):
                 self._active.pop(call, None)
                 self._pending[call] = name
-                return self._block(*question(event, self._width()))
+                preview = preview_lines(self.previews.pop(call, {}), self._width())
+                return self._block(*question(event, self._width()), *preview)
             case ApprovalResolved(call):
-                return self._block(*answer(event, self._pending.pop(call, "A call"), self._width()))
+                return self._block(
+                    *answer(event, self._pending.pop(call, text("terminal.call.unnamed")), self._width())
+                )
             case FileChanged():
                 return self._block(Text(f"  ▪ {printable(event.path)} ({_file_facts(event)})", "cyan"))
-            case ImageReturned(_, media_type, size):
-                return self._block(Text(f"  ▪ picture ({printable(media_type)}, {_bytes(size)})", "cyan"))
+            case ImageReturned(_, media_type, length):
+                picture = text("terminal.picture", facts=f"{printable(media_type)}, {size(length)}")
+                return self._block(Text(f"  ▪ {picture}", "cyan"))
             case MessageAdded(message, files):
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
@@ -169,21 +176,18 @@ class View:
             case _:
                 return []
 
-    def live(self, now: float, height: int, typed: str = "") -> RenderableType:
+    def live(self, now: float, height: int) -> RenderableType:
         """The region that is redrawn in place: each active call with its time and its last lines of output.
 
-        In a low window the oldest lines give way, so that it fits into `height` lines. Below stands what is `typed`.
+        In a low window the oldest lines give way, so that it fits into `height` lines.
         """
-        # A tuple first: a drawing thread may ask while the reader of the stream changes the calls.
         active = tuple(self._active.values())
-        height -= bool(typed)
-        room = max(0, height // max(1, len(active)) - 2)  # a line is the call's own, and one remains below them all
+        room = max(0, height // max(1, len(active)) - 1)  # a line is the call's own
         parts: list[Text] = []
         for one in active:
-            parts.append(_line(f"  {one.name} · {_seconds(max(0.0, now - one.since))} · {one.status}", "cyan"))
-            parts.extend(_line(f"{MARGIN}{output}", "dim") for output in one.tail[max(0, len(one.tail) - room) :])
-        if typed:
-            parts.append(Text(printable(typed), "bold", no_wrap=True, overflow="ellipsis"))
+            parts.append(_line(f"  {one.name} · {duration(max(0.0, now - one.since))} · {one.status}", "cyan"))
+            tail = one.tail[max(0, len(one.tail) - room) :]
+            parts += [Text.assemble((MARGIN, "dim"), row, no_wrap=True, overflow="ellipsis") for row in tail]
         return Group(*parts)
 
     def _tool(self, event: ToolDelta | ToolStarted | ToolProgress | ToolFinished, now: float) -> list[Text]:
@@ -191,24 +195,40 @@ class View:
             case ToolDelta(call, _, name):
                 if call in self._active:
                     return []
-                self._active[call] = Activity(printable(name or "a call"), now, "the model is writing the call")
+                self._active[call] = Activity(
+                    printable(name or text("terminal.call.unnamed")), now, text("terminal.call.written")
+                )
                 return self._fresh_line()
             case ToolStarted(call, name, arguments):
-                self._active[call] = Activity(printable(name), now)
+                self._active[call] = Activity(printable(name), now, text("terminal.call.starting"))
                 head = Text(f"▶ {printable(name)}", "bold cyan")
                 return self._block(head, *_indented(_argument_lines(arguments)))
-            case ToolProgress(call, elapsed_s, tail, lines, size):
-                before = self._active.get(call, Activity("a call", now))
-                status = f"{_count(lines, 'line')}, {_bytes(size)}" if size else "no output yet"
-                shown = tuple(printable(line.rstrip("\r\n").rsplit("\r", 1)[-1]) for line in tail[-TAIL_LINES:])
+            case ToolProgress(call, elapsed_s, tail, lines, length):
+                before = self._active.get(call, Activity(text("terminal.call.unnamed"), now, ""))
+                written = f"{text('terminal.lines', count=lines)}, {size(length)}"
+                status = written if length else text("terminal.call.silent")
+                shown = tuple(coloured(line.rstrip("\r\n").rsplit("\r", 1)[-1]) for line in tail[-TAIL_LINES:])
                 self._active[call] = replace(before, since=now - elapsed_s, status=status, tail=shown)
                 return []
-            case ToolFinished(call, name, ok, text, duration_s, exit_code):
+            case ToolFinished(call, name, ok, result, duration_s, exit_code):
                 self._active.pop(call, None)
-                code = "" if exit_code is None else f" · exit {exit_code}"
-                facts = f"{code}{_found(text) if ok and name == WEB_SEARCH else ''} · {_seconds(duration_s)}"
-                text_line = f"{'✓' if ok else '✗'} {printable(name)}{facts}"
-                return self._block(Text(text_line, "green" if ok else "red"), *_indented(printable(text).splitlines()))
+                code = "" if exit_code is None else f" · {text('terminal.call.exit', code=exit_code)}"
+                facts = f"{code}{_found(result) if ok and name == WEB_SEARCH else ''} · {duration(duration_s)}"
+                head = Text(f"{'✓' if ok else '✗'} {printable(name)}{facts}", "green" if ok else "red")
+                return self._block(head, *_indented(printable(result).splitlines()))
+
+    def _unrun(self, event: ToolHanded | ToolRejected) -> list[Text]:
+        """A call that the server does not run."""
+        match event:
+            case ToolHanded(call, name, arguments):
+                self._active.pop(call, None)
+                head = Text(f"▷ {text('terminal.call.handed', name=printable(name))}", "bold cyan")
+                return self._block(head, *_indented(_argument_lines(arguments)))
+            case ToolRejected(reason, call, name):
+                self._active.pop(call or "", None)
+                call_name = printable(name or text("terminal.call.unnamed"))
+                refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
+                return self._block(Text(f"✗ {refused}", "yellow"))
 
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
         self.ended = event
@@ -216,20 +236,24 @@ class View:
         self._pending.clear()
         match event:
             case RunFailed(code, message, retryable):
-                again = " It can be tried again." if retryable else ""
-                return self._block(Text(f"✗ The run failed ({printable(code)}): {printable(message)}{again}", "red"))
+                again = f" {text('terminal.run.retry')}" if retryable else ""
+                failed = text("terminal.run.failed", code=printable(code), message=printable(message))
+                return self._block(Text(f"✗ {failed}{again}", "red"))
+            case RunFinished(reason="cancelled"):
+                return self._block(Text(f"■ {text('terminal.run.stopped')}", "yellow"))
             case RunFinished(reason=reason) if reason != "answered":
-                return self._block(Text(f"■ The run ended early: {printable(reason).replace('_', ' ')}.", "yellow"))
+                ended = text("terminal.run.early", reason=printable(reason).replace("_", " "))
+                return self._block(Text(f"■ {ended}", "yellow"))
             case RunFinished(rounds=rounds, calls=calls, usage=usage) if self._summary:
-                text_line = f"  {_count(rounds, 'round')}, {_count(calls, 'call')}{_cost(usage)}{_speed(usage)}"
-                return self._block(Text(text_line, "dim"))
+                counts = f"{text('terminal.rounds', count=rounds)}, {text('terminal.calls', count=calls)}"
+                return self._block(Text(f"  {counts}{cost(usage)}{speed(usage)}", "dim"))
         return self._fresh_line()
 
-    def _flow(self, text: str, style: str, *, thinking: bool) -> list[Text]:
+    def _flow(self, piece: str, style: str, *, thinking: bool) -> list[Text]:
         """Text as it streams in; thought and answer begin on lines of their own."""
         before = self._fresh_line() if thinking != self._thinking else []
         self._thinking = thinking
-        shown = printable(text)
+        shown = printable(piece)
         if not shown:
             return before
         self.at_line_start = shown.endswith("\n")
@@ -257,43 +281,49 @@ def _indented(lines: list[str]) -> Iterable[Text]:
     """Indented lines; of many, the first and the last, with the number left out between them."""
     left_out = len(lines) - HEAD_LINES - TAIL_LINES
     if left_out > 1:
-        lines = [*lines[:HEAD_LINES], f"... {left_out} lines left out ...", *lines[-TAIL_LINES:]]
+        lines = [*lines[:HEAD_LINES], text("terminal.left_out", count=left_out), *lines[-TAIL_LINES:]]
     return [Text(f"  {line if len(line) <= LINE_LENGTH else line[:LINE_LENGTH] + ' ...'}", "dim") for line in lines]
 
 
-def _found(text: str) -> str:
+def _found(result: str) -> str:
     """The number of results of a search; empty for a text of another form."""
-    count = len(SEARCH_RESULT.findall(text))
-    return f" · {_count(count, 'result')}" if count else ""
+    count = len(SEARCH_RESULT.findall(result))
+    return f" · {text('terminal.results', count=count)}" if count else ""
 
 
 MARKS = {"done": ("☑", "dim"), "active": ("▶", "bold")}
 
 
+CHANGES = {"created": "terminal.file.created", "modified": "terminal.file.modified", "deleted": "terminal.file.deleted"}
+
+
 def _file_facts(event: FileChanged) -> str:
-    facts = event.change if event.size is None else f"{event.change}, {_bytes(event.size)}"
-    return f"{facts}, no undo" if event.unkept else facts
+    change = text(CHANGES[event.change]) if event.change in CHANGES else printable(event.change)
+    facts = change if event.size is None else f"{change}, {size(event.size)}"
+    return f"{facts}, {text('terminal.file.no_undo')}" if event.unkept else facts
 
 
 def _document(event: DocumentChanged | DocumentSuggested) -> Text:
-    change = (
-        f": suggestion {event.suggestion}" if isinstance(event, DocumentSuggested) else f", version {event.version}"
-    )
-    return Text(f"  ▤ {printable(event.title)}{change}", "cyan")
+    if isinstance(event, DocumentSuggested):
+        change = text("terminal.document.suggestion", number=event.suggestion)
+    else:
+        change = text("terminal.document.version", number=event.version)
+    return Text(f"  ▤ {printable(event.title)}: {change}", "cyan")
 
 
 def _helper(event: HelperStarted | HelperFinished) -> Text:
+    name = printable(event.helper)
     if isinstance(event, HelperStarted):
-        facts = f"begins ({printable(event.model)})"
+        shown = text("terminal.helper.started", name=name, model=printable(event.model))
     else:
-        facts = f"{printable(event.reason)}, rounds: {event.rounds}"
-    return Text(f"  ◦ helper {printable(event.helper)}: {facts}", "cyan")
+        shown = text("terminal.helper.finished", name=name, reason=printable(event.reason), rounds=event.rounds)
+    return Text(f"  ◦ {shown}", "cyan")
 
 
 def _notice(event: Notice | LabelsAdded) -> Text:
     if isinstance(event, Notice):
         return Text(f"! {printable(event.message)}", "yellow")
-    return Text(f"! this conversation carries {printable(', '.join(event.labels))}", "magenta")
+    return Text(f"! {text('terminal.labels', labels=printable(', '.join(event.labels)))}", "magenta")
 
 
 def _step(step: dict[str, str]) -> Text:
@@ -302,37 +332,5 @@ def _step(step: dict[str, str]) -> Text:
     return Text(f"  {mark} {printable(step.get('step', ''))}", style)
 
 
-def _line(text: str, style: str) -> Text:
-    return Text(text, style, no_wrap=True, overflow="ellipsis")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _cost(usage: dict[str, Any]) -> str:
-    """The cost of a model with a price, in the money of the server's price table."""
-    match usage:
-        case {"cost": float(cost) | int(cost)}:
-            about = "" if usage.get("measured") else "about "
-            return f", cost {about}{cost:.6f}".rstrip("0").rstrip(".")
-    return ""
-
-
-def _speed(usage: dict[str, Any]) -> str:
-    match usage.get("timing"):
-        case {"first_token_s": float(first) | int(first), "tokens_per_s": float(rate) | int(rate)}:
-            return f", first token after {_seconds(first)}, {rate:g} tokens/s"
-        case {"first_token_s": float(first) | int(first)}:
-            return f", first token after {_seconds(first)}"
-    return ""
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60:02} s"
-
-
-def _bytes(size: int) -> str:
-    return f"{size} B" if size < 1024 else f"{size / 1024:.1f} KB" if size < 1 << 20 else f"{size / (1 << 20):.1f} MB"
+def _line(shown: str, style: str) -> Text:
+    return Text(shown, style, no_wrap=True, overflow="ellipsis")

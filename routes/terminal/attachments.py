@@ -1,0 +1,58 @@
+"""Files of a message: `@path` in its text attaches the file, and the text stays as it is."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from stat import S_ISREG
+
+from routes.terminal.event_client import Message
+from routes.texts import text
+from tools.base.patterns import lazy_pattern
+
+MOST_BYTES = 16 << 20  # of a file; the server may take less
+MOST_OFFERED = 200
+_NAMED = lazy_pattern(r'(?<!\S)@(?:"([^"\n]+)"|(\S*[^\s.,;:!?)]))')
+
+
+def with_files(message: str, folder: Path | None = None) -> tuple[Message, list[str]]:
+    """The message with the files that it names, and what is wrong with these. A name without a file is a word."""
+    parts, problems = list[dict[str, str]](), list[str]()
+    for quoted, bare in _NAMED.findall(message):
+        path = (folder or Path.cwd()) / Path(quoted or bare).expanduser()
+        try:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would be waited for
+                about = os.fstat(file.fileno())
+                if not S_ISREG(about.st_mode):
+                    continue
+                data = file.read(MOST_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+            continue
+        except OSError as error:
+            problems.append(text("terminal.file.unreadable", name=path.name, reason=os.strerror(error.errno or 0)))
+            continue
+        if len(data) > MOST_BYTES:
+            problems.append(text("terminal.file.too_long", name=path.name, limit=f"{MOST_BYTES >> 20} MB"))
+            continue
+        parts.append({"type": "file", "data": base64.b64encode(data).decode(), "name": path.name})
+    return ([{"type": "text", "text": message}, *parts] if parts else message), problems
+
+
+def paths_for(word: str) -> list[str]:
+    """The completions of `@begin` to a path, folders with a slash."""
+    begun = word.removeprefix("@")
+    folder, _, name = begun.rpartition("/")
+    place = Path(f"{folder}/").expanduser() if folder or begun.startswith("/") else Path()
+    found = list[str]()
+    try:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if entry.name.startswith(name) and (name or not entry.name.startswith(".")) and " " not in entry.name:
+                    slash = "/" if entry.is_dir() else ""
+                    found.append(f"@{begun[: len(begun) - len(name)]}{entry.name}{slash}")
+                if len(found) >= MOST_OFFERED:
+                    break
+    except OSError:
+        return []
+    return sorted(found)

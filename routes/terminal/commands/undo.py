@@ -1,0 +1,55 @@
+"""`/undo`: the last turn of the conversation that has changed files, shown and undone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from routes.terminal.answers import Interrupted, Over
+from routes.terminal.api import Json, step
+from routes.terminal.commands.conversation import Conversation
+from routes.terminal.view import printable
+from routes.texts import text
+
+MOST_TURNS = 16  # that are looked at, from the last one on
+MOST_LINES = 200  # of diffs that are shown
+UNDOABLE = frozenset({"kept", "undoing"})
+STYLES = {"+": "green", "-": "red"}
+
+
+async def undo_last(talk: Conversation, _argument: str) -> None:
+    """Undo the last turn that has changed files, if the person confirms that. Raises ChatFailed."""
+    session = talk.choices.session
+    changes = await _changes(talk, session) if session else None
+    if changes is None:
+        talk.say(text("terminal.undo.nothing"))
+        return
+    for line in lines_of(changes):
+        talk.say(line, STYLES.get(line[:1], ""))
+    question = text("terminal.undo.question", count=len(changes["files"]) + changes["more_files"])
+    try:
+        answer = await talk.terminal.read(f"{question} ")
+    except (Interrupted, Over):
+        return
+    if answer.strip().lower() in ("y", "yes", "j", "ja"):
+        await talk.api.post(f"/runs/{changes['run']}/undo")
+        talk.say(text("terminal.undo.done"))
+
+
+async def _changes(talk: Conversation, session: str) -> Json | None:
+    runs = (await talk.api.get(f"/sessions/{step(session)}"))["runs"]
+    for run in reversed(runs[-MOST_TURNS:]):
+        changes = await talk.api.get(f"/runs/{run['id']}/changes")
+        if changes["state"] in UNDOABLE and changes["files"]:
+            return changes
+    return None
+
+
+def lines_of(changes: Json) -> Sequence[str]:
+    """Return the changes as lines: the files, with their diffs as long as these are short."""
+    lines = list[str]()
+    for one in changes["files"]:
+        kind = "" if one["kind"] == "file" else f" {one['kind']}"
+        lines += [f"{one['change']}{kind}: {one['path']}", *one["diff"].splitlines()]
+    lines += [text("terminal.undo.left_out", path=one["path"]) for one in changes["left_out"]]
+    hidden = [text("terminal.left_out", count=len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else []
+    return [*map(printable, lines[:MOST_LINES]), *hidden]

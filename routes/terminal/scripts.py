@@ -1,0 +1,113 @@
+"""`dragoman chat` in scripts: the answer alone, or events as JSON lines; and a message from standard input."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Mapping
+from stat import S_ISFIFO, S_ISREG, S_ISSOCK
+from typing import IO, Any
+
+from rich.console import Console
+
+from app.core.events import AgentEvent, Notice, ReasoningDelta, RunFinished, TextDelta, TextReclassified, fields_of
+from routes.terminal.event_client import ChatFailed
+from routes.terminal.exit_codes import USAGE
+from routes.terminal.screen import Screen
+from routes.terminal.view import View, printable
+from routes.texts import text
+
+PATIENCE_S = 3.0  # how long input beside a message may take to begin: a pipe may be open that no program writes to
+
+
+class AnswerOutput:
+    """The text of the answer on `out`, and all else on `others`."""
+
+    def __init__(self, out: IO[str], others: Console) -> None:
+        self._out = out
+        self._others = Screen(others, View(summary=False))
+        self._said = list[TextDelta]()  # answer, or what stood before a call
+
+    def show(self, event: AgentEvent) -> None:
+        match event:
+            case TextDelta():
+                self._said.append(event)
+            case ReasoningDelta():
+                return
+            case RunFinished(reason="answered", text=answer):
+                # Where a call was written as a block of code, the event's text has that block, too.
+                said = "".join(one.text for one in self._said)
+                whole = said if said.strip() else answer
+                shown = printable(whole) if self._out.isatty() else whole
+                self._out.write(shown.strip("\n") + "\n")
+                self._said.clear()
+            case TextReclassified(characters):
+                said = "".join(one.text for one in self._said)
+                self._said = [TextDelta(said[: len(said) - characters])]
+            case Notice():
+                self._others.show(event)
+            case _:
+                self._say_others()
+                self._others.show(event)
+
+    def preview(self, call: str, change: Mapping[str, Any]) -> None:
+        self._others.preview(call, change)
+
+    def close(self) -> None:
+        self._say_others()
+        self._others.close()
+        self._out.flush()
+
+    def _say_others(self) -> None:
+        for one in self._said:
+            self._others.show(one)
+        self._said.clear()
+
+
+class JsonOutput:
+    """Each event as a line of JSON, with its `type`."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def show(self, event: AgentEvent) -> None:
+        self._out.write(json.dumps(fields_of(event)) + "\n")
+        self._out.flush()
+
+    def preview(self, call: str, change: Mapping[str, Any]) -> None:
+        """Nothing: it is no event."""
+
+    def close(self) -> None:
+        self._out.flush()
+
+
+def piped(limit: int, *, beside: bool) -> str:
+    """Return what is written on standard input, nothing if that is a terminal. `beside` a message it may be empty.
+
+    Raises ChatFailed.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    if beside and not _begins():
+        return ""
+    written = sys.stdin.buffer.read(limit + 1)
+    if len(written) > limit:
+        raise ChatFailed(text("terminal.script.too_long", limit=f"{limit:,}"), USAGE)
+    if not written.strip() and not beside:
+        raise ChatFailed(text("terminal.script.nothing"), USAGE)
+    return written.decode("utf-8", "replace")
+
+
+def _begins() -> bool:
+    """Return whether there is something to read, or the end of it, before the patience is at its end."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except OSError:
+        return False
+    if S_ISREG(mode):
+        return True
+    if not (S_ISFIFO(mode) or S_ISSOCK(mode)):
+        return False
+    return bool(select.select([sys.stdin], [], [], PATIENCE_S)[0])

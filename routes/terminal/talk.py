@@ -1,0 +1,293 @@
+"""A conversation of a person at a terminal: messages, commands, and what is typed while a run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+import httpx2
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.core.events import AgentEvent, Notice, RunStarted, ToolFinished
+from routes.terminal.answers import Interrupted, Over, PersonAnswers
+from routes.terminal.api import Api
+from routes.terminal.attachments import with_files
+from routes.terminal.commands.conversation import Choices
+from routes.terminal.commands.table import Command, completions, found, near
+from routes.terminal.event_client import ChatFailed, Link, Message
+from routes.terminal.exit_codes import ANSWERED, FAILED, INTERRUPTED, exit_code
+from routes.terminal.interrupts import Interrupts
+from routes.terminal.rendering.figures import duration
+from routes.terminal.run_display import Asking, Output
+from routes.terminal.view import View, printable
+from routes.texts import text
+from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
+
+CANCEL_LIMIT_S = 2.0  # how long leaving waits until the server has heard that the run is to stop
+STEP_LINES = 12  # of a message that is shown again
+T = TypeVar("T")
+
+
+class Terminal(Protocol):
+    """A window, or a terminal that cannot move its cursor."""
+
+    edits: bool
+    on_line: Callable[[str], None]
+    on_interrupt: Callable[[], None]
+    on_stop_call: Callable[[], None]
+    completions: Callable[[str], list[str]]
+    hides: Callable[[str], bool]
+
+    async def within(self, body: Coroutine[Any, Any, T]) -> T: ...
+    async def message(self) -> str: ...
+    def drop_typed(self) -> None: ...
+    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str: ...
+    def print(self, *pieces: RenderableType) -> None: ...
+    def output(self, view: View) -> Output: ...
+    def run_begins(self, status: Callable[[], str]) -> None: ...
+    def run_ends(self) -> None: ...
+    def hide(self, *, on: bool) -> None: ...
+
+
+class Talk:
+    """One conversation at a time, on a server that `client` reaches."""
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        client: httpx2.AsyncClient,
+        choices: Choices,
+        *,
+        width: Callable[[], int | None],
+        window: Callable[[], Mapping[str, int] | None],
+    ) -> None:
+        self.terminal = terminal
+        self.client = client
+        self.api = Api(client)
+        self.choices = choices
+        self.last_message: str | None = None
+        self.listed: list[str] = []  # sessions, as /sessions numbered them
+        self.names: dict[str, list[str]] = {}  # what the arguments of commands may be, as far as it is known
+        self.left = False  # by a command
+        self._width = width
+        self._window = window
+        self._link: Link | None = None
+        self._queued = deque[str]()
+        self._sending = set[asyncio.Task[None]]()
+        self._show: Callable[[AgentEvent], None] = lambda _event: None
+        terminal.completions = lambda typed: completions(typed, self.names)
+        terminal.hides = self.hides
+
+    async def converse(self) -> int:
+        """Take one message after the other until the person leaves. Raises Left."""
+        self.say(text("terminal.welcome"), "dim")
+        interrupted = False
+        while not self.left:
+            try:
+                message = self._queued.popleft() if self._queued else await self.terminal.message()
+            except Over:
+                break
+            except Interrupted:
+                if interrupted:
+                    return INTERRUPTED
+                interrupted = True
+                self.say(text("terminal.leave_hint"), "dim")
+                continue
+            interrupted = False
+            await self._take(message)
+        return ANSWERED
+
+    async def once(self, message: str) -> int:
+        """One message and everything that it brings about. Raises ChatFailed, Left."""
+        return await self.send(message)
+
+    def say(self, line: str, style: str = "") -> None:
+        """Print a line of ours, wrapped at words."""
+        self.terminal.print(Group(Text(line, style)))
+
+    def problem(self, line: str) -> None:
+        self.say(f"! {line}", "yellow")
+
+    async def _take(self, message: str) -> None:
+        if not message.strip():
+            return
+        try:
+            if (typed := command_of(message)) is not None:
+                word, argument = typed
+                command = found(word)
+                if command is None:
+                    self.problem(near(word))
+                elif command.run is None:
+                    stop = command.name == "stop"
+                    self.problem(text("terminal.stop_call.none") if stop else text("terminal.input.none"))
+                else:
+                    self.say(f"> {printable(message.strip())}", "bold")
+                    await command.run(self, argument)
+            else:
+                await self.send(message)
+        except ChatFailed as error:
+            self.say(f"✗ {error}", "red")
+
+    async def send(self, message: str) -> int:
+        """Run a turn and return its exit code. Raises ChatFailed, Left."""
+        self.last_message = message
+        self.say(_shown(message), "bold")
+        parts, problems = with_files(message)
+        for problem in problems:
+            self.problem(problem)
+        if problems:
+            return FAILED
+        view = View(summary=True, width=self._width)
+        await self._turn(parts, view)
+        return exit_code(view.ended)
+
+    async def _turn(self, message: Message, view: View) -> None:
+        choices = self.choices
+        link = self._link = Link(
+            self.client,
+            choices.session,
+            choices.approval,
+            model=choices.model,
+            when_absent=choices.when_absent,
+            mode=choices.mode,
+            profile=choices.profile,
+            terminal=self._window(),
+        )
+        output = self.terminal.output(view)
+        interrupts = Interrupts(link, lambda event: asking.show(event))
+        person = PersonAnswers(self.terminal, lambda problem: output.show(Notice("approval", problem)), interrupts)
+        asking = Asking(link, output, person, previews=True)
+        self._show = asking.show
+        terminal, began = self.terminal, time.monotonic()
+        terminal.on_line, terminal.on_interrupt = self._typed, interrupts
+        terminal.on_stop_call = interrupts.stop_call
+        terminal.run_begins(lambda: self._status(link, time.monotonic() - began))
+        turn = asyncio.create_task(self._events(link, message, asking))
+        interrupts.turn = turn
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not interrupts.leaving:
+                raise
+        finally:
+            await asking.close()
+            choices.session = link.session
+            if self._sending:
+                await asyncio.wait(self._sending, timeout=CANCEL_LIMIT_S)
+            terminal.hide(on=False)
+            terminal.run_ends()
+            self._link = None
+            await interrupts.settle(CANCEL_LIMIT_S)
+
+    async def _events(self, link: Link, message: Message, asking: Asking) -> None:
+        async with aclosing(link.ask(message)) as events:
+            async for event in events:
+                asking.show(event)
+                if isinstance(event, RunStarted):
+                    self.choices.session = event.session
+                elif isinstance(event, ToolFinished) and event.name == SUBMIT_PLAN and event.ok:
+                    self.choices.mode = None  # what comes now is carried out
+
+    def _status(self, link: Link, seconds: float) -> str:
+        if link.hides_input:
+            return text("terminal.input.hidden")
+        if link.reading:
+            return text("terminal.status.reading", time=duration(seconds))
+        return text("terminal.status.working", time=duration(seconds))
+
+    def hides(self, typed: str) -> bool:
+        """Return whether what is typed into a run is not to be shown: a program reads a password."""
+        return bool(self._link and self._link.hides_input and not typed.startswith("/"))
+
+    # What is typed while a run goes on
+
+    def _typed(self, line: str) -> None:
+        link = self._link
+        if link is None or not line.strip():
+            if line.strip():
+                self._queued.append(line)
+            return
+        if self._hidden_line:
+            self._hidden_line = False
+            self.terminal.hide(on=False)
+            self._deliver(link.type_in(line), "")
+            return
+        word, _, rest = line.strip().partition(" ")
+        if word == "/input" and rest:
+            self._deliver(link.type_in(line.lstrip().partition(" ")[2]), "")
+        elif word == "/input":
+            self._hidden_line = True
+            self.terminal.hide(on=True)
+        elif (typed := command_of(line)) is not None:
+            self._command_in_run(*typed)
+        elif link.hides_input:  # a password is no message to a model
+            self._notice(text("terminal.input.held_back"))
+        else:
+            hint = f" {text('terminal.steer.input_hint')}" if link.reading else ""
+            parts, problems = with_files(line)
+            for problem in problems:
+                self._notice(problem)
+            if not problems:
+                self._deliver(self._steer(link, parts, line), f"{text('terminal.steer.sent')}{hint}")
+
+    _hidden_line = False
+
+    async def _steer(self, link: Link, message: Message, line: str) -> str | None:
+        if (trouble := await link.steer(message)) and self._link is not link:
+            self._queued.append(line)  # the run has ended meanwhile
+            return text("terminal.steer.next")
+        return trouble
+
+    def _command_in_run(self, word: str, argument: str) -> None:
+        command = found(word)
+        if command is None:
+            self._notice(near(word))
+        elif command.name == "stop":
+            self.terminal.on_stop_call()
+        elif not command.in_run or command.run is None:
+            self._notice(text("terminal.command.later", name=f"/{word}"))
+        else:
+            self._deliver(self._run_command(command, argument), "")
+
+    async def _run_command(self, command: Command, argument: str) -> str | None:
+        try:
+            if command.run:
+                await command.run(self, argument)
+        except ChatFailed as error:
+            return str(error)
+        return None
+
+    def _deliver(self, request: Coroutine[Any, Any, str | None], sent: str) -> None:
+        async def report() -> None:
+            if message := await request or sent:
+                self._notice(message)
+
+        task = asyncio.get_running_loop().create_task(report())
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    def _notice(self, message: str) -> None:
+        self._show(Notice("input", message))
+
+
+def command_of(message: str) -> tuple[str, str] | None:
+    """The command that a line is, and its argument; a path such as /etc/hosts is none, nor what begins with a space."""
+    word, _, argument = message.rstrip().partition(" ")
+    name = word.removeprefix("/")
+    if word.startswith("/") and "\n" not in word and name.replace("-", "").isalpha():
+        return name.lower(), argument.strip()
+    return None
+
+
+def _shown(message: str) -> str:
+    """The message as the transcript shows it: its first lines."""
+    lines = printable(message.strip("\n")).split("\n")
+    left_out = len(lines) - STEP_LINES
+    if left_out > 1:
+        lines = [*lines[:STEP_LINES], text("terminal.left_out", count=left_out)]
+    return "\n  ".join([f"> {lines[0]}", *lines[1:]])

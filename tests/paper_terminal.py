@@ -1,0 +1,77 @@
+"""A terminal for tests of commands: what is printed is kept, and answers are given in advance."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import httpx2
+from rich.console import Console, RenderableType
+
+from routes.terminal.answers import Over
+from routes.terminal.commands.conversation import Choices
+from routes.terminal.run_display import Output
+from routes.terminal.screen import Screen, print_piece
+from routes.terminal.talk import Talk
+from routes.terminal.view import View
+
+T = TypeVar("T")
+
+
+class Paper:
+    """`lines` are typed, one after the other; then the person leaves."""
+
+    edits = True
+
+    def __init__(self, *lines: str) -> None:
+        self.on_line: Callable[[str], None] = lambda _line: None
+        self.on_interrupt: Callable[[], None] = lambda: None
+        self.on_stop_call: Callable[[], None] = lambda: None
+        self.completions: Callable[[str], list[str]] = lambda _typed: []
+        self.hides: Callable[[str], bool] = lambda _typed: False
+        self._lines = deque(lines)
+        self._console = Console(file=io.StringIO(), width=100, markup=False, highlight=False, emoji=False)
+
+    @property
+    def shown(self) -> str:
+        return str(getattr(self._console.file, "getvalue")())  # noqa: B009
+
+    async def within(self, body: Coroutine[Any, Any, T]) -> T:
+        return await body
+
+    async def message(self) -> str:
+        if not self._lines:
+            raise Over
+        return self._lines.popleft()
+
+    def drop_typed(self) -> None:
+        """Nothing is typed too early."""
+
+    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str:
+        return await self.message()
+
+    def print(self, *pieces: RenderableType) -> None:
+        for piece in pieces:
+            print_piece(self._console, piece)
+
+    def output(self, view: View) -> Output:
+        return Screen(self._console, view)
+
+    def run_begins(self, status: Callable[[], str]) -> None:
+        """Nothing is drawn."""
+
+    def run_ends(self) -> None:
+        """Nothing is drawn."""
+
+    def hide(self, *, on: bool) -> None:
+        """Nothing is drawn."""
+
+
+async def conversed(client: httpx2.AsyncClient, *lines: str, choices: Choices | None = None) -> tuple[Talk, str]:
+    """A conversation in which these lines were typed, and what was printed."""
+    paper = Paper(*lines)
+    talk = Talk(paper, client, choices or Choices(), width=lambda: 100, window=lambda: None)
+    await talk.converse()
+    return talk, paper.shown
