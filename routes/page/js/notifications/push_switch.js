@@ -5,10 +5,9 @@ import { WORKER, register } from "./worker.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, actionButton } from "../dom/forms.js";
 import { readPreference, writePreference } from "../dom/storage.js";
+import { t } from "../dom/more_texts.js";
 
 const OWN = "push"; // the id of this browser at the server
-const UNSUPPORTED = "This browser does not support push messages for this page. Use HTTPS or localhost.";
-const BLOCKED = "The browser blocks notifications. Allow them for this site in its settings, then try again.";
 
 const isSupported = () => "serviceWorker" in navigator && "PushManager" in window && window.isSecureContext;
 
@@ -28,12 +27,12 @@ async function subscription() {
 }
 
 async function subscribe(key) {
-  if ((await Notification.requestPermission()) !== "granted") throw problem(BLOCKED);
+  if ((await Notification.requestPermission()) !== "granted") throw problem(t("push.blocked"));
   const { pushManager } = await worker();
   await (await pushManager.getSubscription())?.unsubscribe(); // it may be for the key of another server
   const made = await pushManager
     .subscribe({ userVisibleOnly: true, applicationServerKey: key })
-    .catch((error) => Promise.reject(problem(`The browser's push service refuses: ${error.message}`)));
+    .catch((error) => Promise.reject(problem(t("push.refused", { reason: error.message }))));
   const { endpoint, keys } = made.toJSON();
   const name = navigator.userAgentData?.platform || navigator.platform || "";
   writePreference(OWN, (await post("/push", { endpoint, keys, name })).id);
@@ -76,7 +75,7 @@ export async function pushSection() {
     );
   };
   const change = async (on) => {
-    if (!isSupported()) throw problem(UNSUPPORTED);
+    if (!isSupported()) throw problem(t("push.unsupported"));
     if (on) await subscribe(key);
     else await unsubscribe();
   };
@@ -87,8 +86,7 @@ export async function pushSection() {
     box.disabled = false; // not before it shows what the server knows: a press would mean the opposite
   });
   await draw();
-  const words = "Notify this browser, also while no page is open";
-  const label = h("label", {}, box, h("span", {}, words));
+  const label = h("label", {}, box, h("span", {}, t("push.switch")));
   return h("div", { class: "stack" }, h("div", { class: "notify-switch" }, label), outcome.element, list);
 }
 
@@ -104,13 +102,14 @@ function browserRow({ id, name, url, state, reason }, draw) {
     {},
     h("span", {}, h("strong", { dir: "auto" }, name), h("span", { class: "faint" }, ` ${new URL(url).host}`)),
     state === "disabled" && h("p", { class: "problem", dir: "auto" }, reason),
-    actionButton("Test", outcome, test, { "aria-label": `Test ${name}` }),
-    actionButton("Remove", outcome, off, { class: "danger", "aria-label": `Remove ${name}` }),
+    actionButton(t("push.test"), outcome, test, { "aria-label": t("push.test.named", { name }) }),
+    actionButton(t("push.remove"), outcome, off, { class: "danger", "aria-label": t("push.remove.named", { name }) }),
     outcome.element,
   );
 }
 
 /** The words and the kind of the result of a test. */
 export function resultOf({ delivered, status, error, duration_s }) {
-  return delivered ? [`Delivered (${status}) in ${duration_s} s.`, "good"] : [`Not delivered: ${error}.`, "problem"];
+  if (!delivered) return [t("push.test.failed", { reason: error }), "problem"];
+  return [t("push.test.delivered", { status: String(status), seconds: duration_s }), "good"];
 }

@@ -6,9 +6,18 @@ import { formatTime } from "../dom/clock.js";
 import { fill, h, icon } from "../dom/elements.js";
 import { Outcome, actionButton, collapsible, confirmButton, field, runOnce } from "../dom/forms.js";
 import { pushSection, resultOf } from "./push_switch.js";
+import { t, ts } from "../dom/more_texts.js";
 
 const SHOWN = 5; // deliveries
-const ONCE = "It is shown only once. The receiver verifies the signature of each message with it.";
+const STATES = ts("webhooks.delivery", ["pending", "delivered", "dead"]);
+const EVENTS = ts("webhooks.event", [
+  "approval.required",
+  "run.ended",
+  "job.ended",
+  "budget.low",
+  "canary.fired",
+  "endpoint.disabled",
+]);
 
 /** All of the section. Raises Refused. */
 export async function receivers(page) {
@@ -28,7 +37,7 @@ async function webhooks(isAdmin) {
     );
   };
   await draw();
-  return h("div", { class: "stack" }, h("h4", {}, "Webhooks"), list, form(events, isAdmin, draw));
+  return h("div", { class: "stack" }, h("h4", {}, t("webhooks.title")), list, form(events, isAdmin, draw));
 }
 
 function webhookRow({ id, name, url, state, reason, pending, dropped }, draw) {
@@ -39,9 +48,12 @@ function webhookRow({ id, name, url, state, reason, pending, dropped }, draw) {
     await work();
     await draw();
   };
-  const counts = [pending && `${pending} waiting`, dropped && `${dropped} dropped`].filter(Boolean).join(", ");
+  const counts = [
+    pending && t("webhooks.pending", { count: pending }),
+    dropped && t("webhooks.dropped", { count: dropped }),
+  ];
   const on = actionButton(
-    "Switch on",
+    t("webhooks.enable"),
     outcome,
     change(() => patch(path, { enabled: true })),
   );
@@ -49,23 +61,23 @@ function webhookRow({ id, name, url, state, reason, pending, dropped }, draw) {
     "li",
     { class: "webhook" },
     h("span", {}, h("strong", { dir: "auto" }, name), h("span", { class: "faint", dir: "ltr" }, ` ${url}`)),
-    counts && h("p", { class: "faint" }, counts),
+    counts.some(Boolean) && h("p", { class: "faint" }, counts.filter(Boolean).join(", ")),
     state === "disabled" && h("p", { class: "problem", dir: "auto" }, reason),
     h(
       "div",
       { class: "buttons" },
       state === "disabled" && on,
-      actionButton("Test", outcome, test, { "aria-label": `Test ${name}` }),
+      actionButton(t("push.test"), outcome, test, { "aria-label": t("push.test.named", { name }) }),
       confirmButton(
-        "Remove",
-        `Remove ${name}? What waits for it is not sent.`,
-        "Remove it",
+        t("webhooks.remove"),
+        t("webhooks.remove.sure", { name }),
+        t("webhooks.remove.yes"),
         outcome,
         change(() => remove(path)),
       ),
     ),
     outcome.element,
-    collapsible("Last deliveries", () => deliveries(path)),
+    collapsible(t("webhooks.deliveries"), () => deliveries(path)),
   );
 }
 
@@ -78,7 +90,7 @@ function deliveries(path) {
       list,
       rows.slice(0, SHOWN).map((row) => deliveryRow(path, row, outcome, load)),
     );
-    if (!rows.length) list.append(h("li", { class: "faint" }, "None yet."));
+    if (!rows.length) list.append(h("li", { class: "faint" }, t("webhooks.deliveries.none")));
   };
   load().catch((error) => outcome.show(error.message, "problem"));
   return h("div", {}, list, outcome.element);
@@ -89,13 +101,13 @@ function deliveryRow(path, { id, type, state, attempts, error, created }, outcom
     await post(`${path}/deliveries/${encodeURIComponent(id)}/retry`);
     await load();
   };
-  const words = `${formatTime(created)} ${type}: ${state}, attempts: ${attempts}`;
+  const words = t("webhooks.attempts", { count: attempts, state: STATES[state] ?? state });
   return h(
     "li",
     {},
-    h("span", {}, words),
+    h("span", {}, `${formatTime(created)} ${type}: ${words}`),
     error && h("p", { class: "faint", dir: "auto" }, error),
-    state === "dead" && actionButton("Try again", outcome, retry),
+    state === "dead" && actionButton(t("webhooks.retry"), outcome, retry),
   );
 }
 
@@ -106,17 +118,17 @@ function form(events, isAdmin, draw) {
   const url = h("input", { type: "url", required: true, maxlength: 2048, dir: "ltr", placeholder: "https://" });
   const chosen = Object.entries(events).map(([kind, words]) => {
     const box = h("input", { type: "checkbox", value: kind, checked: true });
-    return [box, labelled(box, words)];
+    return [box, labelled(box, EVENTS[kind] ?? words)];
   });
   const all = h("input", { type: "checkbox" });
-  const add = h("button", { type: "submit" }, icon("plus"), "Add a webhook");
+  const add = h("button", { type: "submit" }, icon("plus"), t("webhooks.add"));
   const once = h("div", { hidden: true });
   const made = h(
     "form",
     { class: "form" },
-    field("Address", url),
-    h("fieldset", { class: "kinds" }, h("legend", {}, "Events"), ...chosen.map(([, label]) => label)),
-    isAdmin && labelled(all, "Of all principals"),
+    field(t("webhooks.address"), url),
+    h("fieldset", { class: "kinds" }, h("legend", {}, t("webhooks.events")), ...chosen.map(([, label]) => label)),
+    isAdmin && labelled(all, t("webhooks.everyone")),
     h("div", { class: "buttons" }, add),
     outcome.element,
     once,
@@ -144,12 +156,12 @@ function secret({ name, secret: text }) {
     value: text,
     readonly: true,
     class: "mono",
-    "aria-label": `Secret of ${name}`,
+    "aria-label": t("secret.named", { name }),
     dir: "ltr",
   });
-  const done = h("button", { type: "button", onclick: () => box.remove() }, "Done");
-  const copy = copyButton("Copy the secret", () => text, "Copy");
-  const words = h("p", {}, h("strong", {}, `The secret of ${name}. `), ONCE);
+  const done = h("button", { type: "button", onclick: () => box.remove() }, t("secret.done"));
+  const copy = copyButton(t("secret.copy"), () => text, t("secret.copy.short"));
+  const words = h("p", {}, h("strong", {}, t("secret.title", { name })), " ", t("webhooks.secret"));
   const box = h("div", { class: "new-token stack" }, words, shown, h("div", { class: "buttons" }, copy, done));
   return box;
 }

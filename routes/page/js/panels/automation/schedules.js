@@ -4,20 +4,28 @@ import { get, patch, post, remove } from "../../feed/api.js";
 import { copyButton } from "../../dom/copy.js";
 import { fill, h, icon, announce } from "../../dom/elements.js";
 import { actionButton, collapsible, confirmButton, factList, field, Outcome, runOnce } from "../../dom/forms.js";
+import { language, t, ts } from "../../dom/more_texts.js";
 
 const SHOWN = 5; // last runs of each
 const TIMES = {
-  cron: ["Cron expression", "30 7 * * MON-FRI"],
-  every: ["Interval", "90m"],
-  once: ["Date and time", "2027-01-31T09:00"],
+  cron: "30 7 * * MON-FRI",
+  every: "90m",
+  once: "2027-01-31T09:00",
 };
-const SCHEMES = { hmac: "HMAC (GitHub)", standard: "Standard Webhooks", bearer: "bearer secret" };
-const NONE = {
-  schedules: "A schedule sends a message at its times, and begins a run of its own with tools that only read.",
-  triggers: "A trigger begins a run when a webhook is delivered to it.",
-};
+const KINDS = ts("automation.time", Object.keys(TIMES));
+const OUTCOMES = ts("automation.outcome", [
+  "started",
+  "skipped",
+  "refused",
+  "missed",
+  "queued",
+  "running",
+  "answered",
+  "cancelled",
+]);
+const SCHEMES = ts("automation.scheme", ["hmac", "standard", "bearer"]);
 
-const moment = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+const moment = (at) => new Date(at * 1000).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
 const pathOf = (kind, { id }) => `/${kind}/${encodeURIComponent(id)}`;
 
 /** Both lists with their forms. Raises Refused. */
@@ -26,28 +34,27 @@ export async function automation(page) {
     "div",
     { class: "stack" },
     await section(page, "schedules", scheduleForm),
-    h("h4", {}, "Triggers"),
+    h("h4", {}, t("automation.triggers")),
     await section(page, "triggers", triggerForm),
   );
 }
 
 async function section(page, kind, form) {
-  const list = h("ul", { class: "tokens", "aria-label": kind });
+  const list = h("ul", { class: "tokens", "aria-label": t(`automation.${kind}`) });
   const draw = async () => {
     const rows = (await get(`/${kind}`))[kind];
     fill(
       list,
       rows.map((one) => row(page, kind, one, draw)),
     );
-    if (!rows.length) list.append(h("li", { class: "faint" }, NONE[kind]));
+    if (!rows.length) list.append(h("li", { class: "faint" }, t(`automation.none.${kind}`)));
   };
   await draw();
-  const add = kind === "schedules" ? "Add a schedule" : "Add a trigger";
   return h(
     "div",
     { class: "stack" },
     list,
-    collapsible(add, () => form(draw)),
+    collapsible(t(`automation.new.${kind}`), () => form(draw)),
   );
 }
 
@@ -60,8 +67,9 @@ function row(page, kind, one, draw) {
     await draw();
   };
   const turn = () => patch(path, { enabled: !one.enabled });
-  const [does, done] = one.enabled ? ["Switch off", "Switched off."] : ["Switch on", "Switched on."];
-  const run = () => act("A run begins.", () => post(`${path}/run`));
+  const { name } = one;
+  const off = one.enabled ? "off" : "on";
+  const run = () => act(t("automation.run.done"), () => post(`${path}/run`));
   return h(
     "li",
     {},
@@ -72,10 +80,17 @@ function row(page, kind, one, draw) {
     h(
       "div",
       { class: "buttons" },
-      actionButton(does, outcome, () => act(done, turn), { "aria-label": `${does}: ${one.name}` }),
-      kind === "schedules" && actionButton("Run now", outcome, run, { "aria-label": `Run now: ${one.name}` }),
-      confirmButton("Remove", `Remove ${one.name}? Its conversations are kept.`, "Remove it", outcome, () =>
-        act("Removed.", () => remove(path)),
+      actionButton(t(`automation.switch.${off}`), outcome, () => act(t(`automation.switched.${off}`), turn), {
+        "aria-label": t(`automation.switch_named.${off}`, { name }),
+      }),
+      kind === "schedules" &&
+        actionButton(t("automation.run"), outcome, run, { "aria-label": t("automation.run.named", { name }) }),
+      confirmButton(
+        t("automation.remove"),
+        t("automation.remove.sure", { name }),
+        t("automation.remove.yes"),
+        outcome,
+        () => act(t("automation.removed"), () => remove(path)),
       ),
     ),
     outcome.element,
@@ -85,24 +100,25 @@ function row(page, kind, one, draw) {
 function timeFacts(one) {
   const kind = Object.keys(TIMES).find((name) => one[name] !== null);
   return [
-    ["Times", `${kind} ${one[kind]} (${one.time_zone})`],
-    ["Next", one.next ? moment(one.next) : one.enabled ? "never again" : "switched off"],
+    [KINDS[kind], `${one[kind]} (${one.time_zone})`],
+    [t("automation.next"), one.next ? moment(one.next) : t(one.enabled ? "automation.never" : "automation.off")],
   ];
 }
 
 const triggerFacts = (one) => [
-  ["Deliveries", h("code", {}, `POST ${location.origin}${one.path}`)],
-  ["Proof", SCHEMES[one.scheme] ?? one.scheme],
-  ["State", one.enabled ? "" : "switched off"],
+  [t("automation.deliveries"), h("code", {}, `POST ${location.origin}${one.path}`)],
+  [t("automation.proof"), SCHEMES[one.scheme] ?? one.scheme],
+  [t("automation.state"), one.enabled ? "" : t("automation.off")],
 ];
 
 function lastRuns(page, last) {
   if (!last.length) return null;
   return h(
     "ul",
-    { class: "faint", "aria-label": "Last runs" },
+    { class: "faint", "aria-label": t("automation.last") },
     last.slice(0, SHOWN).map(({ at, outcome, reason, run, state }) => {
-      const words = `${moment(at)}: ${state ?? outcome}${reason ? `. ${reason}` : ""}`;
+      const code = state ?? outcome;
+      const words = `${moment(at)}: ${OUTCOMES[code] ?? code}${reason ? `. ${reason}` : ""}`;
       return h("li", { dir: "auto" }, state ? runLink(page, run, words) : words); // none once its run is deleted
     }),
   );
@@ -129,10 +145,10 @@ function form(path, parts, read, words, added) {
   const element = h(
     "form",
     { class: "form" },
-    field("Name", name),
-    field("Message", message),
+    field(t("automation.name"), name),
+    field(t("automation.message"), message),
     parts,
-    field("Tools", tools, "Separated by commas. Without them: those that only read."),
+    field(t("automation.tools"), tools, t("automation.tools.hint")),
     h("div", { class: "buttons" }, make),
     outcome.element,
   );
@@ -150,20 +166,20 @@ function form(path, parts, read, words, added) {
 }
 
 function scheduleForm(draw) {
-  const kind = h(
-    "select",
-    {},
-    Object.entries(TIMES).map(([value, [words]]) => option([value, words])),
-  );
+  const kind = h("select", {}, Object.entries(KINDS).map(option));
   const when = h("input", { required: true, maxlength: 200, autocomplete: "off", dir: "ltr" });
   const zone = h("input", { value: Intl.DateTimeFormat().resolvedOptions().timeZone, maxlength: 64, dir: "ltr" });
-  const example = () => (when.placeholder = TIMES[kind.value][1]);
+  const example = () => (when.placeholder = TIMES[kind.value]);
   kind.addEventListener("change", example);
   example();
-  const parts = [field("Kind", kind), field("Time", when), field("Time zone", zone)];
+  const parts = [
+    field(t("automation.kind"), kind),
+    field(t("automation.when"), when),
+    field(t("automation.zone"), zone),
+  ];
   const read = () => ({ [kind.value]: when.value, ...(zone.value && { time_zone: zone.value }) });
-  return form("/schedules", parts, read, "Add the schedule", async (_, outcome) => {
-    outcome.show("Added.", "good");
+  return form("/schedules", parts, read, t("automation.add.schedules"), async (_, outcome) => {
+    outcome.show(t("automation.added"), "good");
     await draw();
   });
 }
@@ -171,11 +187,13 @@ function scheduleForm(draw) {
 function triggerForm(draw) {
   const scheme = h("select", {}, Object.entries(SCHEMES).map(option));
   const template = h("textarea", { rows: 2, dir: "ltr", placeholder: "{{repository.name}}" });
-  const hint = "What of the delivered JSON the model reads. Without it: all. The model gets it as untrusted data.";
-  const parts = [field("Proof of a delivery", scheme), field("Template", template, hint)];
+  const parts = [
+    field(t("automation.proof.field"), scheme),
+    field(t("automation.template"), template, t("automation.template.hint")),
+  ];
   const read = () => ({ scheme: scheme.value, template: template.value });
   const once = h("div", { hidden: true });
-  const element = form("/triggers", parts, read, "Add the trigger", async ({ name, secret }) => {
+  const element = form("/triggers", parts, read, t("automation.add.triggers"), async ({ name, secret }) => {
     fill(once, shownOnce(name, secret));
     once.hidden = false;
     await draw();
@@ -189,7 +207,7 @@ function shownOnce(name, secret) {
     value: secret,
     readonly: true,
     class: "mono",
-    "aria-label": `Secret of ${name}`,
+    "aria-label": t("secret.named", { name }),
     dir: "ltr",
   });
   const box = h("div", { class: "new-token stack" });
@@ -199,13 +217,13 @@ function shownOnce(name, secret) {
   };
   return fill(
     box,
-    h("p", {}, h("strong", {}, `The secret of ${name}. `), "It is shown only once and cannot be retrieved later."),
+    h("p", {}, h("strong", {}, t("secret.title", { name })), " ", t("secret.once")),
     text,
     h(
       "div",
       { class: "buttons" },
-      copyButton("Copy the secret", () => secret, "Copy"),
-      h("button", { type: "button", onclick: done }, "Done"),
+      copyButton(t("secret.copy"), () => secret, t("secret.copy.short")),
+      h("button", { type: "button", onclick: done }, t("secret.done")),
     ),
   );
 }

@@ -2,25 +2,23 @@
 
 import { get, patch, post, remove } from "../../feed/api.js";
 import { announce, fill, h, icon } from "../../dom/elements.js";
-import { actionButton, confirmButton, field, formatNumber, Outcome, runOnce } from "../../dom/forms.js";
+import { actionButton, confirmButton, field, Outcome, runOnce } from "../../dom/forms.js";
+import { language, t, ts } from "../../dom/more_texts.js";
 
 const PAGE = 20;
 const KINDS = ["fact", "preference", "event", "note"];
-const NONE = "Nothing is remembered.";
-const NOT_FOUND = "No memory has to do with that.";
-const OFF = "The memory is off: nothing new is remembered, and nothing is recalled.";
-const MARKED = "from an untrusted source";
+const KIND_LABELS = ts("memory.kind", KINDS);
 
 const pathOf = ({ id }) => `/memory/${encodeURIComponent(id)}`;
-const day = (at) => new Date(at * 1000).toLocaleDateString([], { dateStyle: "medium" });
+const day = (at) => new Date(at * 1000).toLocaleDateString(language, { dateStyle: "medium" });
 
 /** The search, the list with its pages, and the form that adds. Raises Refused. */
 export async function memories() {
   const outcome = new Outcome();
-  const list = h("ul", { class: "tokens", "aria-label": "Memories" });
+  const list = h("ul", { class: "tokens", "aria-label": t("memory.list") });
   const count = h("p", { class: "faint", role: "status" });
   const words = h("input", { type: "search", maxlength: 1000, autocomplete: "off", dir: "auto" });
-  const more = actionButton("Show more", outcome, () => draw(more.value));
+  const more = actionButton(t("memory.more"), outcome, () => draw(more.value));
   const draw = async (before = "") => {
     const query = new URLSearchParams({ limit: PAGE });
     if (words.value.trim()) query.set("q", words.value.trim());
@@ -28,27 +26,28 @@ export async function memories() {
     const answer = await get(`/memory?${query}`);
     if (!before) fill(list);
     list.append(...answer.memories.map((one) => row(one, draw)));
-    if (!list.firstChild) list.append(h("li", { class: "faint" }, query.has("q") ? NOT_FOUND : NONE));
+    if (!list.firstChild)
+      list.append(h("li", { class: "faint" }, t(query.has("q") ? "memory.not_found" : "memory.none")));
     more.value = answer.next ?? "";
     more.hidden = !answer.next;
-    fill(count, answer.enabled === false ? OFF : answer.total ? `${formatNumber(answer.total)} in all` : "");
+    const total = answer.total ? t("memory.count", { count: answer.total }) : "";
+    fill(count, answer.enabled === false ? t("memory.off") : total);
   };
-  const search = h("button", { type: "submit" }, "Search");
-  const form = h("form", { class: "form", role: "search" }, field("Search the memory", words), search);
+  const search = h("button", { type: "submit" }, t("memory.search"));
+  const form = h("form", { class: "form", role: "search" }, field(t("memory.search.field"), words), search);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     runOnce(search, outcome, () => draw());
   });
   await draw();
-  const all = confirmButton("Delete all", "Delete all memories? This cannot be undone.", "Delete them", outcome, () =>
-    removeAll(draw),
-  );
+  const removal = [t("memory.delete_all"), t("memory.delete_all.sure"), t("memory.delete_all.yes")];
+  const all = confirmButton(...removal, outcome, () => removeAll(draw));
   return h("div", { class: "stack" }, form, count, list, more, outcome.element, addForm(draw), all);
 }
 
 async function removeAll(draw) {
   const { deleted } = await remove("/memory?all=true");
-  announce(`Deleted ${formatNumber(deleted)}.`);
+  announce(t("memory.deleted.count", { count: deleted }));
   await draw();
 }
 
@@ -57,47 +56,56 @@ function row(one, draw) {
   const item = h("li", {});
   const away = async () => {
     await remove(pathOf(one));
-    announce("Deleted.");
+    announce(t("memory.deleted"));
     await draw();
   };
   const trust = async () => {
     await patch(pathOf(one), { untrusted: false });
     await draw();
   };
-  const name = { "aria-label": `Edit: ${one.text}` };
-  const edit = h("button", { type: "button", ...name, onclick: () => fill(item, editForm(one, draw)) }, "Edit");
+  const name = { "aria-label": t("memory.edit.named", { text: one.text }) };
+  const edit = h(
+    "button",
+    { type: "button", ...name, onclick: () => fill(item, editForm(one, draw)) },
+    t("memory.edit"),
+  );
   return fill(
     item,
     h("p", { dir: "auto" }, one.text),
     h(
       "p",
       { class: "faint" },
-      [one.kind, day(one.updated), ...one.labels, one.untrusted && MARKED].filter(Boolean).join(", "),
+      [KIND_LABELS[one.kind] ?? one.kind, day(one.updated), ...one.labels, one.untrusted && t("memory.untrusted")]
+        .filter(Boolean)
+        .join(", "),
     ),
     h(
       "div",
       { class: "buttons" },
       edit,
-      one.untrusted && actionButton("It is right", outcome, trust, { "aria-label": `It is right: ${one.text}` }),
-      confirmButton("Delete", "Delete this memory?", "Delete it", outcome, away),
+      one.untrusted &&
+        actionButton(t("memory.confirm"), outcome, trust, {
+          "aria-label": t("memory.confirm.named", { text: one.text }),
+        }),
+      confirmButton(t("memory.delete"), t("memory.delete.sure"), t("memory.delete.yes"), outcome, away),
     ),
     outcome.element,
   );
 }
 
 function editForm(one, draw) {
-  return memoryForm(one, "Save", async (body) => {
+  return memoryForm(one, t("memory.save"), async (body) => {
     await patch(pathOf(one), body);
-    announce("Saved.");
+    announce(t("memory.saved"));
     await draw();
   });
 }
 
 function addForm(draw) {
-  const form = memoryForm({ text: "", kind: KINDS[0] }, "Remember this", async (body) => {
+  const form = memoryForm({ text: "", kind: KINDS[0] }, t("memory.add"), async (body) => {
     await post("/memory", body);
     form.reset();
-    announce("Remembered.");
+    announce(t("memory.added"));
     await draw();
   });
   return form;
@@ -107,11 +115,18 @@ function memoryForm(one, label, send) {
   const outcome = new Outcome();
   const text = h("textarea", { rows: 2, required: true, maxlength: 2000, dir: "auto" });
   text.value = one.text;
-  const options = KINDS.map((kind) => h("option", { value: kind, selected: kind === one.kind }, kind));
+  const options = KINDS.map((kind) => h("option", { value: kind, selected: kind === one.kind }, KIND_LABELS[kind]));
   const kind = h("select", {}, options);
   const save = h("button", { type: "submit" }, one.id ? null : icon("plus"), label);
-  const words = one.id ? "Text" : "New memory";
-  const form = h("form", { class: "form" }, field(words, text), field("Kind", kind), save, outcome.element);
+  const words = t(one.id ? "memory.text" : "memory.new");
+  const form = h(
+    "form",
+    { class: "form" },
+    field(words, text),
+    field(t("memory.kind.field"), kind),
+    save,
+    outcome.element,
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     runOnce(save, outcome, () => send({ text: text.value, kind: kind.value }));

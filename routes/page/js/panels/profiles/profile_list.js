@@ -3,9 +3,9 @@
 import { get, remove, request } from "../../feed/api.js";
 import { fill, h, icon } from "../../dom/elements.js";
 import { Outcome, confirmButton, factList, field, runOnce } from "../../dom/forms.js";
+import { t, ts } from "../../dom/more_texts.js";
 
-const EMPTY = "No profiles yet. A profile names instructions, tools and limits of runs; it only narrows rights.";
-const FROM = { settings: "of the settings", shared: "for everyone", own: "your own" };
+const FROM = ts("profiles.origin", ["settings", "shared", "own"]);
 const MODES = ["", "sandboxed", "ask", "deny"];
 
 /** The list and the form. Raises Refused. */
@@ -17,7 +17,7 @@ export async function profiles(admin) {
       list,
       rows.map((row) => profileRow(row, admin, draw)),
     );
-    if (!list.firstChild) list.append(h("li", { class: "faint" }, EMPTY));
+    if (!list.firstChild) list.append(h("li", { class: "faint" }, t("profiles.none")));
   };
   await draw();
   return h("div", { class: "stack" }, list, addForm(admin, draw));
@@ -37,13 +37,14 @@ function profileRow({ name, source, options }, admin, draw) {
     "li",
     {},
     h("span", {}, h("strong", {}, name), h("span", { class: "faint" }, ` ${description || FROM[source]}`)),
-    mine && confirmButton("Delete", `Delete ${name}? Active runs keep it.`, "Delete it", outcome, away),
+    mine &&
+      confirmButton(t("profiles.delete"), t("profiles.delete.sure", { name }), t("profiles.delete.yes"), outcome, away),
     factList(Object.entries(values).map(([option, value]) => [option.replaceAll("_", " "), written(value)])),
     outcome.element,
   );
 }
 
-const written = (value) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
+const written = (value) => (Array.isArray(value) ? value.join(" ") || t("profiles.no_tools") : String(value));
 
 function addForm(admin, draw) {
   const outcome = new Outcome();
@@ -53,18 +54,18 @@ function addForm(admin, draw) {
   const approval = h(
     "select",
     {},
-    MODES.map((value) => h("option", { value }, value || "as elsewhere")),
+    MODES.map((value) => h("option", { value }, t(`profiles.approval.${value || "usual"}`))),
   );
   const rounds = h("input", { type: "number", min: 1, max: 200 });
-  const save = h("button", { type: "submit" }, icon("plus"), "Save the profile");
+  const save = h("button", { type: "submit" }, icon("plus"), t("profiles.save"));
   const form = h(
     "form",
     { class: "form" },
-    field("Name", name),
-    field("Instructions", prompt),
-    field("Only tools", tools, "Patterns such as read_* list_files, separated by spaces; empty for all"),
-    field("Approvals", approval),
-    field("Rounds at most", rounds),
+    field(t("profiles.name"), name),
+    field(t("profiles.instructions"), prompt),
+    field(t("profiles.tools"), tools, t("profiles.tools.hint")),
+    field(t("profiles.approval"), approval),
+    field(t("profiles.rounds"), rounds),
     h("div", { class: "buttons" }, save),
     outcome.element,
   );
@@ -81,7 +82,7 @@ function addForm(admin, draw) {
     const saved = await runOnce(save, outcome, () => request("PUT", path(name.value.trim()), { body }));
     if (!saved) return;
     form.reset();
-    outcome.show("The profile is saved.", "good");
+    outcome.show(t("profiles.saved"), "good");
     await draw();
   });
   return form;

@@ -3,18 +3,24 @@
 import { get } from "../../feed/api.js";
 import { h } from "../../dom/elements.js";
 import { factList } from "../../dom/forms.js";
+import { t, ts } from "../../dom/more_texts.js";
 
 const CONDITIONS = ["paths", "hosts", "commands"];
+const LABELS = ts("rules.condition", CONDITIONS);
+const ACTIONS = ts("rules.action", ["ask", "deny"]);
 
 /** Fetches the rules, and shows one block for each. */
 export async function rules() {
   const { rules: rows } = await get("/rules");
-  if (!rows.length) return h("p", { class: "faint" }, "The settings file has no rules on arguments.");
+  if (!rows.length) return h("p", { class: "faint" }, t("rules.none"));
   return h("div", { class: "stack" }, rows.map(shown));
 }
 
 function shown(rule) {
-  const conditions = CONDITIONS.filter((kind) => rule[kind].length).map((kind) => [kind, rule[kind].join(", ")]);
-  const rows = [["Rule", rule.name], [rule.action, rule.tool], ...conditions, ["Reason", rule.reason]];
-  return factList(rows);
+  const conditions = CONDITIONS.filter((kind) => rule[kind].length).map((kind) => [
+    LABELS[kind],
+    rule[kind].join(", "),
+  ]);
+  const action = [ACTIONS[rule.action] ?? rule.action, rule.tool];
+  return factList([[t("rules.name"), rule.name], action, ...conditions, [t("rules.reason"), rule.reason]]);
 }

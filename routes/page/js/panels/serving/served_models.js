@@ -4,19 +4,13 @@ import { get, post, remove } from "../../feed/api.js";
 import { fill, h, icon } from "../../dom/elements.js";
 import { actionButton, confirmButton, field, formatNumber, KeyedRows, Outcome, runOnce } from "../../dom/forms.js";
 import { refresh } from "../models.js";
+import { t, ts } from "../../dom/more_texts.js";
 
 const PATH = "/served-models";
 const AGAIN_MS = 1_000; // between two requests while a model starts or stops
 const MIB = 1 << 20;
-const CACHES = { f16: "full", q8_0: "half the memory (q8_0)", q4_0: "a quarter of the memory (q4_0)" };
-const STATES = {
-  off: "not served",
-  asleep: "starts with the next request",
-  starting: "starting",
-  ready: "runs",
-  failed: "failed",
-};
-const NO_FOLDER = "Name folders in the setting model_folders to add files here, or add one on the server's machine:";
+const CACHES = ts("served.cache", ["f16", "q8_0", "q4_0"]);
+const STATES = ts("served.state", ["off", "asleep", "starting", "ready", "failed"]);
 
 /** The list and the form. Raises Refused. */
 export async function servedModels(page) {
@@ -32,8 +26,8 @@ class ServedModels {
 
   constructor(page) {
     this.#page = page;
-    this.list = h("ul", { class: "tokens", "aria-label": "Model files" });
-    this.none = h("p", { class: "faint" }, "No model file was added.");
+    this.list = h("ul", { class: "tokens", "aria-label": t("served.title") });
+    this.none = h("p", { class: "faint" }, t("served.none"));
     this.form = h("div");
     this.#rows = new KeyedRows(this.list, (row) => this.#row(row));
     this.element = h("div", { class: "stack" }, this.none, this.list, this.form);
@@ -72,11 +66,16 @@ class ServedModels {
     const path = `${PATH}/${encodeURIComponent(name)}`;
     const served = state !== "off";
     const toggle = served
-      ? actionButton("Stop", outcome, () => this.#act(() => post(`${path}/stop`)))
-      : actionButton("Serve", outcome, () => this.#act(() => post(`${path}/serve`)));
+      ? actionButton(t("served.stop"), outcome, () => this.#act(() => post(`${path}/stop`)))
+      : actionButton(t("served.serve"), outcome, () => this.#act(() => post(`${path}/serve`)));
     const away = () => this.#act(() => remove(path));
     const size = `${formatNumber(Math.round(memory.total / MIB))} MiB`;
-    const about = [model, quantisation, `${slots > 1 ? `${slots} × ` : ""}${formatNumber(context)} tokens`, size];
+    const about = [
+      model,
+      quantisation,
+      `${slots > 1 ? `${slots} × ` : ""}${t("served.tokens", { count: context })}`,
+      size,
+    ];
     if (problem) outcome.show(problem, "problem");
     return h(
       "li",
@@ -88,7 +87,7 @@ class ServedModels {
         h("span", { class: "faint" }, ` ${STATES[state] ?? state} · ${about.filter(Boolean).join(" · ")}`),
       ),
       toggle,
-      confirmButton("Remove", `Forget ${name}? Its file stays.`, "Forget it", outcome, away),
+      confirmButton(t("served.remove"), t("served.remove.sure", { name }), t("served.remove.yes"), outcome, away),
       outcome.element,
     );
   }
@@ -104,21 +103,21 @@ class ServedModels {
       Object.entries(CACHES).map(([value, words]) => h("option", { value }, words)),
     );
     const begin = h("input", { type: "checkbox" });
-    const make = h("button", { type: "submit" }, icon("plus"), "Add the file");
-    const free = available === null ? null : `${formatNumber(Math.round(available / MIB))} MiB are available.`;
+    const make = h("button", { type: "submit" }, icon("plus"), t("served.add"));
+    const free = available === null ? null : t("served.free", { size: Math.round(available / MIB) });
     const form = h(
       "form",
       { class: "form" },
-      field("File (GGUF)", file, "In a folder of model_folders."),
+      field(t("served.file"), file, t("served.file.hint")),
       h(
         "datalist",
         { id: "model-files" },
         files.map((path) => h("option", { value: path })),
       ),
-      field("Name", name, "By default from the file."),
-      field("Context in tokens", context, free),
-      field("Key-value cache", cache),
-      h("label", { class: "check" }, begin, " Start it with the server"),
+      field(t("served.name"), name, t("served.name.hint")),
+      field(t("served.context"), context, free),
+      field(t("served.cache"), cache),
+      h("label", { class: "check" }, begin, " ", t("served.begin")),
       h("div", { class: "buttons" }, make),
       outcome.element,
     );
@@ -130,7 +129,7 @@ class ServedModels {
       const added = await runOnce(make, outcome, () => post(PATH, wish));
       if (!added) return;
       form.reset();
-      outcome.show(`${added.name} is added. Serve it to use it.`, "good");
+      outcome.show(t("served.added", { name: added.name }), "good");
       await this.draw().catch((error) => outcome.show(error.message, "problem"));
     });
     return form;
@@ -138,5 +137,11 @@ class ServedModels {
 }
 
 function advice() {
-  return h("p", { class: "faint" }, NO_FOLDER, " ", h("code", { dir: "ltr" }, "dragoman model add FILE.gguf"));
+  return h(
+    "p",
+    { class: "faint" },
+    t("served.no_folder"),
+    " ",
+    h("code", { dir: "ltr" }, "dragoman model add FILE.gguf"),
+  );
 }
