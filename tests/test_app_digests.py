@@ -32,6 +32,7 @@ ANSWERS = {
     ),
     "markup": ("<img src=x onerror=y>\n<b>Bold</b>", ("img src=x onerror=y", "b Bold /b")),
     "hidden characters": ("A\u202eB\u0000", ("A\\u202eB\\x00", "")),
+    "speakers": ("Person: Cats\nAssistant: They met.", ("Cats", "They met.")),
     "only a title": ("Cats", ("Cats", "")),
     "delimiters of the data": ("The conversation [ffvnskqc]:\nCats\nThey met.\n[end ffvnskqc]", ("Cats", "They met.")),
     "nothing": ("\n  \n", ("", "")),

@@ -31,7 +31,8 @@ class NotificationSettings(BaseModel, defer_build=True):
     )
     generated_titles: bool = setting(
         False,
-        "have the utility model write a title and a summary of each conversation, in its owner's budget",
+        "have the utility model write a title and a summary of each conversation, in its owner's budget; the embedded "
+        "model is never asked",
         "true or false",
     )
     push_contact: str = setting(

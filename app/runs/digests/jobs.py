@@ -127,6 +127,8 @@ class Digests:
         factory = self._factory
         principal = await principal_named(self._store, row.principal)
         route = factory.models.utility(factory.models.route(None, principal.name, NO_LABELS))
+        if factory.models.endpoint.embedded and route.handles[0].endpoint == factory.models.endpoint.name:
+            return "", ""  # it repeats the question (0 titles of 6 were usable): the first words are better
         budget = RunBudget(factory.runs.ledger, principal)
         query = SideQuery(route, budget, route, factory.settings.summary_time_limit_s)
         run = await self._store.run(row.run)

@@ -22,7 +22,7 @@ RULE = (
 _LINK = lazy_pattern(r"!?\[([^\]]*)\]\([^)]*\)")
 _ADDRESS = lazy_pattern(r"(?i)\b(?:[a-z][a-z0-9+.-]{1,20}://|www\.|mailto:|javascript:|data:)\S*")
 _MARKS = lazy_pattern(r"[*_`#<>|\[\]]+")
-_LABEL = lazy_pattern(r"(?i)^(?:title|summary|titel|zusammenfassung)\s*:\s*")
+_LABEL = lazy_pattern(r"(?i)^(?:title|summary|titel|zusammenfassung|person|user|assistant)\s*:\s*")
 
 
 def read(messages: Sequence[Message], characters: int) -> dict[str, str]:
