@@ -12,7 +12,19 @@ from typing import IO, Any
 
 from rich.console import Console
 
-from app.core.events import AgentEvent, Notice, ReasoningDelta, RunFinished, TextDelta, TextReclassified, fields_of
+from app.core.events import (
+    AgentEvent,
+    ReasoningDelta,
+    RunFailed,
+    RunFinished,
+    TextDelta,
+    TextReclassified,
+    ToolDelta,
+    ToolHanded,
+    ToolRejected,
+    ToolStarted,
+    fields_of,
+)
 from routes.terminal.event_client import ChatFailed
 from routes.terminal.exit_codes import USAGE
 from routes.terminal.screen import Screen
@@ -46,10 +58,10 @@ class AnswerOutput:
             case TextReclassified(characters):
                 said = "".join(one.text for one in self._said)
                 self._said = [TextDelta(said[: len(said) - characters])]
-            case Notice():
+            case ToolDelta() | ToolStarted() | ToolRejected() | ToolHanded() | RunFinished() | RunFailed():
+                self._say_others()  # it stood before a call, and is no answer
                 self._others.show(event)
             case _:
-                self._say_others()
                 self._others.show(event)
 
     def preview(self, call: str, change: Mapping[str, Any]) -> None:
