@@ -43,6 +43,7 @@ def places_in(folder: Path, number: int = 1) -> dict[str, object]:
     (folder / "work").mkdir(exist_ok=True)
     data = folder / ("data" if number == 1 else f"data-{number}")
     places: dict[str, object] = {"data_dir": str(data), "workspace": str(folder / "work"), "port": "0"}
+    places["generated_titles"] = "never"  # a further request of a script that has an answer for each
     if url := DATABASES.url_of(folder):
         places |= {"database_url": url, "node": f"node-{number}", "lease_s": LEASE_S, "workspace_shared": True}
     return places

@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
+from app.config.notification_settings import NotificationSettings
 from app.core.messages import Message
 from app.models.scripted import Pause, Reply, Scripted
 from app.runs.digests.jobs import is_due
 from app.runs.digests.texts import LONGEST_SUMMARY, LONGEST_TITLE, title_and_summary
 from app.storage.notices.digests import DUE, DigestDue, DigestRow
 from tests.receivers import until
-from tests.serving import Served, serving
+from tests.serving import Served, serving, settings_in
 
 pytestmark = pytest.mark.anyio
 
 WRITTEN = "Cats and dogs\nThe user greets a cat. The dog is named."
-ON: dict[str, Any] = {"generated_titles": "true"}
+ON: dict[str, Any] = {"generated_titles": "always"}
 
 ANSWERS = {
     "two lines": (WRITTEN, ("Cats and dogs", "The user greets a cat. The dog is named.")),
@@ -102,9 +103,21 @@ async def test_a_session_gets_a_title_and_a_summary(tmp_path: Path) -> None:
         assert used["requests"] == 5, "in the budget of the owner"
 
 
-async def test_it_is_off_by_default(tmp_path: Path) -> None:
+async def test_by_default_conversations_that_a_person_watches_get_one(tmp_path: Path) -> None:
+    assert settings_in(tmp_path, generated_titles="true").generated_titles == "always", "as it was a switch"
+    assert NotificationSettings().generated_titles == "watched"
+    provider = Scripted(["Meow.", "Woof.", WRITTEN])
+    async with serving(tmp_path, provider, generated_titles="watched") as served:
+        await served.chat("Hello cat")
+        await settled(served)
+        assert len(provider.requests) == 1, "the client is a program"
+        await served.chat("Hello dog", terminal={"columns": 80, "rows": 24})
+        assert len(await listed(served, "Cats and dogs")) == 2
+
+
+async def test_it_can_be_off(tmp_path: Path) -> None:
     provider = Scripted(["Meow."])
-    async with serving(tmp_path, provider) as served:
+    async with serving(tmp_path, provider, generated_titles="never") as served:
         await served.chat("Hello cat")
         assert (await served.services.store.sizes())["session_digests"] == 0
         assert "summary" not in (await served.client.get("/sessions")).json()["sessions"][0]

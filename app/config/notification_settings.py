@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, BeforeValidator, field_validator
 
 from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address, whole
+
+
+def _as_titles(value: object) -> object:
+    """The words that this setting had when it was a switch."""
+    return {"true": "always", "false": "never"}.get(str(value).lower(), value)
 
 
 class NotificationSettings(BaseModel, defer_build=True):
@@ -29,11 +34,11 @@ class NotificationSettings(BaseModel, defer_build=True):
         "lead nowhere",
         "off, admins or users",
     )
-    generated_titles: bool = setting(
-        False,
-        "have the utility model write a title and a summary of each conversation, in its owner's budget; the embedded "
-        "model is never asked",
-        "true or false",
+    generated_titles: Annotated[Literal["watched", "always", "never"], BeforeValidator(_as_titles)] = setting(
+        "watched",
+        "have the utility model write a title and a summary of conversations, in their owner's budget: of those that a "
+        "person watches on the page or in `dragoman chat`, of all, or of none; the embedded model is never asked",
+        "watched, always or never",
     )
     push_contact: str = setting(
         "mailto:admin@dragoman.invalid",

@@ -82,7 +82,7 @@ async def _listed(services: Services, principal: str, rows: Sequence[SessionRow]
 
 async def _summaries(services: Services, principal: str) -> dict[str, dict[str, str]]:
     """Return the field `summary` of each session that has a generated one. Raises StoreFailed."""
-    if not services.settings.generated_titles:
+    if services.settings.generated_titles == "never":
         return {}
     found = await services.store.session_summaries(principal)
     return {session: {"summary": summary} for session, summary in found.items()}

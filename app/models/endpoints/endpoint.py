@@ -15,7 +15,7 @@ from app.models.embedded.supervisor import SMOLLM2
 from app.models.endpoints.keys import Key
 from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.server_state import ServerState
-from app.models.server_connection import EmbeddedConnection, ServerConnection, UnavailableConnection
+from app.models.server_connection import EmbeddedConnection, ScriptedConnection, ServerConnection, UnavailableConnection
 from app.models.tokens.counter import TokenCounter
 from app.models.tokens.estimates import LRUCache
 from app.models.wire.openai.provider import ANY_MODEL
@@ -80,6 +80,11 @@ class Endpoint:
     def embedded(self) -> bool:
         """True for the small model that comes with dragoman."""
         return isinstance(self.connection, EmbeddedConnection)
+
+    @property
+    def is_built_in(self) -> bool:
+        """True for the small model that comes with dragoman, and for a script."""
+        return isinstance(self.connection, EmbeddedConnection | ScriptedConnection)
 
     @property
     def is_open(self) -> bool:

@@ -43,6 +43,7 @@ from app.transcript.run_request import HELPER, NotFound
 from app.transcript.run_totals import RunTotals
 from app.transcript.titles import NAMELESS, title_of
 
+WATCHED = "terminal"  # what the request of a person's page or terminal has
 AGAIN = 3  # times as many messages as at the last digest
 ANSWERED = "answered"
 
@@ -71,7 +72,9 @@ class Digests:
 
     def of_run(self, row: RunRow, events: Sequence[EventRow]) -> list[Change]:
         """Return the job of an answered run, to be written with its end."""
-        if HELPER in json.loads(row.policy) or not any(map(_is_answer, events)):
+        policy = json.loads(row.policy)
+        wanted = self._factory.settings.generated_titles == "always" or WATCHED in policy
+        if not wanted or HELPER in policy or not any(map(_is_answer, events)):
             return []
         self.wake()
         return [DigestDue(row.session, row.principal, row.id)]
@@ -127,8 +130,8 @@ class Digests:
         factory = self._factory
         principal = await principal_named(self._store, row.principal)
         route = factory.models.utility(factory.models.route(None, principal.name, NO_LABELS))
-        if factory.models.endpoint.embedded and route.handles[0].endpoint == factory.models.endpoint.name:
-            return "", ""  # it repeats the question (0 titles of 6 were usable): the first words are better
+        if factory.models.endpoint.is_built_in and route.handles[0].endpoint == factory.models.endpoint.name:
+            return "", ""  # the embedded one repeats the question (0 titles of 6 were usable), a script knows nothing
         budget = RunBudget(factory.runs.ledger, principal)
         query = SideQuery(route, budget, route, factory.settings.summary_time_limit_s)
         run = await self._store.run(row.run)
@@ -170,7 +173,7 @@ def _is_answer(event: EventRow) -> bool:
 @asynccontextmanager
 async def opened_digests(factory: RunFactory, journal: EventWriter) -> AsyncGenerator[Digests | None, None]:
     """The digests of a server, if they are on."""
-    if not factory.settings.generated_titles:
+    if factory.settings.generated_titles == "never":
         yield None
         return
     digests = Digests(factory, journal)
