@@ -170,7 +170,9 @@ VALUES = {
     "BLOB": st.binary(max_size=40),
 }
 VALUES["REAL"] = VALUES["DOUBLE PRECISION"]
-FLAGS = frozenset({"enabled", "tainted", "untrusted", "everyone", "reported", "at_start", "forced"})
+FLAGS = frozenset(
+    {"enabled", "tainted", "untrusted", "everyone", "reported", "at_start", "forced", "pinned", "archived"}
+)
 NULLS = st.sampled_from([True, False, False])
 
 

@@ -107,6 +107,8 @@ async def test_branches_outlive_what_they_were_forked_from(tmp_path: Path) -> No
         await store.write([ResultRow(session, second, "call_2", "bash", "another one")])
         branch = await forked(served, session, before=second)
         await turn(served, "Two again", branch)
+        assert await store.result(branch, "call_2", 0, 100) is None  # behind the cut: it may be tainted
+        assert await store.written_lines(branch, "call_2") is None
         assert (await served.client.delete(f"/sessions/{session}")).status_code == 204
         assert (await served.client.get(f"/sessions/{session}")).status_code == 404
         assert await logged(served, branch) == ["One", "Two again"]

@@ -31,7 +31,7 @@ async def test_the_state_comes_whole_and_then_by_what_has_changed(tmp_path: Path
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi.", Pause(go_on)]])) as served:
         async with feeding(served) as feed:
             whole = (await feed.until("state")).data
-            keys = {"type", "me", "server", "paused", "runs", "approvals", "jobs", "mcp"}
+            keys = {"type", "me", "server", "paused", "runs", "approvals", "jobs", "mcp", "list"}
             assert whole.keys() == keys
             about = {"version", "model", "endpoint", "embedded", "sandbox", "boxed", "networked"}
             assert whole["server"].keys() == about

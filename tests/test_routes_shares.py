@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.models.scripted import Scripted
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor
 from app.storage.labels import SessionLabel
-from app.storage.library.shares import ShareRow
+from app.storage.library.shares import ShareRemoved, ShareRow, ShareUpdated
 from routes.access.token_text import fingerprint
+from routes.http.library import shares
 from routes.http.library.shares import MOST_SHARES
+from tests.lanes import holds
 from tests.people import bearer
 from tests.pictures import CAT, hashed, image_part, text_part
 from tests.serving import Served, serving
@@ -86,7 +89,7 @@ async def test_links_lead_nowhere_once_they_may_not(tmp_path: Path) -> None:
         store = served.services.store
         row = await store.share(expired["id"])
         assert row
-        await store.write([ShareRow(**{name: getattr(row, name) for name in row.__struct_fields__} | {"expires": 1.0})])
+        await store.write([ShareRemoved(row.id), replace(row, expires=1.0)])
         await served.client.delete(f"/shares/{revoked['id']}")
         seen = (await served.client.get("/shares?all=true", headers=admin)).json()["shares"]
         assert by_admin["id"] in {one["id"] for one in seen} and {one["owner"] for one in seen} == {"ann"}
@@ -156,6 +159,32 @@ async def test_links_and_their_readers_are_bounded(tmp_path: Path) -> None:
         assert (full.status_code, full.json()["error"]["code"]) == (409, "too_many_shares")
         codes = [(await served.client.get("/shared/x")).status_code for _ in range(121)]
         assert codes[:120] == [404] * 120 and codes[-1] == 429
+
+
+async def test_a_link_is_neither_made_of_what_is_deleted_meanwhile_nor_made_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hi."])) as served:
+        store, runs = served.services.store, served.services.runs
+        session = (await served.chat("x"))[0]["session"]
+        link = await shared(served, session)
+        await store.write([ShareRemoved(link["id"]), ShareUpdated(link["id"], 2.0, "Later", "{}")])
+        assert (await read(served, link))[0] == 404 and await store.share(link["id"]) is None
+        async with runs.peers.lock("session", session):
+            asked = asyncio.create_task(served.client.post(f"/sessions/{session}/shares", json={}))
+            await holds(lambda: shares._sharing.locked() or asked.done())
+            await store.delete_session(session)
+        assert (await asked).status_code == 404
+        assert (await served.client.get("/shares")).json()["shares"] == []
+
+
+async def test_a_branch_is_shared_whole_once_its_parent_is_deleted(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["A1", "A2", "B2"])) as served:
+        asked = (await served.chat("One"))[0]
+        await served.chat("Of the parent alone", session=asked["session"])
+        fork = await served.client.post(f"/sessions/{asked['session']}/fork", json={"after": asked["run"]})
+        await served.chat("Two", session=fork.json()["id"])
+        await served.client.delete(f"/sessions/{asked['session']}")
+        runs = json.loads((await read(served, await shared(served, fork.json()["id"])))[1])["runs"]
+        assert [run["message"] and run["message"]["text"] for run in runs] == ["One", "Two"]
 
 
 def test_a_link_in_a_log_is_hidden(caplog: pytest.LogCaptureFixture) -> None:

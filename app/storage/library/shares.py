@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.storage.changes import Change, ChangeWriter
 
 
 class ShareRow(Change, frozen=True):
-    """`sha256` is the hash of the link's token, `options` and `content` are JSON; a later row of an id replaces it."""
+    """`sha256` is the hash of the link's token, `options` and `content` are JSON."""
 
     id: str
     sha256: str
@@ -22,7 +24,7 @@ class ShareRow(Change, frozen=True):
     content: str
 
 
-class ShareEntry(Change, frozen=True):
+class ShareEntry(Struct, frozen=True):
     """A link without its content, for lists."""
 
     id: str
@@ -33,6 +35,15 @@ class ShareEntry(Change, frozen=True):
     expires: float | None
     title: str
     options: str
+
+
+class ShareUpdated(Change, frozen=True):
+    """The link shows its conversation as it is now; nothing changes if it was revoked meanwhile."""
+
+    id: str
+    updated: float
+    title: str
+    content: str
 
 
 class ShareRemoved(Change, frozen=True):

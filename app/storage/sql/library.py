@@ -13,8 +13,8 @@ from app.storage.library.folders import (
     SessionMoved,
     SessionPinned,
 )
-from app.storage.library.shares import ShareEntry, ShareRemoved, ShareRow, SharesExpired
-from app.storage.sql.columns import Select, Write, delete, insert, select, update, upsert, write
+from app.storage.library.shares import ShareEntry, ShareRemoved, ShareRow, SharesExpired, ShareUpdated
+from app.storage.sql.columns import Select, Write, delete, insert, select, update, write
 from app.storage.sql.rows import Rows
 from app.storage.sql.search import OF_PEOPLE
 
@@ -34,7 +34,8 @@ WRITES: dict[type[Change], Write] = {
         "ON CONFLICT (principal) DO UPDATE SET revision = lists.revision + 1",
         "principal",
     ),
-    ShareRow: upsert("shares", ShareRow, "id"),
+    ShareRow: insert("shares", ShareRow),
+    ShareUpdated: update("shares", ShareUpdated, "id"),
     ShareRemoved: delete("shares", ShareRemoved),
     SharesExpired: write("DELETE FROM shares WHERE expires <= ?", "expires"),
 }
@@ -47,8 +48,9 @@ REVISION = Select("SELECT revision FROM lists WHERE principal = ?", int)
 SHARE = select(ShareRow, "shares", "WHERE id = ?")
 SHARE_OF = select(ShareRow, "shares", "WHERE sha256 = ?")
 NEWEST = "ORDER BY created DESC, id DESC LIMIT ?"
-SHARES = select(ShareEntry, "shares", NEWEST)
-SHARES_OF = select(ShareEntry, "shares", f"WHERE principal = ? {NEWEST}")
+ENTRIES = f"SELECT {', '.join(ShareEntry.__struct_fields__)} FROM shares"
+SHARES = Select(f"{ENTRIES} {NEWEST}", ShareEntry)
+SHARES_OF = Select(f"{ENTRIES} WHERE principal = ? {NEWEST}", ShareEntry)
 
 
 class SqlLibrary(Rows):

@@ -56,8 +56,14 @@ ORPHANED = Select(
     """,
     InboxRow,
 )
-# A branch reads the results of the sessions that its runs are of.
-OF_CALL = "session IN (SELECT ? UNION ALL SELECT origin FROM branch_parts WHERE session = ?) AND call = ?"
+# A branch reads the results of the runs that it has of other sessions, not those behind its cut.
+OF_CALL = """
+    session IN (SELECT ? UNION ALL SELECT origin FROM branch_parts WHERE session = ?) AND call = ?
+    AND (session = ? OR EXISTS (
+        SELECT 1 FROM branch_parts AS part JOIN runs ON runs.session = part.origin AND runs.created <= part.until
+        WHERE part.session = ? AND runs.id = results.run
+    ))
+"""
 RESULT = Select(
     f"SELECT name, substr(text, ?, ?), length(text) FROM results WHERE {OF_CALL}",
     ResultPart,
@@ -76,6 +82,11 @@ WRITTEN_LINES = f"""
 """
 FILE = "SELECT bytes FROM files WHERE sha256 = ?"
 FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
+
+
+def _of_call(session: str, call: str) -> tuple[str, ...]:
+    """The values of `OF_CALL`."""
+    return session, session, call, session, session
 
 
 class SqlSessions(Rows):
@@ -124,13 +135,13 @@ class SqlSessions(Rows):
         return await self._rows(SUMMARIES, session)
 
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
-        return await self._row(RESULT, offset + 1, size, session, session, call)
+        return await self._row(RESULT, offset + 1, size, *_of_call(session, call))
 
     async def written(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
-        return await self._row(WRITTEN, offset + 1, size, session, session, call)
+        return await self._row(WRITTEN, offset + 1, size, *_of_call(session, call))
 
     async def written_lines(self, session: str, call: str) -> int | None:
-        rows = await self._all(WRITTEN_LINES, session, session, call)
+        rows = await self._all(WRITTEN_LINES, *_of_call(session, call))
         return int(rows[0][0]) if rows else None
 
     async def file(self, sha256: str, session: str | None = None) -> bytes | None:

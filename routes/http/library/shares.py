@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
-from app.storage.library.shares import ShareEntry, ShareRemoved, ShareRow, SharesExpired
+from app.storage.library.shares import ShareEntry, ShareRemoved, ShareRow, SharesExpired, ShareUpdated
 from app.storage.principals import Principal
 from app.storage.sessions import SessionRow
 from app.transcript.run_request import NotFound
@@ -52,11 +52,13 @@ def may_share(services: Services, principal: Principal) -> bool:
 async def share_session(request: Request) -> Response:
     """The only answer that ever has the link in it."""
     services, principal = services_of(request), current_principal(request)
-    row = await services.runs.session(request.path_params["session"], principal)
+    session = request.path_params["session"]
+    await services.runs.session(session, principal)
     _check_right(services, principal)
     body = await read_fields(request, ShareRequest, MOST_BYTES)
     now, token = time.time(), new_token()
-    async with _sharing:
+    async with _sharing, services.runs.peers.lock("session", session):  # it is not deleted meanwhile
+        row = await services.runs.session(session, principal)
         await services.store.write([SharesExpired(now)])
         if len(await services.store.shares(principal.name, MOST_SHARES)) >= MOST_SHARES:
             raise Refused(409, "too_many_shares", f"You have {MOST_SHARES} links. Revoke one first.")
@@ -92,9 +94,11 @@ async def update_share(request: Request) -> Response:
     _check_right(services, principal)
     row = await services.runs.session(share.session, principal)
     content = await _content(services, row, ShareOptions(**json.loads(share.options)))
-    share = replace(share, updated=time.time(), title=row.title, content=content)
-    await services.store.write([share, _audited(principal, share, "updated")])
-    return ASCIIResponse(_shown(share))
+    change = ShareUpdated(share.id, time.time(), row.title, content)
+    await services.store.write([change, _audited(principal, share, "updated")])
+    if await services.store.share(share.id) is None:  # revoked meanwhile, and not made again
+        raise _no_link(share.id)
+    return ASCIIResponse(_shown(replace(share, updated=change.updated, title=change.title)))
 
 
 async def revoke_share(request: Request) -> Response:
@@ -133,8 +137,12 @@ async def _share(request: Request, *, by_admins: bool) -> ShareRow:
     row = await services.store.share(request.path_params["share"])
     may = by_admins and principal.role is Role.ADMIN
     if row is None or (row.principal != principal.name and not may):
-        raise NotFound(f"There is no link {request.path_params['share'][:80]!r}. GET /shares lists yours.")
+        raise _no_link(request.path_params["share"])
     return row
+
+
+def _no_link(share: str) -> NotFound:
+    return NotFound(f"There is no link {share[:80]!r}. GET /shares lists yours.")
 
 
 def _audited(principal: Principal, share: ShareRow, decision: str) -> AuditRow:

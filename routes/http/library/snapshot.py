@@ -62,7 +62,7 @@ async def snapshot(store: Store, redactor: Redactor, session: str, options: Shar
         for row in rows:
             if row.ended is None:
                 continue
-            run = redactor.redact_value(await _run(store, row, options))
+            run = redactor.redact_value(await _run(store, session, row, options))
             size += len(json.dumps(run))
             if size > MOST:
                 return Snapshot(runs[::-1], earlier=True, files=sorted(files))
@@ -72,8 +72,9 @@ async def snapshot(store: Store, redactor: Redactor, session: str, options: Shar
     return Snapshot(runs[::-1], earlier=False, files=sorted(files))
 
 
-async def _run(store: Store, row: RunRow, options: ShareOptions) -> Row:
-    request = await store.request_of(row.session, row.id)
+async def _run(store: Store, session: str, row: RunRow, options: ShareOptions) -> Row:
+    """The messages of a branch are its own: the session that its first runs are of may be deleted."""
+    request = await store.request_of(session, row.id)
     message = _message(shown(request), options) if request else None
     times = {"created": row.created, "ended": row.ended, "state": row.state}
     return {"run": row.id, **times, "message": message, "events": await _events(store, row.id, options)}
