@@ -33,7 +33,7 @@ async def reply(*messages: Message, tools: tuple[Tool, ...] = (BASH, WRITE_FILE)
 
 async def test_each_round_follows_from_the_history() -> None:
     first, second, last = await asyncio.gather(reply(ASKED), reply(ASKED, RESULT), reply(ASKED, RESULT, RESULT))
-    assert first[0] and "```bash" in first[1]
+    assert first[0] and "<function=bash>" in first[1]
     assert second[0] and "<function=write_file>" in second[1]
     assert not last[0] and "written in advance" in last[1]
     assert await reply(ASKED, RESULT, RESULT, ASKED) == first, "a second one in the same conversation"

@@ -5,12 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.async_api import FloatRect
 
-from tests.browser import PHONE, browsing, expect, home, shot
+from tests.browser import PHONE, Locator, browsing, expect, home, shot
 from tests.endpoints import model_server
 from tests.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
+
+
+async def box_of(element: Locator) -> FloatRect:
+    """The place of an element on the page."""
+    found = await element.bounding_box()
+    assert found
+    return found
 
 
 async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_another(tmp_path: Path) -> None:
@@ -29,6 +37,14 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
         await expect(read).to_be_visible()
         await expect(phone.locator(".welcome")).to_have_css("opacity", "1")
         await shot(phone, "first-visit-phone-dark")
+        demonstration = phone.get_by_role("button", name="Watch a short demonstration")
+        await expect(demonstration).to_be_in_viewport(ratio=1)
+        await phone.get_by_role("textbox", name="Message").fill("Hello")
+        names = ("Attach files", "Compare two models", "Send")
+        tools = [await box_of(phone.get_by_role("button", name=name)) for name in names]
+        assert len({tool["y"] for tool in tools}) == 1, "one row"
+        frame = await box_of(phone.locator(".composer-box"))
+        assert tools[-1]["x"] + tools[-1]["width"] < frame["x"] + frame["width"], "inside of the box"
         await read.click()
         await phone.reload()
         await expect(phone.get_by_role("button", name="Model: SmolLM2")).to_be_visible()
@@ -65,6 +81,12 @@ async def test_a_demonstration_shows_a_thought_a_live_tail_an_approval_and_a_fil
         await expect(answer).to_contain_text("These replies were written in advance, not by a model")
         await expect(answer.locator("summary", has_text="Thought").first).to_be_visible()
         await shot(page, "demonstration-ended")
+        await expect(answer.locator(".code", has_text="step 1")).to_have_count(0)  # the command is in its card alone
+        await page.set_viewport_size(PHONE)
+        foot = answer.locator(".turn-foot")
+        changes = await box_of(foot.get_by_role("button", name="Changes"))
+        assert changes["x"] + changes["width"] < PHONE["width"]
+        assert (await box_of(foot))["height"] < 50, "one line"
         (session,) = (await served.client.get("/sessions")).json()["sessions"]
         written = await served.client.get(f"/sessions/{session['id']}/workspace/demonstration.md")
         assert "| an approval |" in written.text

@@ -143,6 +143,7 @@ async def test_a_program_that_draws_is_shown_and_typed_into(tmp_path: Path) -> N
         await expect(card.get_by_role("button", name="As lines")).to_be_focused()
         await _found(card)
         await _narrow(page, rows)
+        await card.get_by_role("button", name="Input").click()
         await card.get_by_label("Type into this command").fill("q")
         await card.get_by_role("button", name="Send").click()
         await expect(card).to_have_attribute("data-state", "done")

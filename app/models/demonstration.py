@@ -35,7 +35,7 @@ _RUN = (
     Thought("The person wants to see what a run looks like. I run a command that prints something now and then."),
     "First a **command**. It only prints, so it runs without asking. Its output appears while it runs; the button in "
     "its card stops it.\n\n",
-    f"```bash\n{_COMMAND}```\n",
+    f"<tool_call>\n<function=bash>\n<parameter=command>\n{_COMMAND}</parameter>\n</function>\n</tool_call>\n",
 )
 _WRITE = (
     Thought("The command has ended. Next comes a call that changes something, so that it has to be approved."),

@@ -1,6 +1,6 @@
-/** A line and keys under the live tail: they type into the terminal of a running command. */
+/** A line and keys under the live tail, behind a button: they type into the terminal of a running command. */
 
-import { h } from "../dom/elements.js";
+import { h, icon } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 
 const MOST = 1_000; // characters that the server takes at once
@@ -41,12 +41,30 @@ export class CallInput {
     const keys = h("div", { class: "call-keys", role: "group", "aria-label": t("tail.keys") }, KEYS.map(key));
     this.form = h("form", form, this.line, send, ends.map(key), keys);
     this.element = h("div", { hidden: true }, this.form, this.problem);
+    const toggle = { type: "button", class: "quiet tail-button", hidden: true, "aria-expanded": "false" };
+    this.button = h("button", { ...toggle, onclick: () => this.#toggle() }, icon("pencil"), t("tail.input.open"));
   }
 
-  /** Shown while the command runs and has a terminal; `hides`: it reads a password. */
+  /** Offered while the command runs and has a terminal; open at once if it reads a password (`hides`). */
   show(shown, hides = false) {
-    this.element.hidden = !shown;
+    this.button.hidden = !shown;
+    if (shown && hides && this.line.type === "text") this.#open(true);
+    if (!shown) this.#open(false);
     this.line.type = hides ? "password" : "text";
+  }
+
+  get holdsFocus() {
+    return this.element.contains(document.activeElement) || document.activeElement === this.button;
+  }
+
+  #toggle() {
+    this.#open(this.element.hidden);
+    if (!this.element.hidden) this.line.focus();
+  }
+
+  #open(open) {
+    this.element.hidden = !open;
+    this.button.setAttribute("aria-expanded", String(open));
   }
 
   async #submit(event) {

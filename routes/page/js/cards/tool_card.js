@@ -18,6 +18,7 @@ const PROCESSES = new Set(["bash", "python"]);
 const REASON = 4_000; // characters of a rejection
 const STOPPED = /^This call was stopped before|\n\[stopped by the person after [^\n]*\]$/;
 const STARTED_JOB = /^Started (job_\w+) in the background\./;
+const SILENT_S = 3; // after which input is offered to a command that has printed nothing
 const LONG_S = 5; // the end of longer calls is announced to screen readers
 const FOLDED_STATES = new Set(["done", "handed", "refused", "unrun"]);
 const TERMINAL_STATES = new Set(["done", "failed", "handed", "refused", "stopped", "unknown", "unrun"]);
@@ -110,13 +111,17 @@ export class ToolCard {
     this.link = new CallTerminal(this.view.asked.run, this.call);
     this.input = new CallInput(this.link);
     this.tail.element.after(this.input.element);
+    this.tail.count.after(this.input.button);
     this.#showInput();
   }
 
   #showInput() {
     const reads = Boolean(this.#reading?.input);
-    this.input?.show(reads, Boolean(this.#reading?.hidden));
-    this.tail?.connect(reads ? (this.link ?? null) : null);
+    const hides = Boolean(this.#reading?.hidden);
+    const focused = this.input?.holdsFocus;
+    this.input?.show(reads, hides);
+    this.tail?.connect(reads ? (this.link ?? null) : null, hides || this.#seconds > SILENT_S);
+    if (focused && !reads) this.tail.box.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 
   finish({ ok, text, duration_s, exit_code }) {

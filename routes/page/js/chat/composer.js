@@ -102,7 +102,9 @@ class Composer {
     this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
     this.#explainMode();
     this.plan = h("input", { type: "checkbox" });
-    const plan = h("label", { class: "composer-plan", title: t("composer.plan.hint") }, this.plan, t("composer.plan"));
+    this.plan.setAttribute("aria-label", t("composer.plan"));
+    const planWords = [h("span", {}, t("composer.plan")), h("span", { class: "brief" }, t("composer.plan.brief"))];
+    const plan = h("label", { class: "composer-plan", title: t("composer.plan.hint") }, this.plan, planWords);
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.hint = h("span", { class: "composer-hint faint" });
     const attach = {

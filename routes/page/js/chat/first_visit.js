@@ -52,13 +52,6 @@ function welcome(page, { role }, box) {
   return [
     h("h2", {}, t("first_visit.title")),
     h("p", {}, t("first_visit.about", { model: page.store.get("server").model })),
-    admin && h("p", {}, t("first_visit.how")),
-    admin &&
-      h(
-        "pre",
-        { class: "command", tabindex: 0, "aria-label": t("first_visit.setting") },
-        "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1",
-      ),
     !admin && h("p", {}, t("first_visit.ask_admin")),
     h(
       "div",
@@ -66,5 +59,13 @@ function welcome(page, { role }, box) {
       admin && connect,
       h("button", { type: "button", onclick: away }, t("first_visit.continue")),
     ),
+    admin && setting(),
   ].filter(Boolean);
+}
+
+/** The other way to connect a model, folded. */
+function setting() {
+  const props = { class: "command", tabindex: 0, "aria-label": t("first_visit.setting") };
+  const line = h("pre", props, "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1");
+  return h("details", { class: "faint" }, h("summary", {}, t("first_visit.how")), line);
 }

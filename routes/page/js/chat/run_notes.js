@@ -120,15 +120,14 @@ export function turnFoot({ model, created, seconds, usage }, changes, again) {
     h("bdi", {}, model),
     h("time", { datetime: date.toISOString(), title: date.toLocaleString() }, formatTime(created)),
     seconds === null ? null : formatDuration(seconds),
-    tokens(usage),
-    ...speed(usage?.timing),
-    usage?.cost ? h("span", { title: t("run.cost.title") }, cost(usage.cost)) : null,
     changes ? changesButton(changes) : null,
-    again,
+    ...[tokens(usage), ...speed(usage?.timing)].map((fact) => fact && h("span", { class: "foot-more" }, fact)),
+    usage?.cost ? h("span", { title: t("run.cost.title") }, cost(usage.cost)) : null,
   ];
   return h(
     "footer",
     { class: "turn-foot faint" },
+    again,
     facts.filter(Boolean).map((fact) => h("span", {}, fact)),
   );
 }

@@ -19,10 +19,12 @@ export function startTicking(tick) {
   };
 }
 
+const TENTHS = new Intl.NumberFormat(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
 /** `4.2 s`, `1:03`, `2:00:11`; negative durations (of differing clocks) count as zero. */
 export function formatDuration(seconds) {
-  if (!(seconds > 0)) return "0.0 s";
-  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  if (!(seconds > 0)) seconds = 0;
+  if (seconds < 59.95) return `${TENTHS.format(seconds)} s`;
   const whole = Math.round(seconds);
   const two = (number) => String(number).padStart(2, "0");
   const minutes = Math.floor(whole / 60);

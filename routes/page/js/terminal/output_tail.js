@@ -30,6 +30,7 @@ export class Tail {
   #opened = null; // {kind: "lines" or "screen", view, total}
   #following = true;
   #link = null; // the command's terminal, while it takes input
+  #silent = false; // the command waits for input although it has printed nothing
   #declined = false; // the reader has closed the screen that was opened for them
   #wake = () => undefined; // ends the wait for more output
 
@@ -73,8 +74,10 @@ export class Tail {
     if (told.screen && mayOpen && !document.hidden) this.#open("screen");
   }
 
-  /** The terminal of the command takes input (see CallTerminal); null: no more. */
-  connect(link) {
+  /** The terminal of the command takes input (see CallTerminal), also before it prints; null: no more. */
+  connect(link, silent = false) {
+    if (this.#silent !== Boolean(link && silent)) onNextFrame(this.#draw);
+    this.#silent = Boolean(link && silent);
     if (link) link.onSent = () => ECHO_MS.forEach((ms) => setTimeout(() => this.#wake(), ms));
     if (this.#link === link) return;
     this.#link = link;
@@ -122,7 +125,8 @@ export class Tail {
     const cut = known !== null && CUT.test(known);
     if (cut && !this.prose) this.recall(); // the model's part does not say how long the whole is
     const total = this.#total(lines, cut);
-    this.element.hidden = !lines.length && !this.opened;
+    this.element.hidden = !lines.length && !this.opened && !this.#silent;
+    this.box.hidden = !lines.length && !this.opened;
     if (!this.opened) this.#showCount(total, cut);
     const drawn = Boolean(this.#whole && this.#status.screen);
     const shortened = known === null && this.#status.tail.some((line) => line.length >= MAX_LINE);
