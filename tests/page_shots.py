@@ -44,6 +44,27 @@ print("\033[1m 87%\033[0m \033[32m" + "\u2501" * 17 + "\033[90m" + "\u2501" * 3 
 PUSH = "git add --all && git commit -m 'Feed reads each chunk once' && git push origin main"
 
 
+DIAGRAM = r"""A request waits $t_w$ in the queue and $t_s$ at the model. With $n$ requests at a time
+
+$$ \bar t = \frac{1}{n} \sum_{i=1}^{n} \left( t_{w,i} + t_{s,i} \right) $$
+
+```mermaid
+flowchart LR
+  C[Client] --> Q[[Queue]] --> M{Model}
+  M -->|call| G[Gate] --> S[Sandbox] --> M
+  M -->|answer| C
+```
+
+| part | bound |
+| --- | --- |
+| queue | 100 requests |
+| call | 120 s |
+"""
+TABLE = "month,runs,tokens\n" + "".join(
+    f"2026-{month:02},{month * 137},{month * 91_000}\n" for month in range(1, 12)
+)
+
+
 def command(words: str) -> Call:
     """A native call, so that code in the answer is only shown."""
     return Call(0, "bash", {"command": words}, "native")
@@ -92,6 +113,41 @@ async def told(browser: Browsing, folder: Path, running: str, asking: str = "", 
         await page.close()
 
 
+async def rendered(browser: Browsing, folder: Path) -> None:
+    """An answer with a formula, a table and the preview of a diagram."""
+    async with serving(folder, Scripted([DIAGRAM], model="qwen3-coder")) as served:
+        page = await browser.page(viewport=WIDE)
+        await page.goto(home(served))
+        await say(page, "How long does a request take? Draw its way.")
+        await page.get_by_role("button", name="Preview").click()
+        frame = page.frame_locator("iframe[title]")
+        await expect(frame.get_by_text("Sandbox")).to_be_visible()
+        await expect(turns(page).locator("math").first).to_be_visible()
+        await page.mouse.move(0, 0)
+        await picture(page, "rendering")
+        await page.close()
+
+
+async def looked_into(browser: Browsing, folder: Path) -> None:
+    """The files of the workspace beside the chat, with a table."""
+    work = folder / "work"
+    (work / "reports").mkdir(parents=True)
+    (work / "reports/usage.csv").write_text(TABLE)
+    (work / "notes.md").write_text("# Notes\n")
+    (work / "Makefile").write_text(MAKEFILE)
+    async with serving(folder, Scripted(["There are three files; `reports/usage.csv` has the usage."])) as served:
+        page = await browser.page(viewport=WIDE)
+        await page.goto(home(served))
+        await say(page, "What is in my workspace?")
+        await page.get_by_role("button", name="Files", exact=True).click()
+        await page.get_by_role("treeitem", name="reports").first.click()
+        await page.get_by_role("treeitem", name="usage.csv").last.click()
+        await expect(page.get_by_role("cell", name="2026-11")).to_be_visible()
+        await page.mouse.move(0, 0)
+        await picture(page, "workspace")
+        await page.close()
+
+
 async def main() -> None:
     dark: dict[str, Any] = {
         "viewport": PHONE,
@@ -105,6 +161,10 @@ async def main() -> None:
             await told(browser, Path(folder), "run", "approval", viewport=WIDE)
         with tempfile.TemporaryDirectory() as folder:
             await told(browser, Path(folder), "phone", "", **dark)
+        with tempfile.TemporaryDirectory() as folder:
+            await rendered(browser, Path(folder))
+        with tempfile.TemporaryDirectory() as folder:
+            await looked_into(browser, Path(folder))
 
 
 if __name__ == "__main__":

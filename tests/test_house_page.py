@@ -232,7 +232,7 @@ def test_the_documents_show_the_page_in_small_pictures() -> None:
     """`python -m tests.page_shots` makes them anew."""
     pictures = {f"../fixtures/page/shots/{path.name}": path.stat().st_size for path in SHOTS.iterdir()}
     named = re.findall(r"\.\./fixtures/page/shots/[\w.-]+", (ROOT / "docs/page.md").read_text())
-    assert set(named) == pictures.keys() and len(pictures) == 3
+    assert set(named) == pictures.keys() and len(pictures) == 5
     assert max(pictures.values()) < MOST_BYTES, pictures
 
 
