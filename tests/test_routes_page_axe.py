@@ -108,7 +108,7 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
         await expect(page.locator("#approvals .approval")).to_be_visible()
         await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
         found += await judged(page, "approval")
-        await page.get_by_role("button", name="Approve for this session").click()
+        await page.get_by_role("button", name="Approve for this conversation").click()
         await page.get_by_role("button", name="Approve and allow").click()
         await expect(page.locator("#approvals .approval")).to_have_count(0)
         found += await panels(page, ("allowed",))

@@ -60,5 +60,5 @@ async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
         plan = page.get_by_role("group", name="Plan", exact=True)
         await expect(page.get_by_text("Painted.", exact=True)).to_be_visible()
         await expect(plan).to_have_count(1)
-        await expect(plan.get_by_role("listitem")).to_have_text(["✓Look (done)", "▸Paint (under way)"])
+        await expect(plan.get_by_role("listitem")).to_have_text(["✓Look (done)", "▸Paint (in progress)"])
         await expect(plan).to_contain_text("1 of 2 done")

@@ -191,7 +191,7 @@ async def test_a_plan_is_accepted_on_the_page(tmp_path: Path) -> None:
         await say(page, "Write it.")
         question = page.get_by_role("group", name="Accept this plan?")
         await expect(question.get_by_role("listitem")).to_have_text(STEPS)
-        await expect(question.get_by_role("button", name="Approve for this session")).to_have_count(0)
+        await expect(question.get_by_role("button", name="Approve for this conversation")).to_have_count(0)
         assert not (tmp_path / "work" / "note.txt").exists()
         await question.get_by_role("button", name="Approve once").click()
         await expect(page.get_by_text("Done.", exact=True)).to_be_visible()

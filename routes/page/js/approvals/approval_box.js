@@ -2,10 +2,11 @@
 
 import { post, Refused } from "../feed/api.js";
 import { effectOf, renderArguments, summaryOf, isQuestion, questionOf, reasonOf } from "./call_description.js";
-import { formatDuration, startTicking } from "../dom/clock.js";
+import { startTicking } from "../dom/clock.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
 import { InvalidInput, questionForm } from "./elicitation.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
+import { t } from "../dom/more_texts.js";
 
 const URGENT_S = 60;
 const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided elsewhere, expired, or its run has ended
@@ -13,6 +14,20 @@ const COMPARED = new Set(["write_file", "edit_file"]); // calls that the server 
 const UNTRUSTED = /conversation holds untrusted text/; // part of the server's reason
 
 const FORMS = new Set(["edit", "session"]); // of decision_forms.js
+
+// from this many seconds on the time left is given in this unit
+const UNITS = [
+  [2 * 86_400, "days", 86_400],
+  [2 * 3_600, "hours", 3_600],
+  [URGENT_S, "minutes", 60],
+  [0, "seconds", 1],
+];
+
+/** "Expires in 5 min." */
+function expiry(seconds) {
+  const [, unit, span] = UNITS.find(([from]) => seconds >= from);
+  return t(`approvals.expires.${unit}`, { count: Math.round(seconds / span) });
+}
 
 let made = 0;
 let decisionForms = null;
@@ -84,12 +99,12 @@ export class ApprovalBox {
 
   #tick() {
     const left = Math.max(0, Math.ceil(this.#seconds));
-    const words = left ? `${left < URGENT_S ? `${left} s` : formatDuration(left)} left` : "Expired";
+    const words = left ? expiry(left) : t("approvals.expired");
     if (this.left.textContent !== words) this.left.textContent = words;
     this.element.classList.toggle("urgent", left < URGENT_S);
     if (left > URGENT_S || this.#warned) return;
     this.#warned = true;
-    if (left) announce(`${left} seconds left to decide: ${escapeLine(this.row.name)}.`);
+    if (left) announce(t("approvals.expires.soon", { count: left, name: escapeLine(this.row.name) }));
   }
 
   /** Shows `ask` or one of the forms; `moved`: by an action of the user. */
@@ -135,9 +150,9 @@ export class ApprovalBox {
   #facts() {
     const about = this.tool?.name.startsWith("mcp__") ? escapeText(this.tool.description) : null;
     const facts = [
-      ["Reason", reasonOf(this.row)],
-      ["Effect", effectOf(this.row, this.#page.store.get("server"), this.tool)],
-      about && ["Description (untrusted)", about],
+      [t("approvals.reason"), reasonOf(this.row)],
+      [t("approvals.effect"), effectOf(this.row, this.#page.store.get("server"), this.tool)],
+      about && [t("approvals.description"), about],
     ];
     return h(
       "dl",
@@ -158,20 +173,20 @@ export class ApprovalBox {
         () => this.act("back"),
       );
     if (this.question) return [...this.#questionButtons()];
-    const back = button("Back", "back", this);
-    if (mode === "edit") return [button("Approve with these changes", "edited", this, "primary"), back];
-    if (mode === "session") return [button("Approve and allow", "allowed", this, "primary"), back];
+    const back = button(t("approvals.back"), "back", this);
+    if (mode === "edit") return [button(t("approvals.approve.edited"), "edited", this, "primary"), back];
+    if (mode === "session") return [button(t("approvals.approve.allowed"), "allowed", this, "primary"), back];
     return [
-      button("Approve once", "approve", this, "primary", "y"),
-      this.#canAllowForSession ? button("Approve for this session", "session", this, "", "s") : null,
-      Object.keys(this.row.arguments).length ? button("Edit, then approve", "edit", this, "", "e") : null,
-      button("Deny", "deny", this, "danger", "n"),
+      button(t("approvals.approve"), "approve", this, "primary", "y"),
+      this.#canAllowForSession ? button(t("approvals.approve.session"), "session", this, "", "s") : null,
+      Object.keys(this.row.arguments).length ? button(t("approvals.approve.edit"), "edit", this, "", "e") : null,
+      button(t("approvals.deny"), "deny", this, "danger", "n"),
     ];
   }
 
   #questionButtons() {
-    const words = this.row.arguments.url === undefined ? "Send answer" : "Done";
-    return [button(words, "answered", this, "primary"), button("Decline", "denied", this, "danger")];
+    const words = this.row.arguments.url === undefined ? t("approvals.answer") : t("approvals.answer.done");
+    return [button(words, "answered", this, "primary"), button(t("approvals.decline"), "denied", this, "danger")];
   }
 
   /** Runs the action of a button or a key. */
@@ -242,15 +257,15 @@ const KEYS = { __proto__: null, y: "approve", s: "session", e: "edit", n: "deny"
 
 const ACTIONS = {
   __proto__: null,
-  approve: (box) => box.decide(() => ({ decision: "approve" }), "Approved."),
+  approve: (box) => box.decide(() => ({ decision: "approve" }), t("approvals.approved")),
   session: (box) => box.show("session"),
   edit: (box) => box.show("edit"),
   deny: (box) => box.show("deny"),
   back: (box) => box.show("ask"),
-  allowed: (box) => box.decide(() => allowed(box.form.value()), "Approved, and allowed for this conversation."),
-  edited: (box) => box.decide(() => changedTo(box.form.value()), "Approved with your changes."),
-  answered: (box) => box.decide(() => changedTo(box.question.value()), "Sent."),
-  denied: (box) => box.decide(() => denied(box.form?.value()), "Denied."),
+  allowed: (box) => box.decide(() => allowed(box.form.value()), t("approvals.approved.allowed")),
+  edited: (box) => box.decide(() => changedTo(box.form.value()), t("approvals.approved.edited")),
+  answered: (box) => box.decide(() => changedTo(box.question.value()), t("approvals.answered")),
+  denied: (box) => box.decide(() => denied(box.form?.value()), t("approvals.denied")),
 };
 
 const allowed = (bounds) => ({ decision: "approve", scope: "session", ...bounds });
@@ -275,8 +290,8 @@ function denyForm() {
     type: "text",
     maxlength: 2000,
     dir: "auto",
-    placeholder: "Reason, shown to the model (optional)",
-    "aria-label": "Reason (optional)",
+    placeholder: t("approvals.deny.reason.hint"),
+    "aria-label": t("approvals.deny.reason"),
     autocomplete: "off",
   });
   const form = (deny, back) => {
@@ -284,7 +299,8 @@ function denyForm() {
       event.preventDefault();
       deny();
     };
-    const buttons = [h("button", { class: "danger" }, "Deny"), h("button", { type: "button", onclick: back }, "Back")];
+    const goBack = h("button", { type: "button", onclick: back }, t("approvals.back"));
+    const buttons = [h("button", { class: "danger" }, t("approvals.deny")), goBack];
     return h("form", { class: "deny-form", onsubmit }, input, buttons);
   };
   return { value: () => input.value.trim() || null, focus: () => input.focus(), element: form };

@@ -4,6 +4,7 @@ import { changeDiff } from "../text/diff.js";
 import { h } from "../dom/elements.js";
 import { exactBlock, escapeLine, escapeText, warnings } from "../text/exact_text.js";
 import { titleOf } from "../cards/call_title.js";
+import { t, ts } from "../dom/more_texts.js";
 
 const MCP = /^mcp__(.+?)__(.+)$/;
 
@@ -23,32 +24,28 @@ const inBackground = ({ command, background }) => background === true || /^\s*#!
 /** The hosts that a command requests, as text; null if none. Reads `network` as the server does. */
 export function requestedHosts({ network }) {
   if (Array.isArray(network)) return network.length ? network.map((host) => escapeLine(String(host))).join(", ") : null;
-  return network ? "any public host" : null;
+  return network ? t("approvals.any_host") : null;
 }
 
-const modifiersOf = (given) => {
-  const ways = [inBackground(given) && "in the background", requestedHosts(given) && "with network"].filter(Boolean);
-  return ways.length ? ` ${ways.join(", ")}` : "";
-};
+const COMMANDS = new Set(["bash", "python"]);
+const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan"];
+const SENTENCES = { __proto__: null, ...ts("approvals.ask", OTHERS) };
 
-const SENTENCES = {
-  __proto__: null,
-  bash: (given) => `Run this command${modifiersOf(given)}?`,
-  python: (given) => `Run this Python code${modifiersOf(given)}?`,
-  write_file: () => "Write this file?",
-  edit_file: () => "Change this file?",
-  web_fetch: () => "Fetch this web page?",
-  web_search: () => "Search the web?",
-  job_cancel: () => "Stop this background job?",
-  submit_plan: () => "Accept this plan?",
-};
+/** "Run this command in the background?" */
+function commandQuestion(name, given) {
+  const network = Boolean(requestedHosts(given));
+  if (inBackground(given)) return t(`approvals.ask.${name}.${network ? "background_network" : "background"}`);
+  return t(`approvals.ask.${name}.${network ? "network" : "plain"}`);
+}
 
 /** "Run this command?" */
 export function questionOf({ name, arguments: given }) {
   const parts = mcpParts(name);
-  if (isQuestion(name)) return `${parts ? escapeLine(parts.server) : "The assistant"} asks you`;
-  if (parts) return `Call ${escapeLine(parts.tool)} of the MCP server ${escapeLine(parts.server)}?`;
-  return SENTENCES[name]?.(given) ?? `Call ${escapeLine(name)}?`;
+  if (isQuestion(name))
+    return parts ? t("approvals.asks", { name: escapeLine(parts.server) }) : t("approvals.asks.model");
+  if (parts) return t("approvals.call.mcp", { tool: escapeLine(parts.tool), server: escapeLine(parts.server) });
+  if (COMMANDS.has(name)) return commandQuestion(name, given);
+  return SENTENCES[name] ?? t("approvals.call", { name: escapeLine(name) });
 }
 
 /** The subject of the call on one line. */
@@ -70,9 +67,9 @@ const row = (name, value) => [h("dt", {}, escapeLine(name)), h("dd", {}, value)]
 // By tool: arguments with a rendering of their own, if they are strings; all others become rows.
 const RENDERERS = {
   __proto__: null,
-  bash: { command: (given) => [sizedIfLong(given.command), exactBlock(given.command, "Command")] },
-  python: { code: (given) => [sizedIfLong(given.code), exactBlock(given.code, "Code")] },
-  write_file: { content: (given) => [sized(given.content), exactBlock(given.content, "Content of the file")] },
+  bash: { command: (given) => [sizedIfLong(given.command), exactBlock(given.command, t("approvals.command"))] },
+  python: { code: (given) => [sizedIfLong(given.code), exactBlock(given.code, t("approvals.code"))] },
+  write_file: { content: (given) => [sized(given.content), exactBlock(given.content, t("approvals.content"))] },
   edit_file: { old: () => null, new: (given) => changeDiff(escapeText(given.old), escapeText(given.new)) },
 };
 
@@ -80,12 +77,11 @@ const LONG_LINES = 8; // from here on some may be scrolled out of view
 const linesIn = (text) => (text ? text.replace(/\n$/, "").split("\n").length : 0);
 
 function sized(text) {
-  return h("p", { class: "faint" }, `${count(linesIn(text), "line")}, ${count(text.length, "character")}`);
+  const lines = t("approvals.lines", { count: linesIn(text) });
+  return h("p", { class: "faint" }, `${lines}, ${t("approvals.characters", { count: text.length })}`);
 }
 
 const sizedIfLong = (text) => (linesIn(text) >= LONG_LINES ? sized(text) : null);
-
-const count = (number, word) => `${number.toLocaleString()} ${word}${number === 1 ? "" : "s"}`;
 
 /** All arguments of a call, as elements. */
 export function renderArguments({ name, arguments: given }) {
@@ -97,7 +93,7 @@ export function renderArguments({ name, arguments: given }) {
   return [
     rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
     fits ? Object.values(drawn).map((draw) => draw(given)) : null,
-    rest.length || fits ? null : h("p", { class: "faint" }, "No arguments."),
+    rest.length || fits ? null : h("p", { class: "faint" }, t("approvals.arguments.none")),
     renderWarnings(given).map((words) => h("p", { class: "approval-warning" }, words)),
   ];
 }
@@ -115,7 +111,7 @@ const SHORT = 80;
 
 function valueShown(name, value) {
   if (!isText(value)) return plainShown(name, JSON.stringify(value, null, 2));
-  return value === "" ? h("span", { class: "faint" }, "(empty)") : plainShown(name, value);
+  return value === "" ? h("span", { class: "faint" }, t("approvals.empty")) : plainShown(name, value);
 }
 
 function plainShown(name, text) {
@@ -131,23 +127,19 @@ function renderWarnings(given) {
   );
 }
 
-const UNSANDBOXED =
-  "It runs without a sandbox: it can do everything that the account running dragoman can do on this machine.";
-const SANDBOXES = { __proto__: null, bubblewrap: "the sandbox (bubblewrap)", landlock: "the sandbox (Landlock)" };
+const SANDBOXES = { __proto__: null, bubblewrap: "bubblewrap", landlock: "Landlock" };
 
 function sandboxEffect(given, { sandbox, boxed: whole, networked }) {
   const box = SANDBOXES[sandbox];
-  if (!box) return UNSANDBOXED;
+  if (!box) return t("approvals.effect.unsandboxed");
   const hosts = sandbox === "bubblewrap" ? requestedHosts(given) : null;
-  if (hosts)
-    return `It runs in ${box} with network access to ${hosts}: everything it can read, including your workspace, can be sent there. It cannot reach services of this machine or its local network.`;
-  if (whole) return `It runs in ${box}: it can change your workspace and has no network access.`;
-  if (networked)
-    return `It runs in ${box} with network access, like every command on this server: everything it can read can be sent to any public host.`;
-  return `It runs in ${box}, whose isolation is incomplete on this server: it can access parts of this machine.`;
+  if (hosts) return t("approvals.effect.hosts", { box, hosts });
+  if (whole) return t("approvals.effect.boxed", { box });
+  if (networked) return t("approvals.effect.networked", { box });
+  return t("approvals.effect.incomplete", { box });
 }
 
-const FILE = ({ path }) => `It changes the file ${escapeLine(String(path))} in your workspace and nothing else.`;
+const FILE = ({ path }) => t("approvals.effect.file", { path: escapeLine(String(path)) });
 
 const EFFECTS = {
   __proto__: null,
@@ -155,35 +147,31 @@ const EFFECTS = {
   python: sandboxEffect,
   write_file: FILE,
   edit_file: FILE,
-  web_fetch: ({ url }) => `${hostOf(url)} receives this request, including everything in its URL.`,
-  web_search: () => "The search engine of this server, and those it asks, receive these words.",
-  job_cancel: () => "It ends the job and all processes it started.",
-  submit_plan: () => "The assistant may use all of its tools in this run, as without a plan.",
+  web_fetch: ({ url }) => t("approvals.effect.fetch", { host: hostOf(url) }),
+  web_search: () => t("approvals.effect.search"),
+  job_cancel: () => t("approvals.effect.job"),
+  submit_plan: () => t("approvals.effect.plan"),
 };
 
 const RISKS = {
   __proto__: null,
-  read: "It only reads.",
-  write: "It can write.",
-  execute: "It can run commands.",
-  network: "It accesses the network beyond this machine.",
-  admin: "It can change this server.",
+  ...ts("approvals.risk", ["read", "write", "execute", "network", "admin"]),
 };
 
 function hostOf(url) {
   try {
     return new URL(url).host;
   } catch {
-    return "The host";
+    return t("approvals.effect.host");
   }
 }
 
 /** The effects of the call, in sentences. `tool`: its row of GET /tools, if it has one. */
 export function effectOf({ name, arguments: given }, server, tool) {
   const parts = mcpParts(name);
-  if (name === OWN_QUESTION) return "Your answer goes to the model, and stays in this conversation.";
-  if (isQuestion(name)) return `Your answer is sent to the MCP server  ${escapeLine(parts.server)}.`;
-  const service = `The MCP server ${escapeLine(parts?.server ?? "")} receives these arguments. It does not run in the sandbox.`;
+  if (name === OWN_QUESTION) return t("approvals.effect.answer");
+  if (isQuestion(name)) return t("approvals.effect.answer.mcp", { server: escapeLine(parts.server) });
+  const service = t("approvals.effect.mcp", { server: escapeLine(parts?.server ?? "") });
   const words = parts ? service : EFFECTS[name]?.(given, server ?? {});
   return [words, (!EFFECTS[name] && RISKS[tool?.risk]) || null].filter(Boolean).join(" ");
 }

@@ -5,6 +5,7 @@ import { h } from "../dom/elements.js";
 import { InvalidInput } from "./elicitation.js";
 import { escapeLine, invisibleIn, withoutInvisible } from "../text/exact_text.js";
 import { isExactInteger, parseJSON } from "../text/json.js";
+import { t } from "../dom/more_texts.js";
 
 const PLAIN = { spellcheck: "false", autocapitalize: "off", autocomplete: "off", dir: "ltr" };
 
@@ -48,7 +49,12 @@ function editField(name, value) {
   });
   input.value = shown;
   const first = input.value; // as the browser normalises it (newlines)
-  const label = h("label", { for: id }, escapeLine(name), isText ? null : h("span", { class: "faint" }, " as JSON"));
+  const label = h(
+    "label",
+    { for: id },
+    escapeLine(name),
+    isText ? null : h("span", { class: "faint" }, ` ${t("approvals.json")}`),
+  );
   return {
     name,
     input,
@@ -67,25 +73,25 @@ function parsed(name, input) {
     JSON.parse(input.value, finite);
     return parseJSON(input.value);
   } catch (error) {
-    throw new InvalidInput(`${name} is not valid JSON: ${error.message}`, input);
+    throw new InvalidInput(t("approvals.json.invalid", { name, error: error.message }), input);
   }
 }
 
 /** JSON.stringify would write null. */
 function finite(_, value) {
-  if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError("a number is too large");
+  if (typeof value === "number" && !Number.isFinite(value)) throw new SyntaxError(t("approvals.json.number"));
   return value;
 }
 
 /** Text boxes do not show invisible characters: a note below lists them and offers to remove them. */
 function invisibleNote(input) {
   const words = h("span", {});
-  const clean = h("button", { type: "button" }, "Remove them");
+  const clean = h("button", { type: "button" }, t("approvals.invisible.remove"));
   const note = h("p", { class: "approval-warning" }, words, " ", clean);
   const draw = () => {
     const found = invisibleIn(input.value);
     note.hidden = !found.length;
-    words.textContent = `This text contains invisible characters:  ${found.slice(0, 8).join(", ")}.`;
+    words.textContent = t("approvals.invisible", { codes: found.slice(0, 8).join(", ") });
   };
   clean.addEventListener("click", () => {
     input.value = withoutInvisible(input.value);
@@ -150,8 +156,7 @@ function serialisedPart(value) {
 
 const HINTS = {
   __proto__: null,
-  command:
-    "A trailing * matches any further arguments, of read-only programs. Redirections, substitutions and similar always require approval.",
+  command: t("approvals.pattern.command"),
 };
 
 /** Choices: exactly this call, a pattern (unless `exactly`), or network access to hosts.
@@ -159,7 +164,7 @@ const HINTS = {
 export function sessionForm(name, given, { exactly = false } = {}) {
   const group = newId("scope");
   const choices = [
-    { words: "Exactly this call, with exactly these arguments", fields: [], value: () => ({}) },
+    { words: t("approvals.scope.exact"), fields: [], value: () => ({}) },
     exactly ? null : patternChoice(patternOf(name, given)),
     requestedHosts(given) && NETWORK_TOOLS.has(name) ? hostsChoice(given) : null,
   ].filter(Boolean);
@@ -175,7 +180,7 @@ export function sessionForm(name, given, { exactly = false } = {}) {
     element: h(
       "fieldset",
       { class: "approval-scope" },
-      h("legend", {}, "What may run in this conversation without approval?"),
+      h("legend", {}, t("approvals.scope")),
       choices.map(({ label, more }) => [label, more]),
     ),
     focus: () => choices[0].input.focus(),
@@ -187,7 +192,7 @@ function patternChoice(suggested) {
   if (!suggested) return null;
   const fields = Object.entries(suggested).map(([key, text]) => patternField(key, text));
   const value = () => ({ pattern: Object.fromEntries(fields.map(({ key, input }) => [key, input.value])) });
-  return { words: "Calls that match a pattern", fields: fields.map(({ element }) => element), value };
+  return { words: t("approvals.scope.pattern"), fields: fields.map(({ element }) => element), value };
 }
 
 const NETWORK_TOOLS = new Set(["bash", "python"]);
@@ -201,16 +206,14 @@ function hostsChoice(given) {
   const input = h("textarea", { id, class: "exact-input", rows: Math.max(2, Math.min(6, named.length)), ...PLAIN });
   input.value = named.join("\n");
   input.setAttribute("aria-describedby", `${id}-hint`);
-  const hint =
-    "One per line: example.org, *.example.org for its subdomains, example.org:8443, or * for any public host.";
-  const label = h("label", { for: id }, "Hosts");
-  const about = h("p", { class: "faint", id: `${id}-hint` }, hint);
+  const label = h("label", { for: id }, t("approvals.hosts"));
+  const about = h("p", { class: "faint", id: `${id}-hint` }, t("approvals.hosts.hint"));
   return {
-    words: "Network access to these hosts, for any command",
+    words: t("approvals.scope.hosts"),
     fields: [h("div", { class: "approval-field" }, label, input, invisibleNote(input), about)],
     value() {
       const hosts = input.value.split(/[\s,]+/).filter(Boolean);
-      if (!hosts.length) throw new InvalidInput("Enter at least one host, such as example.org.", input);
+      if (!hosts.length) throw new InvalidInput(t("approvals.hosts.none"), input);
       return { hosts };
     },
   };
@@ -234,9 +237,7 @@ function patternField(key, text) {
     autocomplete: "off",
     dir: "ltr",
   });
-  const hint =
-    HINTS[key] ??
-    "* matches any text without shell metacharacters (; & | $ and similar), up to the end of a host name.";
+  const hint = HINTS[key] ?? t("approvals.pattern.other");
   const label = h("label", { for: id }, escapeLine(key));
   input.setAttribute("aria-describedby", `${id}-hint`);
   return {

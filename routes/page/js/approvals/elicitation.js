@@ -3,6 +3,7 @@
 import { h } from "../dom/elements.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 import { parseNumber } from "../text/json.js";
+import { pieces, t } from "../dom/more_texts.js";
 
 let made = 0;
 
@@ -46,11 +47,11 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 function pageToOpen(written) {
   const url = URL.canParse(written) ? new URL(written) : null;
   const address = h("code", { dir: "ltr", class: "exact-word" }, escapeText(written));
-  if (url?.protocol !== "https:") return h("p", {}, "The address of the page cannot be opened here: ", address);
+  if (url?.protocol !== "https:") return h("p", {}, pieces("approvals.page.blocked", { address }));
   const props = { href: url.href, target: "_blank", rel: "noopener noreferrer" };
   return [
-    h("p", {}, "The page is on ", h("strong", { dir: "ltr" }, url.host), ": ", address),
-    h("p", {}, h("a", props, `Open ${url.host} in a new tab`)),
+    h("p", {}, pieces("approvals.page", { host: h("strong", { dir: "ltr" }, url.host), address })),
+    h("p", {}, h("a", props, t("approvals.page.open", { host: url.host }))),
   ];
 }
 
@@ -66,7 +67,10 @@ function fieldOf(name, field, needed) {
   const id = `answer-${++made}`;
   const props = { id, "aria-describedby": field.description ? `${id}-hint` : null, required: needed };
   const [input, value] = inputOf(field, props, name);
-  const words = [escapeLine(String(field.title ?? name)), needed ? null : h("span", { class: "faint" }, " (optional)")];
+  const words = [
+    escapeLine(String(field.title ?? name)),
+    needed ? null : h("span", { class: "faint" }, ` ${t("approvals.optional")}`),
+  ];
   const hint =
     field.description &&
     h("p", { class: "faint", id: `${id}-hint`, dir: "auto" }, escapeText(String(field.description)));
@@ -118,14 +122,14 @@ function number(field, props, name) {
     input,
     () => {
       if (input.validity.badInput)
-        throw new InvalidInput(`${escapeLine(String(field.title ?? name))} is not a number.`, input);
+        throw new InvalidInput(t("approvals.number.invalid", { name: escapeLine(String(field.title ?? name)) }), input);
       return input.value === "" ? undefined : parseNumber(input.value);
     },
   ];
 }
 
 function singleChoice(choices, field, props) {
-  const select = h("select", props, h("option", { value: "" }, "Choose"));
+  const select = h("select", props, h("option", { value: "" }, t("approvals.choose")));
   choices.forEach(([value, title], place) => {
     select.append(h("option", { value: place, selected: value === field.default }, escapeLine(String(title))));
   });

@@ -98,9 +98,9 @@ const isEnabled = () => isSupported() && Notification.permission === "granted" &
 /** Requests permission after a click. Returns an error message, or null. */
 async function enable(on) {
   if (!on) localStorage.removeItem(KEY);
-  else if (!isSupported()) return "This browser does not support notifications for this page. Use HTTPS or localhost.";
+  else if (!isSupported()) return t("notify.unsupported");
   else if ((await Notification.requestPermission()) !== "granted") {
-    return "The browser blocks notifications. Allow them for this site in its settings, then try again.";
+    return t("notify.blocked");
   } else localStorage.setItem(KEY, "on");
   changes.dispatchEvent(new Event("change"));
   return null;
@@ -119,17 +119,16 @@ export function notifySwitch() {
   });
   changes.addEventListener("change", draw);
   draw();
-  const words = "Notify me when a call waits for me or a long turn ends while this page is in the background";
-  return h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)), problem);
+  return h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, t("notify.switch"))), problem);
 }
 
 /** A button in the tray, shown while notifications can be enabled. */
 export function notifyButton() {
-  const button = h("button", { type: "button", class: "notify-button" }, "Notify me next time");
+  const button = h("button", { type: "button", class: "notify-button" }, t("notify.next_time"));
   const draw = () => (button.hidden = isEnabled() || !isSupported() || Notification.permission === "denied");
   button.addEventListener("click", async () => {
     const why = await enable(true);
-    announce(why ?? "You will be notified.");
+    announce(why ?? t("notify.enabled"));
     if (why) button.textContent = why;
     draw();
   });

@@ -6,6 +6,7 @@ import { ApprovalBox } from "./approval_box.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { notifyButton } from "./notifications.js";
+import { pieces, t, ts } from "../dom/more_texts.js";
 
 const SETTLE_MS = 400; // ignores clicks on buttons that have just moved
 const NOTE_MS = 12_000;
@@ -16,12 +17,7 @@ const keyOf = ({ run, call }) => `${run}/${call}`;
 const isOf = (row, here) => here.includes(row.session) || row.path?.some(({ session }) => here.includes(session));
 const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
 
-const OUTCOMES = {
-  approved: "It was approved in another window",
-  denied: "It was denied in another window",
-  expired: "It expired without a decision and was not run",
-  withdrawn: "It was withdrawn because its run or its call has ended",
-};
+const OUTCOMES = ts("approvals.elsewhere", ["approved", "denied", "expired", "withdrawn"]);
 
 export class Tray {
   skew_ms = 0; // how far the server's clock is ahead
@@ -46,7 +42,7 @@ export class Tray {
     this.note = h("p", { class: "approval-note", role: "status" });
     this.place = h("div", { class: "approval-place" });
     this.list = h("ul", { class: "approval-others" });
-    const key = h("kbd", { title: "Moves the focus here" }, "Alt+A");
+    const key = h("kbd", { title: t("approvals.focus") }, "Alt+A");
     this.head = h("header", { class: "approvals-head" }, icon("bell"), this.heading, key, notifyButton());
     fill(this.#element, this.note, this.head, this.place, this.list);
     this.#listen();
@@ -132,8 +128,8 @@ export class Tray {
     for (const row of fresh) this.#known.set(keyOf(row), row);
     if (!fresh.length) return;
     if (!this.#tools) this.#fetchTools();
-    const told = fresh.map((row) => `${escapeLine(row.name)} is waiting for you: ${summaryOf(row)}`);
-    announce(told.join(". "), { urgent: true });
+    const words = fresh.map((row) => t("approvals.fresh", { name: escapeLine(row.name), summary: summaryOf(row) }));
+    announce(words.join(". "), { urgent: true });
   }
 
   /** Fetches the tools once; the Date header of the response also gives the server's time. */
@@ -163,7 +159,7 @@ export class Tray {
     if (words(lines) !== words(this.list.children) || before !== this.#layoutWith(others)) fill(this.list, lines);
     this.list.hidden = !others.length;
     const count = this.#rows.length;
-    this.heading.textContent = count === 1 ? "Waiting for you" : `${count} calls are waiting for you`;
+    this.heading.textContent = t("approvals.waiting", { count });
     this.head.hidden = !count;
     if (before !== this.#layout) this.settle();
   }
@@ -205,11 +201,18 @@ export class Tray {
   #line(row, here) {
     const where = isOf(row, here)
       ? null
-      : [h("span", { class: "faint" }, "In ", h("bdi", {}, this.#titleOf(row.session))), " "];
+      : [
+          h("span", { class: "faint" }, pieces("approvals.in", { title: h("bdi", {}, this.#titleOf(row.session)) })),
+          " ",
+        ];
     const show = h(
       "button",
-      { type: "button", "aria-label": `Show ${briefly(row)}`, onclick: () => this.show(row) },
-      "Show",
+      {
+        type: "button",
+        "aria-label": t("approvals.show.named", { name: briefly(row) }),
+        onclick: () => this.show(row),
+      },
+      t("approvals.show"),
     );
     return h(
       "li",
@@ -222,7 +225,7 @@ export class Tray {
   #titleOf(session) {
     const sessions = this.#page.store.get("sessions");
     const title = Array.isArray(sessions) && sessions.find((one) => one.id === session)?.title;
-    return title ? `“${escapeLine(title)}”` : "another conversation";
+    return title ? t("approvals.title", { title: escapeLine(title) }) : t("approvals.in.another");
   }
 
   /** The call was decided here, or the server reports that it no longer waits. */

@@ -1,6 +1,7 @@
 /** A call in one line, for cards, approvals and titles of tabs. */
 
 import { escapeLine } from "../text/exact_text.js";
+import { t } from "../dom/texts.js";
 
 const LONGEST = 200;
 
@@ -8,7 +9,7 @@ const LONGEST = 200;
 const TITLES = {
   bash: ({ command }) => (typeof command === "string" ? command.replace(/^\s*#!bg[^\n]*\n/, "") : command),
   python: ({ code }) => code,
-  read_file: ({ path, offset }) => (offset > 1 ? `${path}, from line ${offset}` : path),
+  read_file: ({ path, offset }) => (offset > 1 ? t("call.from_line", { path, line: offset }) : path),
   write_file: ({ path }) => path,
   edit_file: ({ path }) => path,
   list_files: ({ path = ".", pattern }) => (pattern ? `${path}, ${pattern}` : path),
@@ -21,7 +22,7 @@ const TITLES = {
   job_status: ({ id = "all" }) => id,
   job_output: ({ id }) => id,
   job_cancel: ({ id }) => id,
-  update_plan: ({ steps }) => (Array.isArray(steps) ? `${steps.length} step${steps.length === 1 ? "" : "s"}` : ""),
+  update_plan: ({ steps }) => (Array.isArray(steps) ? t("call.steps", { count: steps.length }) : ""),
   submit_plan: ({ steps }) => (Array.isArray(steps) ? steps.join(" · ") : ""),
   ask_user: ({ question }) => question,
   create_document: ({ title }) => title,

@@ -8,6 +8,7 @@ import { StreamingText } from "./streaming_text.js";
 import { fileLanguage } from "../text/file_language.js";
 import { PartialObject } from "./partial_json.js";
 import { PartialTags } from "./partial_tags.js";
+import { t, ts } from "../dom/texts.js";
 
 const TITLE_PART = 400; // characters of a field that a title can use
 const MOST_ROWS = 100;
@@ -16,7 +17,7 @@ const RAW = { bash: "command", python: "code" };
 // fields that the title of the card shows in full
 const IN_TITLE = new Set(["path", "url", "query", "id", "call"]);
 // labels of fields
-const FIELDS = { old: "Replace", new: "With", content: "Content", code: "", command: "" };
+const FIELDS = { ...ts("card.field", ["old", "new", "content"]), code: "", command: "" };
 
 const command = (words) => foldable(h("pre", { class: "command", dir: "ltr", tabindex: 0 }), words);
 
@@ -62,7 +63,7 @@ export class CardArguments {
       ? RENDERERS[this.#name](this.fields)
       : [null, this.fields];
     const rows = Object.entries(rest).filter(([name, value]) => !IN_TITLE.has(name) || typeof value !== "string");
-    const note = by && h("p", { class: "card-note" }, `Changed by ${escapeText(by)}.`);
+    const note = by && h("p", { class: "card-note" }, t("card.changed_by", { by: escapeText(by) }));
     fill(this.element, note, main, rows.length ? table(rows) : null);
     this.element.hidden = !this.element.childNodes.length;
   }
@@ -105,7 +106,7 @@ export class CardArguments {
   }
 
   #box(label, name) {
-    const growing = new StreamingText(name || "Arguments");
+    const growing = new StreamingText(name || t("card.arguments"));
     const words = label && h("span", { class: "card-field" }, escapeText(label));
     this.element.append(h("div", { class: "card-streaming" }, words || null, growing.element));
     return growing;
@@ -117,7 +118,7 @@ export function table(rows) {
   const more = rows.length - MOST_ROWS;
   return [
     h("dl", { class: "card-rows" }, rows.slice(0, MOST_ROWS).map(rowOf)),
-    more > 0 ? h("p", { class: "card-note" }, `${more.toLocaleString()} more are not shown here.`) : null,
+    more > 0 ? h("p", { class: "card-note" }, t("card.more", { count: more })) : null,
   ];
 }
 
@@ -142,14 +143,14 @@ function foldable(block, text) {
   const show = (open) => (block.textContent = shortened(text, open));
   show(false);
   if (lines <= LINES + 2 && text.length <= CHARACTERS) return block;
-  const words = lines > LINES + 2 ? `Show all ${lines.toLocaleString()} lines` : "Show all";
+  const words = lines > LINES + 2 ? t("show.lines", { lines }) : t("show.all");
   const props = { type: "button", class: "quiet fold-button", "aria-expanded": "false" };
   const button = h("button", props, icon("more"), words);
   const box = h("div", { class: "folding" }, block, button);
   button.addEventListener("click", () => {
     const open = box.classList.toggle("open");
     show(open);
-    button.lastChild.textContent = open ? "Show less" : words;
+    button.lastChild.textContent = open ? t("show.less") : words;
     button.setAttribute("aria-expanded", String(open));
   });
   return box;
@@ -157,6 +158,6 @@ function foldable(block, text) {
 
 function shortened(text, open) {
   const left = text.length - MOST;
-  const rest = open && left > 0 ? `\n[${left.toLocaleString()} more characters are not shown here]` : "";
+  const rest = open && left > 0 ? `\n[${t("card.more_characters", { count: left })}]` : "";
   return escapeText(text.slice(0, open ? MOST : FOLDED)) + rest;
 }

@@ -2,11 +2,13 @@
 
 import { h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
+import { formatDecimal, t, ts } from "../dom/texts.js";
 
 const MARKS = { created: "+", modified: "~", deleted: "−" };
+const CHANGES = ts("files.change", Object.keys(MARKS));
 
 export class ChangedFiles {
-  #list = h("ul", { class: "changed-files", "aria-label": "Changed files", hidden: true });
+  #list = h("ul", { class: "changed-files", "aria-label": t("files.changed"), hidden: true });
 
   /** `session` is a function: a new conversation has its id only later. */
   constructor(session) {
@@ -18,10 +20,15 @@ export class ChangedFiles {
     const { path, change, size, unkept } = event;
     const mark = h("span", { class: "faint", "aria-hidden": "true" }, MARKS[change] ?? "");
     const name = h("bdi", {}, escapeLine(path));
-    const words = [change, size === undefined ? null : formatSize(size), unkept ? "no undo" : null];
+    const words = [CHANGES[change], size === undefined ? null : formatSize(size), unkept ? t("files.unkept") : null];
     const facts = h("span", { class: "faint", title: unkept ?? "" }, words.filter(Boolean).join(", "));
     const open = async () => (await import("./file_preview.js")).openFile(event, this.session());
-    const props = { type: "button", class: "file-chip", title: `Show ${escapeLine(path)}`, onclick: open };
+    const props = {
+      type: "button",
+      class: "file-chip",
+      title: t("files.show", { path: escapeLine(path) }),
+      onclick: open,
+    };
     const shown = [mark, icon("file"), name, facts];
     const row = change === "deleted" ? h("span", { class: "file-chip" }, shown) : h("button", props, shown);
     this.#list.append(h("li", {}, row));
@@ -38,5 +45,5 @@ export function formatSize(bytes) {
     size /= 1024;
     at++;
   }
-  return `${size.toFixed(1)} ${units[at]}`;
+  return `${formatDecimal(size)} ${units[at]}`;
 }

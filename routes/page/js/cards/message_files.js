@@ -9,7 +9,7 @@ const PRELOAD_MARGIN = "300px"; // distance at which pictures are fetched
 
 /** An element for `{sha256, media_type, size, name, width?, height?, pages?, about?}` of a session's message. */
 export function fileElement(file, session) {
-  const name = escapeCode(file.name || (isPicture(file) ? "picture" : "document"));
+  const name = escapeCode(file.name || t(isPicture(file) ? "files.picture.unnamed" : "files.document.unnamed"));
   const shown = isPicture(file) ? thumbnail(file, session, name) : chip(file, session, name);
   return file.path ? h("span", { class: "message-file" }, shown, workspaceButton(file.path)) : shown;
 }
@@ -38,7 +38,7 @@ function thumbnail(file, session, name) {
   const image = h("img", { class: "user-picture", alt: name, ...size });
   const button = h(
     "button",
-    { type: "button", class: "picture-button", title: name, "aria-label": `Picture: ${name}` },
+    { type: "button", class: "picture-button", title: name, "aria-label": t("files.picture", { name }) },
     image,
   );
   button.addEventListener("click", () => image.src && openPicture(image.src, name));
@@ -60,14 +60,14 @@ function thumbnail(file, session, name) {
 function openPicture(source, name) {
   return dialog(name, (close) => [
     h("img", { class: "large-picture", src: source, alt: name }),
-    h("button", { type: "button", onclick: () => close() }, "Close"),
+    h("button", { type: "button", onclick: () => close() }, t("files.close")),
   ]);
 }
 
 function chip(file, session, name) {
-  const pages = file.pages ? `${file.pages} ${file.pages === 1 ? "page" : "pages"}` : file.about;
+  const pages = file.pages ? t("files.pages", { count: file.pages }) : file.about;
   const words = [icon("file"), h("bdi", {}, name), pages && h("span", { class: "faint" }, pages)];
-  const button = h("button", { type: "button", class: "file-chip", title: `Save ${name}` }, words);
+  const button = h("button", { type: "button", class: "file-chip", title: t("files.save.named", { name }) }, words);
   button.addEventListener("click", async () => {
     try {
       const source = URL.createObjectURL(await fetchFile(file, session));

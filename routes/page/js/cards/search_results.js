@@ -3,6 +3,7 @@
 import { h } from "../dom/elements.js";
 import { address, link } from "../markdown/links.js";
 import { escapeLine } from "../text/exact_text.js";
+import { t } from "../dom/texts.js";
 
 const MOST = 20; // results; more are not of this tool
 const RESULT = /^\d+\. (?<title>[^\n]+)\n(?<url>[^\n]+)(?:\n(?<snippet>[^\n]+))?$/;
@@ -23,7 +24,7 @@ export function searchResults(text) {
 
 /** "3 results" */
 export function countOf(results) {
-  return results.length ? `${results.length} result${results.length === 1 ? "" : "s"}` : "no results";
+  return results.length ? t("card.results", { count: results.length }) : t("card.results.none");
 }
 
 export function resultList(results) {

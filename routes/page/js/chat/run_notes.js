@@ -4,7 +4,7 @@ import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
-import { language, t } from "../dom/texts.js";
+import { language, locale, t } from "../dom/texts.js";
 
 /** A notice of the run. `repeat` counts repetitions. */
 export class Note {
@@ -118,7 +118,7 @@ export function turnFoot({ model, created, seconds, usage }, changes, again) {
   const date = new Date(created * 1000);
   const facts = [
     h("bdi", {}, model),
-    h("time", { datetime: date.toISOString(), title: date.toLocaleString() }, formatTime(created)),
+    h("time", { datetime: date.toISOString(), title: date.toLocaleString(locale) }, formatTime(created)),
     seconds === null ? null : formatDuration(seconds),
     changes ? changesButton(changes) : null,
     ...[tokens(usage), ...speed(usage?.timing)].map((fact) => fact && h("span", { class: "foot-more" }, fact)),
@@ -198,6 +198,6 @@ export class Working {
 
   #tick() {
     const seconds = (performance.now() - this.#since) / 1000;
-    if (seconds >= 1) this.#time.textContent = formatDuration(Math.floor(seconds)).replace(".0", "");
+    if (seconds >= 1) this.#time.textContent = formatDuration(Math.floor(seconds)).replace(/[.,]0/, "");
   }
 }

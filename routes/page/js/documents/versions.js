@@ -5,7 +5,7 @@ import { fill, h } from "../dom/elements.js";
 import { collapsible } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { path } from "./document_text.js";
-import { t, ts } from "../dom/more_texts.js";
+import { locale, t, ts } from "../dom/more_texts.js";
 
 const AUTHORS = ts("document.author", ["model", "person"]);
 
@@ -24,7 +24,7 @@ async function show(id, list) {
 }
 
 function rowOf(id, { version, author, created }, before) {
-  const when = new Date(created * 1000).toLocaleString();
+  const when = new Date(created * 1000).toLocaleString(locale);
   const facts = { version: String(version), author: AUTHORS[author] ?? author, when };
   return collapsible(t("document.versions.one", facts), () => {
     const view = h("div", {}, t("loading.short"));

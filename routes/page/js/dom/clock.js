@@ -1,7 +1,7 @@
 /** Durations and times as text; one shared timer for all elements that show elapsed time. */
 
 import { guarded } from "./errors.js";
-import { language } from "./texts.js";
+import { formatDecimal, language, locale } from "./texts.js";
 
 const EVERY_MS = 250;
 const tickers = new Set();
@@ -19,12 +19,10 @@ export function startTicking(tick) {
   };
 }
 
-const TENTHS = new Intl.NumberFormat(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-
 /** `4.2 s`, `1:03`, `2:00:11`; negative durations (of differing clocks) count as zero. */
 export function formatDuration(seconds) {
-  if (!(seconds > 0)) seconds = 0;
-  if (seconds < 59.95) return `${TENTHS.format(seconds)} s`;
+  if (!(seconds > 0)) return `${formatDecimal(0)} s`;
+  if (seconds < 59.95) return `${formatDecimal(seconds)} s`;
   const whole = Math.round(seconds);
   const two = (number) => String(number).padStart(2, "0");
   const minutes = Math.floor(whole / 60);
@@ -37,9 +35,9 @@ export function formatTime(at) {
   const date = new Date(at * 1000);
   const now = new Date();
   const days = Math.round((new Date(now).setHours(0, 0, 0, 0) - new Date(date).setHours(0, 0, 0, 0)) / 86_400_000);
-  if (days === 0) return date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  if (days === 1) return "yesterday";
-  return date.toLocaleDateString([], { day: "numeric", month: "short", year: days > 300 ? "numeric" : undefined });
+  if (days === 0) return date.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit" });
+  if (days === 1) return new Intl.RelativeTimeFormat(language, { numeric: "auto" }).format(-1, "day");
+  return date.toLocaleDateString(locale, { day: "numeric", month: "short", year: days > 300 ? "numeric" : undefined });
 }
 
 const SPANS = [

@@ -1,7 +1,7 @@
 /** Building blocks of the panels' forms: labelled fields, action buttons and a line for the result. */
 
 import { fill, h } from "./elements.js";
-import { t } from "./texts.js";
+import { locale, t } from "./texts.js";
 
 let fields = 0;
 
@@ -99,7 +99,7 @@ export function collapsible(title, make) {
 }
 
 /** `12,400`, in local number format. */
-export const formatNumber = (value) => Number(value).toLocaleString();
+export const formatNumber = (value) => Number(value).toLocaleString(locale);
 
 /** A click handler that needs `load`, an `import()`: clicks while it is loading are ignored. */
 export function loadOnce(load, open) {

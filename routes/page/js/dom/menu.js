@@ -1,6 +1,7 @@
 /** A popup menu: arrow keys move in it, Escape and a click outside close it. */
 
 import { fill, h, icon } from "./elements.js";
+import { t } from "./texts.js";
 
 export class Menu {
   /** `actions()` gives `[[label, icon, does], ...]` each time it opens. */
@@ -16,7 +17,7 @@ export class Menu {
   }
 
   #build() {
-    this.element.setAttribute("aria-label", this.button.getAttribute("aria-label") ?? "Menu");
+    this.element.setAttribute("aria-label", this.button.getAttribute("aria-label") ?? t("menu.label"));
     const item = ([label, sign, does]) => {
       const onclick = () => {
         this.element.hidePopover();

@@ -10,6 +10,8 @@ export const LANGUAGE = "language"; // the preference; without it the browser's 
 export const LANGUAGES = { en: "English", de: "Deutsch" };
 
 export const language = chosenLanguage();
+/** As the browser has it: "en-GB", which writes dates and numbers in another way than "en". */
+export const locale = navigator.languages.find((tag) => tag.split("-")[0] === language) ?? language;
 const texts = {}; // by key, in the reader's language
 const plurals = new Intl.PluralRules(language);
 document.documentElement.lang = language;
@@ -41,7 +43,12 @@ function textOf(key, { count }) {
   return typeof text === "string" ? text : (text[plurals.select(count)] ?? text.other);
 }
 
-const formatValue = (value) => (typeof value === "number" ? value.toLocaleString(language) : value);
+const formatValue = (value) => (typeof value === "number" ? value.toLocaleString(locale) : value);
+
+const DECIMAL = new Intl.NumberFormat(locale, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+/** `4.2`: one digit after the point. */
+export const formatDecimal = (value) => DECIMAL.format(value);
 
 /** The preference, else the first of the browser's languages that has a table, else English. */
 function chosenLanguage() {

@@ -3,7 +3,7 @@
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber } from "../dom/forms.js";
-import { LANGUAGE, LANGUAGES, t } from "../dom/more_texts.js";
+import { LANGUAGE, LANGUAGES, locale, t, ts } from "../dom/more_texts.js";
 import { writePreference, readPreference } from "../dom/storage.js";
 import { signOut, isSignedIn } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
@@ -11,22 +11,11 @@ import { money } from "./usage.js";
 import { applyTheme, applyWidth, THEME, THEMES, WIDTH } from "./theme.js";
 import { showPanel } from "./panel.js";
 
-const KEYS = [
-  ["Enter", "send the message"],
-  ["Shift + Enter", "a new line"],
-  ["Alt + A", "go to the waiting call"],
-  ["Y, S, E, N", "in a waiting call: approve once, for the session, edit, deny"],
-  ["Ctrl + K", "search the conversations"],
-  ["Ctrl + Shift + O", "a new conversation"],
-  ["Ctrl + B", "hide the list of conversations, or show it"],
-  ["Escape", "close what is open"],
-  ["Escape, twice", "in the message box: stop the run"],
-  ["↑", "in an empty message box: your last message again"],
-];
+const KEYS = ["send", "line", "waiting", "decide", "search", "new", "list", "close", "stop", "last"];
 
 /** Opens the panel, or closes it. */
 export function toggle(page, button) {
-  return showPanel(page, "settings", "Settings", () => content(page), button);
+  return showPanel(page, "settings", t("settings.title"), () => content(page), button);
 }
 
 function content(page) {
@@ -37,41 +26,42 @@ function content(page) {
     "div",
     { class: "stack" },
     factList([
-      ["Name", name],
-      ["Role", ROLES[role] ?? role],
-      ["Server", version && `dragoman ${version}`],
+      [t("settings.name"), name],
+      [t("settings.role"), ROLES[role] ?? role],
+      [t("settings.server"), version && `dragoman ${version}`],
     ]),
     isSignedIn() && h("button", { type: "button", onclick: signOut }, t("settings.sign_out")),
-    !isSignedIn() &&
-      h("p", { class: "faint" }, "This server has no tokens: every user who can reach it on this machine is admin."),
-    h("h3", {}, "Appearance"),
+    !isSignedIn() && h("p", { class: "faint" }, t("settings.open")),
+    h("h3", {}, t("settings.appearance")),
     theme(),
     readingWidth(),
     languageChoice(),
-    h("h3", {}, "Notifications"),
+    h("h3", {}, t("settings.notifications")),
     notifySwitch(page),
-    loadedSection("Push messages and webhooks", () => receivers(page)),
-    role !== "guest" && loadedSection("Schedules and triggers", () => automation(page)),
-    loadedSection("Used this month", monthly),
-    loadedSection("Memory", async () => (await import("./memory/memory_list.js")).memories()),
+    loadedSection(t("settings.receivers"), () => receivers(page)),
+    role !== "guest" && loadedSection(t("settings.automation"), () => automation(page)),
+    loadedSection(t("settings.month"), monthly),
+    loadedSection(t("settings.memory"), async () => (await import("./memory/memory_list.js")).memories()),
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
-    loadedSection("Profiles", async () => (await import("./profiles/profile_list.js")).profiles(admin)),
-    admin && loadedSection("Hooks", async () => (await import("./hooks.js")).hooks()),
+    loadedSection(t("settings.profiles"), async () => (await import("./profiles/profile_list.js")).profiles(admin)),
+    admin && loadedSection(t("settings.hooks"), async () => (await import("./hooks.js")).hooks()),
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
     admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),
-    admin && loadedSection("Rules on calls", async () => (await import("./profiles/rule_list.js")).rules()),
+    admin && loadedSection(t("settings.rules"), async () => (await import("./profiles/rule_list.js")).rules()),
     admin && loadedSection(t("audit.title"), async () => (await import("./people/audit.js")).audit()),
-    collapsible("Keys", () =>
+    collapsible(t("settings.keys"), () =>
       h(
         "dl",
         { class: "pairs keys" },
-        KEYS.map(([keys, does]) => h("div", {}, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, does))),
+        KEYS.map((one) =>
+          h("div", {}, h("dt", {}, h("kbd", {}, t(`keys.${one}`))), h("dd", {}, t(`keys.does.${one}`))),
+        ),
       ),
     ),
   );
 }
 
-const ROLES = { admin: "admin: full access", user: "user", guest: "guest: can read and chat" };
+const ROLES = ts("settings.role", ["admin", "user", "guest"]);
 
 function theme() {
   const select = h(
@@ -124,25 +114,25 @@ function loadedSection(title, load) {
   return collapsible(title, () => {
     const outcome = new Outcome();
     const ask = async () => fill(box, await load());
-    const again = actionButton("Try again", outcome, ask);
+    const again = actionButton(t("settings.again"), outcome, ask);
     const box = h("div", { class: "stack" }, outcome.element, again);
     runOnce(again, outcome, ask);
     return box;
   });
 }
 
-function usedOf(name, used, limit) {
-  const told = name === "cost_per_month" ? money : formatNumber;
-  return `${told(used)} of ${told(limit)}`;
+function usedOf(name, { used, limit, reset }) {
+  const words = name === "cost_per_month" ? money : formatNumber;
+  const values = { used: words(used), limit: words(limit) };
+  if (!reset) return t("month.used", values);
+  return t("month.used.reset", { ...values, date: new Date(reset * 1000).toLocaleDateString(locale) });
 }
-
-const resetText = (reset) => (reset ? `, resets on ${new Date(reset * 1000).toLocaleDateString()}` : "");
 
 /** Usage of this month's budgets and tokens. */
 async function monthly() {
   const { usage, months } = await get("/usage");
   const now = months.at(-1);
-  const budget = ([name, { used, limit, reset }]) => [BUDGETS[name], usedOf(name, used, limit) + resetText(reset)];
+  const budget = ([name, state]) => [BUDGETS[name], usedOf(name, state)];
   const limited = Object.entries(usage).filter(
     ([name, { used, limit }]) => BUDGETS[name] && limit && used !== undefined,
   );
@@ -150,23 +140,18 @@ async function monthly() {
     "div",
     { class: "stack" },
     factList([
-      ["Month", now?.month ?? "no usage yet"],
-      ["Input", now && `${formatNumber(now.prompt_tokens)} tokens`],
-      ["Output", now && `${formatNumber(now.completion_tokens)} tokens`],
-      ["Cost", now?.cost && money(now.cost)],
+      [t("month.month"), now?.month ?? t("month.none")],
+      [t("usage.input"), now && t("usage.tokens", { count: now.prompt_tokens })],
+      [t("usage.output"), now && t("usage.tokens", { count: now.completion_tokens })],
+      [t("usage.cost"), now?.cost && money(now.cost)],
       ...(now?.models ?? []).map(({ model, prompt_tokens, completion_tokens }) => [
         model,
-        `${formatNumber(prompt_tokens + completion_tokens)} tokens`,
+        t("usage.tokens", { count: prompt_tokens + completion_tokens }),
       ]),
     ]),
-    limited.length > 0 && h("h4", {}, "Budgets"),
+    limited.length > 0 && h("h4", {}, t("month.budgets")),
     limited.length > 0 && factList(limited.map(budget)),
   );
 }
 
-const BUDGETS = {
-  runs: "Concurrent runs",
-  tokens_per_month: "Tokens per month",
-  cost_per_month: "Cost per month",
-  tool_seconds_per_day: "Tool seconds per day",
-};
+const BUDGETS = ts("month.budget", ["runs", "tokens_per_month", "cost_per_month", "tool_seconds_per_day"]);

@@ -3,6 +3,7 @@
 import { get } from "../feed/api.js";
 import { fenced } from "../chat/attachments.js";
 import { saveText } from "../dom/download.js";
+import { t } from "../dom/more_texts.js";
 
 const FORMATS = {
   md: ["text/markdown", (session) => markdown(session)],
@@ -20,20 +21,20 @@ export async function save(id, form) {
 
 /** The whole session as Markdown. Calls and results are in fences longer than any inside them. */
 function markdown(session) {
-  const parts = [`# ${session.title || "Conversation"}`];
+  const parts = [`# ${session.title || t("export.untitled")}`];
   for (const message of session.messages) parts.push(...(SECTIONS[message.role]?.(message) ?? []));
-  for (const { title, text } of session.documents) parts.push(`# Document: ${title}`, text);
+  for (const { title, text } of session.documents) parts.push(`# ${t("export.document", { title })}`, text);
   return `${parts.filter(Boolean).join("\n\n")}\n`;
 }
 
 const SECTIONS = {
   user: ({ text, attachments = [] }) => [
-    "## You",
+    `## ${t("export.you")}`,
     text,
     ...attachments.map(({ name, media_type }) => `(${name || media_type})`),
   ],
-  assistant: ({ text, shown = text, calls = [] }) => ["## Assistant", shown, ...calls.map(call)],
-  tool: ({ text, name }) => [`**${name ?? "Result"}** result:`, fenced(text)],
+  assistant: ({ text, shown = text, calls = [] }) => [`## ${t("export.assistant")}`, shown, ...calls.map(call)],
+  tool: ({ text, name }) => [`**${t("export.result", { name: name ?? "tool" })}**`, fenced(text)],
 };
 
 function call({ name, arguments: given }) {

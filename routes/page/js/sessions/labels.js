@@ -2,8 +2,7 @@
 
 import { get, patch } from "../feed/api.js";
 import { announce, dialog, fill, h } from "../dom/elements.js";
-
-const STAYS = "Labels are only added: whatever was read with a label stays sensitive.";
+import { t } from "../dom/more_texts.js";
 
 /** Returns true if labels were added. */
 export async function chooseLabels({ id, labels }) {
@@ -14,19 +13,26 @@ export async function chooseLabels({ id, labels }) {
   });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const chosen = () => boxes.filter((box) => box.checked && !box.disabled).map((box) => box.name);
-  return dialog("Labels of this conversation", (close) => {
+  return dialog(t("labels.title"), (close) => {
     const save = async () => {
       try {
         if (chosen().length) await patch(`/sessions/${encodeURIComponent(id)}`, { labels: chosen() });
-        announce(chosen().length ? "The labels are added." : "Nothing was changed.");
+        announce(chosen().length ? t("labels.added") : t("labels.unchanged"));
         close(chosen().length > 0);
       } catch (error) {
         fill(problem, error.message).hidden = false;
       }
     };
     const rows = boxes.map((box) => h("label", { class: "approval-choice" }, box, box.name));
-    const cancel = h("button", { type: "button", onclick: () => close(false) }, "Cancel");
-    const add = h("button", { type: "button", class: "primary", onclick: save }, "Add labels");
-    return h("div", {}, h("p", {}, STAYS), ...rows, problem, h("div", { class: "dialog-buttons" }, cancel, add));
+    const cancel = h("button", { type: "button", onclick: () => close(false) }, t("dialog.cancel"));
+    const add = h("button", { type: "button", class: "primary", onclick: save }, t("labels.add"));
+    return h(
+      "div",
+      {},
+      h("p", {}, t("labels.stay")),
+      ...rows,
+      problem,
+      h("div", { class: "dialog-buttons" }, cancel, add),
+    );
   });
 }

@@ -14,7 +14,7 @@ const LONGEST = 4_000; // characters of a line
 const ADDED_END = t("diff.newline.added");
 const LOST_END = t("diff.newline.removed");
 const SIGNS = { added: "+", removed: "−", same: " " };
-const WORDS = { added: "added: ", removed: "removed: " };
+const WORDS = { added: `${t("diff.added")} `, removed: `${t("diff.removed")} ` };
 
 /** A unified diff as `edit_file` and MCP trust pins contain it; text before it becomes notes. */
 export function unifiedDiff(text, label = t("diff.changes")) {

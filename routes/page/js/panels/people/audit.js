@@ -4,7 +4,7 @@ import { get } from "../../feed/api.js";
 import { formatAgo } from "../../dom/clock.js";
 import { fill, h } from "../../dom/elements.js";
 import { actionButton, field, Outcome, runOnce } from "../../dom/forms.js";
-import { t } from "../../dom/more_texts.js";
+import { locale, t } from "../../dom/more_texts.js";
 import { escapeLine, exactBlock } from "../../text/exact_text.js";
 
 const PAGE = 50;
@@ -55,7 +55,11 @@ export async function audit() {
 function decision(row) {
   const { at, principal, action, decision: decided, why, by } = row;
   const when = new Date(at * 1000);
-  const time = h("time", { datetime: when.toISOString(), title: when.toLocaleString(), class: "faint" }, formatAgo(at));
+  const time = h(
+    "time",
+    { datetime: when.toISOString(), title: when.toLocaleString(locale), class: "faint" },
+    formatAgo(at),
+  );
   const main = mainOf(row.arguments);
   const head = h(
     "span",
@@ -95,7 +99,7 @@ async function open(details, { number }) {
         h("h5", {}, escapeLine(name)),
         exactBlock(textOf(value), escapeLine(name)),
       ]);
-    fill(box, h("p", { class: "faint" }, new Date(at * 1000).toLocaleString()), text ?? t("audit.gone"));
+    fill(box, h("p", { class: "faint" }, new Date(at * 1000).toLocaleString(locale)), text ?? t("audit.gone"));
   } catch (error) {
     fill(box, h("p", { class: "problem" }, error.message));
   }

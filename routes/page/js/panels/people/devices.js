@@ -3,7 +3,7 @@
 import { get, remove } from "../../feed/api.js";
 import { fill, h } from "../../dom/elements.js";
 import { confirmButton, Outcome, actionButton } from "../../dom/forms.js";
-import { t } from "../../dom/more_texts.js";
+import { locale, t } from "../../dom/more_texts.js";
 
 const BROWSERS = [
   ["Edg/", "Edge"],
@@ -41,7 +41,7 @@ export async function devices() {
 
 function deviceRow({ id, device, seen, expires, current }, end) {
   const outcome = new Outcome();
-  const date = (at) => new Date(at * 1000).toLocaleDateString();
+  const date = (at) => new Date(at * 1000).toLocaleDateString(locale);
   const facts = t("devices.facts", { seen: date(seen), until: date(expires) });
   const name = nameOf(device);
   const label = { "aria-label": t("devices.end.named", { name }) };

@@ -3,7 +3,7 @@
 import { get, patch, remove } from "../../feed/api.js";
 import { fill, h } from "../../dom/elements.js";
 import { actionButton, collapsible, confirmButton, factList, formatNumber, Outcome } from "../../dom/forms.js";
-import { t } from "../../dom/more_texts.js";
+import { locale, t } from "../../dom/more_texts.js";
 import { tokenForm } from "./tokens.js";
 
 const ROLES = ["guest", "user", "admin"];
@@ -51,7 +51,7 @@ function personRow(page, row, draw) {
     }),
   );
   const until = expires
-    ? t("people.until", { date: new Date(expires * 1000).toLocaleDateString() })
+    ? t("people.until", { date: new Date(expires * 1000).toLocaleDateString(locale) })
     : t("people.endless");
   const isSelf = page.store.get("me")?.name === name;
   const head = [
@@ -93,7 +93,7 @@ function buttons({ name, state, sign_ins: devices }, isSelf, outcome, change, dr
 }
 
 function facts({ last_seen: seen, sessions, sign_ins: devices, active_runs: runs, usage, created }) {
-  const date = (at) => (at ? new Date(at * 1000).toLocaleString() : null);
+  const date = (at) => (at ? new Date(at * 1000).toLocaleString(locale) : null);
   return factList([
     [t("people.seen"), date(seen) ?? t("people.never")],
     [t("people.created"), date(created)],
