@@ -14,6 +14,8 @@ from app.core.events import AgentEvent, ReasoningDelta, RunFinished, TextDelta, 
 from app.log.log_compaction import joined_rows, rest_after
 from app.models.scripted import Scripted
 from app.runs.housekeeping import Housekeeping
+from app.storage.library.shares import ShareRow
+from app.storage.people.sign_ins import SignInRow
 from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import SessionRow
 from tests.serving import serving
@@ -116,3 +118,17 @@ async def test_old_sessions_are_forgotten_when_the_settings_say_so(tmp_path: Pat
         sizes = await store.sizes()
         assert (sizes["runs"], sizes["events"], sizes["messages"]) == (0, 0, 0)
         assert not runs._live
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.anyio
+async def test_expired_sign_ins_and_links_are_deleted(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        store = served.services.store
+        await store.write([SessionRow("ses_1", "ann", 1.0, "t")])
+        for number, expires in enumerate((99.0, 101.0)):
+            link = ShareRow(f"shr_{number}", f"h{number}", "ses_1", "ann", 1.0, 1.0, expires, "t", "{}", "{}")
+            await store.write([SignInRow(f"sgn_{number}", "s", "t", "ann", "", 1.0, 1.0, expires), link])
+        await Housekeeping(store, join_after_s=0, keep_days=0).tidy(now=100.0)
+        assert [row.id for row in await store.sign_ins()] == ["sgn_1"]
+        assert [row.id for row in await store.shares(None, 9)] == ["shr_1"]

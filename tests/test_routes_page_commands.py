@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.async_api import FilePayload
 
 from app.models.scripted import Scripted
 from tests.browser import browsing, expect, home, say, shot
@@ -49,6 +50,11 @@ async def test_commands_are_completed_and_run_with_the_keyboard(tmp_path: Path) 
         await box.fill("/plan")
         await box.press("Tab")
         await expect(page.get_by_label("Plan first")).to_be_checked()
+        for text, left in (("/plan the move", "the move"), ("/new idea", "idea"), ("/stop it", "it")):
+            await box.fill(text)
+            await box.press("Enter")
+            await expect(box).to_have_value(left)  # no word is lost
+        await expect(page.get_by_label("Plan first")).to_be_checked()  # it was on, and the words are for a plan
 
 
 async def test_a_prompt_is_stored_and_used_with_its_blanks(tmp_path: Path) -> None:
@@ -64,12 +70,27 @@ async def test_a_prompt_is_stored_and_used_with_its_blanks(tmp_path: Path) -> No
         await panel.get_by_role("button", name="Save the prompt").click()
         await expect(panel.get_by_text("/review is saved.")).to_be_visible()
         await shot(page, "prompts")
-        name = {"name": "p.json", "mimeType": "application/json"}
         good = '{"prompts": [{"name": "x", "text": "y"}]}'
-        for content, words in (("[1]", "This file has no prompts."), (good, "1 prompt imported.")):
-            await panel.get_by_label("Import").set_input_files([{**name, "buffer": content.encode()}])
+        wrong = '{"prompts": [{"name": "y", "text": "y"}, {"name": "../chat", "text": "y"}]}'
+        refused = '{"prompts": [{"name": "z", "text": "y"}, {"name": "long", "text": "' + "y" * 16_001 + '"}]}'
+        browser.expected.append("422")
+        for content, words in (
+            ("[1]", "This file has no prompts."),
+            (wrong, "No prompt was imported: ../chat is not a name"),
+            (refused, "The import stopped at long: "),
+            (good, "1 prompt imported."),
+        ):
+            file: FilePayload = {"name": "p.json", "mimeType": "application/json", "buffer": content.encode()}
+            await panel.get_by_label("Import").set_input_files(file)
             await expect(panel.get_by_text(words)).to_be_visible()
-        await page.keyboard.press("Escape")
+        await expect(panel.locator("li strong")).to_have_text(["/review", "/x", "/z"])
+        await box.fill("My draft")
+        await panel.get_by_role("button", name="Use x").click()
+        await expect(box).to_have_value("My draft\n\ny")
+        await box.fill("/x and more")
+        await box.press("Enter")
+        await expect(box).to_have_value("y\n\nand more")
+        await box.fill("")
         await box.press_sequentially("/rev")
         await page.get_by_role("option", name="/review").click()
         asking = page.get_by_role("dialog", name="/review")

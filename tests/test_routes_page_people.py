@@ -35,6 +35,8 @@ async def test_an_admin_changes_people_and_reads_what_was_decided(tmp_path: Path
         await expect(row).to_contain_text("Signed-in devices1")
         await shot(page, "people")
         await row.get_by_label("Role of ann").select_option("guest")
+        await expect(row).to_contain_text("user, no expiry")  # an arrow key alone changes nothing
+        await row.get_by_role("button", name="Change role").click()
         await expect(row).to_contain_text("guest, no expiry")
         await row.get_by_role("button", name="Sign out everywhere").click()
         await expect(row.get_by_role("button", name="Sign out everywhere")).to_have_count(0)
@@ -44,6 +46,7 @@ async def test_an_admin_changes_people_and_reads_what_was_decided(tmp_path: Path
         assert (await served.client.get("/sessions")).status_code == 401
         own = panel.get_by_role("listitem").filter(has=page.get_by_text("root", exact=True))
         await own.get_by_label("Role of root").select_option("user")
+        await own.get_by_role("button", name="Change role").click()
         await expect(own).to_contain_text("root is the last admin")
         await panel.get_by_text("Decisions", exact=True).click()
         decisions = panel.get_by_role("region", name="Decisions")

@@ -1,4 +1,4 @@
-"""Housekeeping of the database: compact old logs, delete old sessions and keys."""
+"""Housekeeping of the database: compact old logs, delete old sessions and keys, expired sign-ins and links."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from msgspec import Struct
 from app.core.settings_fields import DAY_S
 from app.log.log_compaction import joined_rows
 from app.storage.changes import StoreFailed
+from app.storage.library.shares import SharesExpired
+from app.storage.people.sign_ins import SignInsExpired
 from app.storage.runs import ALL, KEY_LIFE_S
 from app.storage.store import Store
 
@@ -43,5 +45,6 @@ class Housekeeping(Struct, frozen=True):
                 await self.store.replace_events(run, await asyncio.to_thread(joined_rows, rows))
         sessions = now - self.keep_days * DAY_S if self.keep_days else 0.0
         await self.store.forget_before(sessions, now - KEY_LIFE_S)
+        await self.store.write([SignInsExpired(now), SharesExpired(now)])
         if self.audit_days:
             await self.store.forget_audit(now - self.audit_days * DAY_S)

@@ -105,7 +105,7 @@ export class Completion {
 
   #take(row, rest = "") {
     this.#close();
-    this.#page.composer.fill("");
+    this.#page.composer.fill(row.takesWords ? "" : rest);
     this.#page.composer.attempt(async () => row.run(this.#page, rest));
   }
 }

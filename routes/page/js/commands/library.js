@@ -6,10 +6,12 @@ import { actionButton, confirmButton, field, Outcome, runOnce } from "../dom/for
 import { saveText } from "../dom/download.js";
 import { t } from "../dom/more_texts.js";
 import { showPanel } from "../panels/panel.js";
+import { escapeLine } from "../text/exact_text.js";
 import { forgetPrompts, usePrompt } from "./prompts.js";
 
 const MOST_BYTES = 4_000_000; // of a file that is imported
 const MOST = 200;
+const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 /** Opens the library, or closes it. */
 export function toggle(page, button) {
@@ -123,10 +125,25 @@ function files(outcome, draw) {
 async function importFile(file, outcome, draw) {
   const rows = file.size <= MOST_BYTES ? rowsOf(await file.text()) : null;
   if (!rows) return outcome.show(t("prompts.load.wrong"), "problem");
-  for (const row of rows) await store(row);
+  const wrong = rows.find(({ name }) => !NAME.test(name));
+  if (wrong) return outcome.show(t("prompts.load.name", { name: shownName(wrong) }), "problem");
+  for (const row of rows) await storeOf(row, draw);
   outcome.show(t("prompts.load.done", { count: rows.length }), "good");
   return draw();
 }
+
+/** Those before one that is refused stay, and are listed. */
+async function storeOf(row, draw) {
+  try {
+    await store(row);
+  } catch (error) {
+    error.message = t("prompts.load.stopped", { name: shownName(row), reason: error.message });
+    await draw().catch(() => null);
+    throw error;
+  }
+}
+
+const shownName = ({ name }) => escapeLine(name.slice(0, 64));
 
 /** The prompts of the text of a file; null if it has none. */
 function rowsOf(text) {

@@ -29,7 +29,8 @@ async function ownRows() {
   return prompts.map(({ name, about, text }) => ({
     name,
     about: about || text.slice(0, 100),
-    run: (page) => usePrompt(page, name, text),
+    takesWords: true,
+    run: (page, rest) => usePrompt(page, name, text, rest),
   }));
 }
 
@@ -43,8 +44,8 @@ async function serverRows(server) {
   }));
 }
 
-/** Puts a stored prompt into the message box; its blanks are asked for. */
-export async function usePrompt(page, name, text) {
+/** Adds a stored prompt to the message box, and `words` behind it; its blanks are asked for. */
+export async function usePrompt(page, name, text, words = "") {
   const blanks = [...new Set([...text.matchAll(BLANK)].map(([, blank]) => blank))];
   const given = blanks.length
     ? await ask(
@@ -52,8 +53,8 @@ export async function usePrompt(page, name, text) {
         blanks.map((blank) => ({ name: blank, required: false })),
       )
     : {};
-  if (!given) return page.composer.focus();
-  page.composer.fill(text.replace(BLANK, (_, blank) => given[blank] ?? ""));
+  const filled = given ? text.replace(BLANK, (_, blank) => given[blank] ?? "") : "";
+  page.composer.insert([filled, words].filter(Boolean).join("\n\n"));
 }
 
 async function useServerPrompt(page, path, { name, arguments: wanted }) {

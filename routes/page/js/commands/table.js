@@ -1,4 +1,7 @@
-/** The commands of the message box: a row each. `run(page, rest)` gets the words behind the name. */
+/**
+ * The commands of the message box: a row each. `run(page, rest)` gets the words behind the name; unless the command
+ * `takesWords`, they stay in the box.
+ */
 
 import { announce, dialog, h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
@@ -6,15 +9,20 @@ import { chooseModel } from "../panels/models.js";
 
 const NAMES = ["new", "model", "plan", "undo", "retry", "stop", "export", "options", "prompts", "help"];
 
+const TAKE_WORDS = new Set(["new", "model", "export"]);
+
 const RUNS = {
-  new: (page) => page.sessions.begin(),
+  new: (page, rest) => {
+    page.sessions.begin();
+    if (rest) page.composer.fill(rest);
+  },
   model: async (page, rest) => {
     if (rest) return chooseModel(page, rest);
     return (await import("../panels/model_picker.js")).toggle(page, page.composer.text);
   },
-  plan: (page) => {
+  plan: (page, rest) => {
     const { plan } = page.composer;
-    plan.checked = !plan.checked;
+    plan.checked = Boolean(rest) || !plan.checked; // with words it is for them
     announce(t(plan.checked ? "commands.plan.on" : "commands.plan.off"));
   },
   undo: async (page) => {
@@ -37,7 +45,12 @@ const RUNS = {
   help: () => help(),
 };
 
-export const COMMANDS = NAMES.map((name) => ({ name, about: t(`commands.${name}`), run: RUNS[name] }));
+export const COMMANDS = NAMES.map((name) => ({
+  name,
+  about: t(`commands.${name}`),
+  takesWords: TAKE_WORDS.has(name),
+  run: RUNS[name],
+}));
 
 function help() {
   const row = ({ name, about }) => h("div", {}, h("dt", {}, h("code", {}, `/${name}`)), h("dd", {}, about));

@@ -152,18 +152,17 @@ function drawValues(box, id) {
   );
 }
 
-const NAMES = {
-  approval: "approvals",
-  when_absent: "calls that ask",
-  max_rounds: "rounds",
-  max_calls: "tool calls",
-  max_tokens: "tokens",
-  time_limit_s: "seconds",
-  inactivity_s: "seconds of silence",
-  tools: "only tools",
-  disabled: "no tools",
-  prompt: "instructions",
+const NAMED =
+  "model approval when_absent memory max_rounds max_calls max_tokens time_limit_s inactivity_s tools disabled";
+const CHOSEN = "prompt temperature top_p max_output_tokens seed reasoning_effort frequency_penalty presence_penalty";
+const NAMES = ts("conversation.name", [...NAMED.split(" "), ...CHOSEN.split(" ")]);
+const WORDS = {
+  approval: { ...ts("composer.approvals", ["sandboxed", "ask", "auto"]), deny: t("conversation.word.approval_deny") },
+  when_absent: ts("conversation.word", ["wait", "deny"]),
+  memory: ts("conversation.word", ["true", "false"]),
 };
+const SOURCES = ts("conversation.source", ["default", "session", "request", "token"]);
+const PROFILE = /^profile (.+?)( of the token)?$/u;
 
 function table({ options, tools }) {
   const shown = options.filter(({ value }) => value !== null && value !== "");
@@ -171,12 +170,20 @@ function table({ options, tools }) {
     h("th", { scope: "col" }, t(`conversation.values.${name}`)),
   );
   const row = ({ option, value, from }) =>
-    h("tr", {}, [NAMES[option] ?? option.replaceAll("_", " "), written(value), from].map(cell));
-  const body = [...shown.map(row), row({ option: "tools offered", value: tools, from: "all layers" })];
+    h("tr", {}, [NAMES[option] ?? option.replaceAll("_", " "), written(option, value), origin(from)].map(cell));
+  const offered = [t("conversation.offered"), list(tools), t("conversation.offered.all")];
+  const body = [...shown.map(row), h("tr", {}, offered.map(cell))];
   const label = { class: "wide", tabindex: 0, role: "region", "aria-label": t("conversation.values") };
   return h("div", label, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
 }
 
 const cell = (text) => h("td", { dir: "auto" }, text);
-const WORDS = { true: "on", false: "off" };
-const written = (value) => (Array.isArray(value) ? value.join(", ") || "none" : (WORDS[value] ?? String(value)));
+const list = (names) => names.join(", ") || t("conversation.values.none");
+const written = (option, value) => (Array.isArray(value) ? list(value) : (WORDS[option]?.[value] ?? String(value)));
+
+/** The layer that a value is from. */
+function origin(from) {
+  const [, profile, ofToken] = PROFILE.exec(from) ?? [];
+  if (!profile) return SOURCES[from] ?? from;
+  return t(ofToken ? "conversation.source.profile_of_token" : "conversation.source.profile", { profile });
+}

@@ -44,12 +44,9 @@ function personRow(page, row, draw) {
     ROLES.map((one) => h("option", { value: one }, t(`people.role.${one}`))),
   );
   select.value = role;
-  select.addEventListener("change", () =>
-    change({ role: select.value }).catch((error) => {
-      select.value = role;
-      outcome.show(error.message, "problem");
-    }),
-  );
+  // Not with the choice itself: an arrow key changes it at once, and each change ends what runs.
+  const apply = actionButton(t("people.role_change"), outcome, () => change({ role: select.value }), { hidden: true });
+  select.addEventListener("change", () => (apply.hidden = select.value === role));
   const until = expires
     ? t("people.until", { date: new Date(expires * 1000).toLocaleDateString(locale) })
     : t("people.endless");
@@ -62,7 +59,7 @@ function personRow(page, row, draw) {
     "li",
     { dataset: { state } },
     h("span", { class: "person" }, head, h("span", { class: "faint" }, `${t(`people.role.${role}`)}, ${until}`)),
-    h("div", { class: "buttons" }, select, buttons(row, isSelf, outcome, change, draw)),
+    h("div", { class: "buttons" }, select, apply, buttons(row, isSelf, outcome, change, draw)),
     collapsible(t("people.details"), () => facts(row)),
     outcome.element,
   );
