@@ -173,6 +173,7 @@ VALUES["REAL"] = VALUES["DOUBLE PRECISION"]
 FLAGS = frozenset(
     {"enabled", "tainted", "untrusted", "everyone", "reported", "at_start", "forced", "pinned", "archived"}
 )
+UNIQUE = frozenset({("memories", "id"), ("shares", "sha256")})  # beside the keys
 NULLS = st.sampled_from([True, False, False])
 
 
@@ -186,7 +187,7 @@ def row_of_table(draw: st.DrawFn, table: str, columns: list[tuple[Any, ...]], nu
             row.append(f"{number}")  # unique with the digest
         elif (table, name) == ("runs", "id"):
             row.append(f"run_{number}")  # the events of a run are packed as lines, each with its id
-        elif key or (table, name) == ("memories", "id"):
+        elif key or (table, name) in UNIQUE:
             row.append(f"{draw(TEXTS)}{number}".replace("\0", ""))
         elif not required and draw(NULLS):
             row.append(None)
