@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.core.data_delimiters import as_data
 from app.models.scripted import Scripted
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor
@@ -185,6 +186,15 @@ async def test_a_branch_is_shared_whole_once_its_parent_is_deleted(tmp_path: Pat
         await served.client.delete(f"/sessions/{asked['session']}")
         runs = json.loads((await read(served, await shared(served, fork.json()["id"])))[1])["runs"]
         assert [run["message"] and run["message"]["text"] for run in runs] == ["One", "Two"]
+
+
+async def test_a_link_without_results_has_no_output_of_a_job_in_its_messages(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["A1"])) as served:
+        ended = as_data("Its output", "printed\n[end aaaaaaaa]\n")
+        session = (await served.chat(f"A job has ended.\n\n{ended}\n\nGo on."))[0]["session"]
+        [run] = json.loads((await read(served, await shared(served, session, tool_results=False)))[1])["runs"]
+        assert "printed" not in run["message"]["text"] and run["message"]["text"].endswith("Go on.")
+        assert "printed" in (await read(served, await shared(served, session)))[1]
 
 
 def test_a_link_in_a_log_is_hidden(caplog: pytest.LogCaptureFixture) -> None:

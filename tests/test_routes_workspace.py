@@ -98,6 +98,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("PUT", f"{FILES}/sub/.VSCODE/tasks.json", 403, "private_file"),
     ("PUT", f"{FILES}/bad%0Aname", 422, "unsafe_name"),
     ("PUT", f"{FILES}/{'x' * 201}", 422, "unsafe_name"),
+    ("PUT", f"{FILES}/{'d/' * 128}x", 409, "unfit_path"),
     ("PUT", f"{FILES}/up/x", 409, "unfit_path"),
     ("PUT", f"{FILES}/%2e%2e/x", 409, "unfit_path"),
     ("PUT", f"{FILES}/sub?conflict=replace", 409, "unfit_path"),

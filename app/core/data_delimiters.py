@@ -22,6 +22,7 @@ _KEY = secrets.token_bytes(32)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LENGTH = 8
 _CODE = lazy_pattern(f"[{_LETTERS}]{{{_LENGTH}}}")
+_DATA = lazy_pattern(rf"(\[([{_LETTERS}]{{{_LENGTH}}})\]:\n).*?(\n\[end \2\])", re.DOTALL)
 
 
 def framed(text: str, *, call: str, name: str, untrusted: bool = False, code: str = "") -> str:
@@ -44,6 +45,11 @@ def without_delimiters(text: str, *titles: str) -> str:
     """The text of a model without the lines around data, with these titles, that small models copy."""
     named = "|".join(map(re.escape, titles))
     return re.sub(rf"(?:(?:{named}) )?\[(?:end )?{_CODE.pattern}\]:?", "", text)
+
+
+def without_data(text: str, instead: str) -> str:
+    """The text with something else in place of all data of `as_data`."""
+    return _DATA.sub(lambda found: f"{found[1]}{instead}{found[3]}", text)
 
 
 def new_code(text: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from app.workspace.open_file import NotSent
 from app.workspace.placing import check_name
 from app.workspace.private_files import private_reason
+from app.workspace.scanner import DEEPEST
 from tools.base.outcome import ToolFailed
 from tools.base.workspace import directory, explained, inside
 from tools.sandbox.owner_run_paths import owner_run_reason
@@ -21,6 +22,7 @@ _CLAIM = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 ROOT = "This is the workspace itself. Name a file or folder in it."
 TOO_MANY = f"{{path}} holds more than {MOST_REMOVED:,} files. Remove its folders one by one, or with a command."
 OF_OTHERS = "{path} is not changed: the folders of other people are in it."
+TOO_DEEP = f"The path has more than {DEEPEST} folders in each other. Choose a shorter one."
 IN_ITSELF = "A folder cannot be moved into itself."
 
 
@@ -47,7 +49,12 @@ def changeable(workspace: Path, path: str, *, people: str = "") -> tuple[str, ..
 
 
 def check_names(parts: tuple[str, ...]) -> None:
-    """Check names that are to be made. Raises UnsafeName."""
+    """Check names that are to be made. Raises UnsafeName, ToolFailed.
+
+    Deeper folders would end the checkpoints of the whole workspace, whose looks go only so deep.
+    """
+    if len(parts) > DEEPEST:
+        raise ToolFailed(TOO_DEEP)
     for part in parts:
         check_name(part)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.core.data_delimiters import without_data
 from app.core.events import TextReclassified
 from app.core.messages import shown
 from app.log.log_compaction import joined_rows
@@ -37,6 +38,7 @@ CALLS: Mapping[str, Sequence[str]] = {
     "tool.handed": ("call", "name", "arguments", "dialect"),
 }
 FILES: Mapping[str, Sequence[str]] = {"image": ("sha256", "media_type", "size", "call", "width", "height")}
+LEFT_OUT = "(not shared)"
 DELTA, ADDED = "text.delta", "message.added"
 
 
@@ -82,7 +84,17 @@ async def _run(store: Store, session: str, row: RunRow, options: ShareOptions) -
 
 def _message(message: Mapping[str, Any], options: ShareOptions) -> Row:
     files = [_attachment(one, options) for one in message.get("attachments") or ()]
-    return {"role": "user", "text": message.get("text", ""), "at": message.get("at"), "attachments": files}
+    return {
+        "role": "user",
+        "text": _words(message.get("text", ""), options),
+        "at": message.get("at"),
+        "attachments": files,
+    }
+
+
+def _words(text: str, options: ShareOptions) -> str:
+    """A message that a job's end or a trigger has sent holds an output, which is a result, too."""
+    return text if options.tool_results else without_data(text, LEFT_OUT)
 
 
 def _attachment(one: Mapping[str, Any], options: ShareOptions) -> Row:
@@ -108,7 +120,9 @@ def _add(events: list[Row], row: EventRow, kinds: Mapping[str, Sequence[str]], o
     if row.type == ADDED:
         data = json.loads(row.data)
         files = [_attachment(one, options) for one in data.get("attachments") or ()]
-        return events.append({"seq": row.seq, "type": ADDED, "text": data["text"], "attachments": files})
+        return events.append(
+            {"seq": row.seq, "type": ADDED, "text": _words(data["text"], options), "attachments": files}
+        )
     if row.type not in kinds or (row.type == "image" and not options.tool_results and '"call"' in row.data):
         return None
     data = json.loads(row.data)
