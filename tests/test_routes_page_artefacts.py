@@ -202,3 +202,75 @@ async def test_pages_pictures_and_diagrams_are_shown_beside_their_code(tmp_path:
         await code.nth(0).get_by_role("button", name="Show code").click()
         await expect(code.nth(0).locator("pre")).to_be_visible()
         await expect(code.nth(0).locator("iframe")).to_have_count(0)
+
+
+LOUD = "<script>setInterval(() => { for (let n = 0; n < 999; n++) parent.postMessage({}, '*'); })</script>Loud"
+NESTED = f'<iframe srcdoc="{LOUD.replace("parent", "top")}"></iframe>'
+GREEDY = "<input id=i><script>setInterval(() => i.focus(), 20)</script>"
+RESTLESS = PICTURE.replace(
+    "<rect",
+    "<script>let n = 0; setInterval(() => {"
+    "  n += 1; parent.postMessage({ artefact: { height: n % 2 ? 80 : 300 } }, '*');"
+    "  if (n > 20) document.documentElement.id = 'over';"
+    "}, 20)</script><rect",
+)
+AGAIN = """<input> <b>0</b><script>const again = () => parent.postMessage({ artefact: { ready: true } }, "*");
+let n = 0; addEventListener("message", () => { document.querySelector("b").textContent = ++n; again(); }); again();
+</script>"""
+
+
+async def test_a_preview_neither_floods_the_page_nor_takes_its_focus(tmp_path: Path) -> None:
+    parts = [
+        ("html", LOUD),
+        ("html", NESTED),
+        ("html", GREEDY),
+        ("svg", RESTLESS),
+        ("html", AGAIN),
+        ("constructor", "x"),
+    ]
+    scripted = Scripted(["".join(block(*part) for part in parts) + "The end."], call_form=CallForm.NATIVE)
+    async with serving(tmp_path, scripted) as served, browsing() as browser:
+        page = await browser.page()
+        await opened(page, home(served))
+        code = page.locator("figure.code")
+        await expect(page.get_by_role("button", name="Preview")).to_have_count(5)
+        for at in (0, 1):
+            await code.nth(at).get_by_role("button", name="Preview").click()
+            await expect(code.nth(at).locator(".artefact-note")).to_contain_text("flooded the page with messages")
+            await expect(code.nth(at).locator("iframe")).to_have_count(0)
+            await code.nth(at).get_by_role("button", name="Show code").click()
+        await code.nth(2).get_by_role("button", name="Preview").click()
+        await expect(code.nth(2).locator(".artefact-note")).to_contain_text("kept taking the keyboard focus")
+        await expect(code.nth(2).get_by_role("button", name="Show code")).to_be_focused()
+        await code.nth(3).get_by_role("button", name="Preview").click()
+        frame = code.nth(3).locator(".artefact-frame")
+        await expect(frame).to_have_css("height", "324px")
+        await frame.evaluate("one => new ResizeObserver(() => one.classList.add(`h${one.offsetHeight}`)).observe(one)")
+        await frame.frame_locator("iframe").locator("#over").wait_for()
+        await expect(frame).to_have_class("artefact-frame h324")  # what stands below has not moved
+        await code.nth(4).get_by_role("button", name="Preview").click()
+        again = code.nth(4).frame_locator("iframe")
+        await expect(again.locator("b")).to_have_text("4")
+        await again.locator("input").click()
+        await page.keyboard.type("of a person")  # who went there gets the focus
+        await expect(again.locator("input")).to_have_value("of a person")
+
+
+ODD = """async () => {
+  const { Markdown } = await import("/page/js/markdown/markdown.js");
+  const { DocumentText, endingOf } = await import("/page/js/documents/document_text.js");
+  const view = new Markdown(), named = new DocumentText("constructor");
+  view.write(`${"|a".repeat(200)}|\\n${"|-".repeat(200)}|\\n${"|a\\n".repeat(50)}| a | b |\\n`);
+  view.end();
+  named.add("x = 1");
+  named.close();
+  const cells = [...view.element.querySelectorAll("td")];
+  return [cells.length, cells.at(-1).colSpan, named.element.textContent.includes("x = 1"), endingOf("constructor")];
+}"""
+
+
+async def test_short_rows_of_wide_tables_and_odd_names_cost_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        assert await page.evaluate(ODD) == [103, 198, True, "txt"]

@@ -43,7 +43,12 @@ echo "${a}" # done"""
 YAML = """run: |
   echo "it's" # no comment
 on: true # a comment"""
-MATH = r"""It is $5 and $10, US$7, from $5-$9, $20 or 30$, and $x_1^2$, \(\frac{a}{b}\).
+BOMB = r"$\def\a{" + "x" * 99 + r"}\def\b{" + r"\a" * 40 + r"}\b$"
+MATH = (
+    rf"""Own: $\newcommand{{\R}}{{\mathbb{{R}}}} x \in \R$, and {BOMB}.
+
+"""
+    + r"""It is $5 and $10, US$7, from $5-$9, $20 or 30$, and $x_1^2$, \(\frac{a}{b}\).
 
 $$
 \int_0^1 x\,dx
@@ -52,6 +57,7 @@ $$
 Mistaken: $\frac{a$ and $\href{https://e.example}{x}$ and $\label{composer-text} y$.
 
 The end."""
+)
 
 
 def blocks(*texts: tuple[str, str]) -> str:
@@ -116,11 +122,15 @@ async def test_formulas_are_drawn_and_copied_as_they_were_written(tmp_path: Path
         answer = page.locator(".answer")
         await expect(answer.get_by_text("An open $x^2")).to_be_visible()
         closing.set()
-        await expect(answer.locator("math")).to_have_count(5)
+        await expect(answer.locator("math")).to_have_count(6)
         await expect(answer.get_by_text("The end.")).to_be_visible()
-        prices = answer.locator("p").nth(1)
+        prices = answer.locator("p").nth(2)
         assert (await prices.inner_text()).startswith("It is $5 and $10, US$7, from $5-$9, $20 or 30$, and ")
-        assert await answer.locator("code.math").all_text_contents() == [r"$\frac{a$", r"$\href{https://e.example}{x}$"]
+        assert await answer.locator("code.math").all_text_contents() == [
+            BOMB,
+            r"$\frac{a$",
+            r"$\href{https://e.example}{x}$",
+        ]
         assert await page.locator("math [id], math [href], math a").count() == 0
         assert await answer.locator("math").first.evaluate("one => getComputedStyle(one).fontSize") == "17.92px"
         await answer.get_by_role("button", name="Copy as TeX").click()

@@ -93,6 +93,8 @@ async def test_the_tree_is_walked_with_the_keyboard_and_files_are_shown_inert(tm
         await row(page, "evil.svg").click()
         await expect(panel.locator(".numbered code")).to_contain_text("<script>")
         await shot(page, "workspace-file")
+        await panel.get_by_role("button", name="Preview").click()
+        await expect(panel.locator(".artefact-frame")).to_have_attribute("data-kind", "svg")
         await page.keyboard.press("Escape")
         search = page.get_by_role("searchbox", name="Find a file")
         await search.fill("BOOK")

@@ -5,20 +5,22 @@ import { Markdown } from "../markdown/markdown.js";
 import { CodeView } from "../text/code.js";
 import { escapeProse } from "../text/escape_invisible.js";
 
-const ENDINGS = { markdown: "md", plain: "txt", python: "py", javascript: "js", typescript: "ts", rust: "rs" };
+const ENDINGS = new Map(
+  Object.entries({ markdown: "md", plain: "txt", python: "py", javascript: "js", typescript: "ts", rust: "rs" }),
+);
 
 /** The address of a document on the server. */
 export const path = (id) => `/documents/${encodeURIComponent(id)}`;
 
 /** The ending of a file with a document of this kind. */
-export const endingOf = (kind) => ENDINGS[kind] ?? (/^[a-z0-9]{1,10}$/.test(kind) ? kind : "txt");
+export const endingOf = (kind) => ENDINGS.get(kind) ?? (/^[a-z0-9]{1,10}$/.test(kind) ? kind : "txt");
 
 /** The document as it is; `add` text while it is written, `close` at its end. */
 export class DocumentText {
   #view;
 
   constructor(kind) {
-    this.#view = (VIEWS[kind] ?? codeView)(kind);
+    this.#view = (VIEWS.get(kind) ?? codeView)(kind);
     this.element = this.#view.element;
   }
 
@@ -52,4 +54,4 @@ function codeView(language) {
   return { element: code.element, add: (text) => code.add(text), draw: () => code.draw(), close: () => code.close() };
 }
 
-const VIEWS = { markdown: markdownView, plain: plainView };
+const VIEWS = new Map(Object.entries({ markdown: markdownView, plain: plainView }));

@@ -50,7 +50,7 @@ export class Markdown {
   /** Browsers look through all of a block for its direction whenever something is put in: here once for many lines. */
   #still(take) {
     const block = this.element.lastElementChild?.lastElementChild;
-    const dir = block?.getAttribute("dir");
+    const dir = block?.classList.contains("table-box") ? null : block?.getAttribute("dir");
     if (dir) block.removeAttribute("dir");
     take();
     if (dir) block.setAttribute("dir", dir);

@@ -3,7 +3,8 @@
 import { h } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 
-const MOST_CELLS = 200; // of a row; the last one takes the rest
+const MOST_CELLS = 200, // of a row; the last one takes the rest
+  MOST_MISSING = 8; // more are one wide cell: each short line of a wide table would make hundreds
 
 /** The cells of a line. A `|` in code, or behind a backslash, parts none. */
 export function cells(line) {
@@ -49,11 +50,13 @@ export function tableOf() {
 /** One row; cells that are missing are empty, those that are too many are kept. `draw(element, text)` fills them. */
 export function row(kind, given, aligned, draw) {
   const missing = Math.max(0, aligned.length - given.length);
-  const all = [...given, ...Array(missing).fill("")];
+  const wide = missing > MOST_MISSING;
+  const all = wide ? given : [...given, ...Array(missing).fill("")];
   const scope = kind === "th" ? "col" : null;
   return h(
     "tr",
     {},
     all.map((text, place) => draw(h(kind, { scope, class: aligned[place] }), text)),
+    wide && h(kind, { colspan: missing }),
   );
 }

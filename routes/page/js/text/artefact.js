@@ -8,10 +8,13 @@ import { h, icon } from "../dom/elements.js";
 import { librarySource } from "../dom/library.js";
 import { t } from "../dom/more_texts.js";
 import { escapeLine } from "./exact_text.js";
+import { guardFocus } from "./focus_guard.js";
 
 const FRAME = new URL("../../frame/artefact.html", import.meta.url).href;
 const LONGEST = 2_000_000; // characters
 const HEIGHTS = [80, 640];
+const MOST_HEARD = 200; // messages of one second: a frame that says more keeps the page from drawing
+const MOST_GIVEN = 5; // times that a frame gets its document: it may load itself anew
 const ENDINGS = { html: "html", svg: "svg", mermaid: "mmd" };
 const CENTRED = "margin:0;padding:12px;box-sizing:border-box;";
 const open = new WeakMap(); // by the figure of the code
@@ -29,6 +32,10 @@ export function togglePreview({ figure, button, kind, text }) {
 class Artefact {
   #frame = null;
   #ends = new AbortController();
+  #guard = new AbortController(); // of the frame
+  #heard = { since: 0, count: 0 };
+  #given = 0;
+  #fits = { width: 0, height: 0 };
 
   constructor(figure, kind, source) {
     Object.assign(this, { kind, source });
@@ -44,14 +51,14 @@ class Artefact {
     this.element = h("div", { class: "artefact" }, this.place, this.note, h("div", { class: "artefact-tools" }, tools));
     figure.append(this.element);
     const { signal } = this.#ends;
-    addEventListener("message", (event) => event.source === this.#frame?.contentWindow && this.#hear(event), {
-      signal,
-    });
+    const within = (source) => source && this.#frame && isWithin(source, this.#frame.contentWindow);
+    addEventListener("message", (event) => within(event.source) && this.#hear(event), { signal });
     this.load();
   }
 
   end() {
     this.#ends.abort();
+    this.#guard.abort();
     this.element.remove();
   }
 
@@ -63,7 +70,20 @@ class Artefact {
     if (this.#frame?.isConnected) this.#frame.replaceWith(frame);
     else this.place.append(frame);
     this.#frame = frame;
+    this.#given = 0;
+    this.#fits = { width: 0, height: 0 };
+    this.#guard.abort();
+    this.#guard = new AbortController();
+    guardFocus(frame, this.#guard.signal, () => this.#stop("greedy"));
     return undefined;
+  }
+
+  /** Ends a frame that does harm; it can be loaded again. */
+  #stop(why) {
+    this.#guard.abort();
+    this.#frame.remove();
+    this.#frame = null;
+    this.#say(why);
   }
 
   #say(name, values) {
@@ -71,22 +91,36 @@ class Artefact {
   }
 
   /** What the frame says may be anything: it can say that something is wrong with it, and how high it is. */
-  async #hear({ data }) {
+  async #hear({ source, data }) {
+    if (this.#isLoud()) return this.#stop("loud");
+    if (source !== this.#frame.contentWindow) return undefined;
     const { ready, height, error, mistaken, blocked } = Object(data?.artefact);
-    if (ready) await this.#handOver();
-    else if (typeof height === "number" && this.kind !== "html") this.#fit(height);
+    if (ready) return this.#handOver();
+    if (typeof height === "number" && this.kind !== "html") this.#fit(height);
     else if (typeof error === "string")
       this.#say(mistaken ? "mistaken" : "failed", { reason: escapeLine(error.slice(0, 300).replace(/\s+/g, " ")) });
     else if (blocked && !this.note.textContent) this.#say("blocked");
+    return undefined;
   }
 
+  #isLoud() {
+    const now = performance.now();
+    if (now - this.#heard.since > 1_000) this.#heard = { since: now, count: 0 };
+    return (this.#heard.count += 1) > MOST_HEARD;
+  }
+
+  /** At one width it only grows: what stands below is not moved to and fro. */
   #fit(height) {
     const [least, most] = HEIGHTS;
+    const width = this.place.clientWidth;
+    if (width === this.#fits.width && !(height > this.#fits.height)) return;
+    this.#fits = { width, height };
     this.place.style.height = `${Math.min(most, Math.max(least, height + 24))}px`;
   }
 
   async #handOver() {
     const frame = this.#frame;
+    if ((this.#given += 1) > MOST_GIVEN) return;
     try {
       const given = await DOCUMENTS[this.kind](this.source);
       frame.contentWindow?.postMessage(given, "*"); // it has no origin that could be named
@@ -103,14 +137,22 @@ class Artefact {
       { class: "artefact-full", "aria-label": t("artefact.frame") },
       h("div", { class: "artefact-tools" }, h("button", { type: "button", onclick: close }, t("artefact.close"))),
     );
+    if (!this.#frame) return;
     document.body.append(box);
     box.addEventListener("close", () => {
-      move(this.#frame, this.place);
+      if (this.#frame) move(this.#frame, this.place);
       box.remove();
     });
     move(this.#frame, box);
     box.showModal();
   }
+}
+
+/** Whether a message is from the frame, or from a frame that its document has made. */
+function isWithin(source, frame) {
+  let at = source;
+  while (at && at !== frame) at = at.parent === at ? null : at.parent;
+  return Boolean(at);
 }
 
 function move(frame, place) {

@@ -10,11 +10,13 @@ const FOLDED = 25,
 const PART_LINES = 100,
   PART_CHARACTERS = 8_000; // lines and characters that are laid out as one
 
-const PREVIEWS = { html: "html", htm: "html", xhtml: "html", svg: "svg", mermaid: "mermaid", mmd: "mermaid" };
+const PREVIEWS = new Map(
+  Object.entries({ html: "html", htm: "html", xhtml: "html", svg: "svg", mermaid: "mermaid", mmd: "mermaid" }),
+);
 
 /** The kind of preview that code of this language has, or undefined. */
 const previewOf = (language, text) =>
-  PREVIEWS[language.toLowerCase()] ??
+  PREVIEWS.get(language.toLowerCase()) ??
   (language === "xml" && /^\s*(?:<\?xml.*?\?>\s*)?<svg[\s>]/.test(text) ? "svg" : undefined);
 
 /** `text` may be long: it is shown at once, and coloured when there is time for that. */

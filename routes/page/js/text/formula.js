@@ -11,6 +11,8 @@ import { escapeCode } from "./escape_invisible.js";
 const LONGEST = 4_000; // characters
 const KEPT = 2_000; // formulas: a paragraph that is being written is drawn again and again
 const LIMITS = { maxSize: [20, 100], maxExpand: 300 };
+const DEFINES = /\\[a-z]*(?:def|command|let|operator)|csname/i;
+const MOST_EXPANDED = 3_000; // characters that macros of a formula's own can make of it
 const UNWANTED = ["id", "href", "src"]; // names of the page's own parts, and what leads elsewhere
 
 let temml = null;
@@ -79,8 +81,9 @@ function parsed(tex, displayMode) {
   if (tex.length > LONGEST || !tex.trim()) return null;
   const holder = h("span");
   try {
+    const own = DEFINES.test(tex) && { maxExpand: Math.floor(MOST_EXPANDED / tex.length) };
     const wrap = displayMode ? "none" : "tex";
-    temml.render(escapeCode(tex), holder, { ...LIMITS, displayMode, wrap, throwOnError: true, trust: false });
+    temml.render(escapeCode(tex), holder, { ...LIMITS, ...own, displayMode, wrap, throwOnError: true, trust: false });
   } catch {
     return null;
   }

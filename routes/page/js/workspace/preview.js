@@ -110,7 +110,8 @@ function sourceView(path, first) {
     read += bytes.length;
     const text = decoder.decode(bytes, { stream: read < size });
     code.add(text);
-    code.close();
+    if (read < size) code.draw();
+    else code.close();
     const count = code.text ? code.text.split("\n").length : 1;
     numbers.append(numbersFrom(lines + 1, count));
     lines = count;
