@@ -60,9 +60,7 @@ flowchart LR
 | queue | 100 requests |
 | call | 120 s |
 """
-TABLE = "month,runs,tokens\n" + "".join(
-    f"2026-{month:02},{month * 137},{month * 91_000}\n" for month in range(1, 12)
-)
+TABLE = "month,runs,tokens\n" + "".join(f"2026-{month:02},{month * 137},{month * 91_000}\n" for month in range(1, 12))
 
 
 def command(words: str) -> Call:

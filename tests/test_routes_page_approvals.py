@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Request, Route
 
 from app.models.scripted import Reply, Scripted
-from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
+from tests.browser import PHONE, Browsing, Locator, Page, browsing, expect, home, say, shot
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -123,6 +123,20 @@ async def test_a_click_that_was_meant_for_something_else_approves_nothing(tmp_pa
         await decided(page)
         await expect(page.get_by_text("Made.")).to_be_visible()
         assert len(posted) == 1, "pressed twice, decided once"
+
+
+async def test_a_decision_by_touch_opens_no_keyboard(tmp_path: Path) -> None:
+    async with asking(tmp_path, runs("touch made"), "Made.") as (served, _, browser, _):
+        page = await browser.page(viewport=PHONE, has_touch=True, is_mobile=True)
+        await page.goto(home(served))
+        await page.get_by_role("textbox", name="Message").fill("Make it.")
+        await page.get_by_role("button", name="Send").tap()
+        await expect(page.locator("#approvals:not([data-settling]) .approval")).to_be_visible()
+        approve = waiting(page).get_by_role("button", name="Approve once")
+        await approve.focus()  # as taps do in some browsers
+        await approve.tap()
+        await expect(page.get_by_text("Made.")).to_be_visible()
+        await expect(page.get_by_role("form", name="Message")).to_be_focused()
 
 
 async def test_a_denial_with_a_reason_is_told_to_the_model(tmp_path: Path) -> None:

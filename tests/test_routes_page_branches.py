@@ -64,6 +64,9 @@ async def test_answers_are_given_again_and_branches_switched(tmp_path: Path) -> 
         await other.goto(first)  # the same person's
         await expect(other.get_by_text("Violets are blue.")).to_be_visible()
         await turn.get_by_role("button", name="Answer again or compare").click()
+        item = await page.get_by_role("menuitem", name="Answer again", exact=True).bounding_box()
+        list_of = await page.locator("#sidebar").bounding_box()
+        assert item and list_of and item["x"] > list_of["width"], "the menu does not cover the list"
         await page.get_by_role("menuitem", name="Answer again", exact=True).click()
         await expect(chat.get_by_text("Violets are small.")).to_be_visible()
         switch = turn.get_by_role("group", name="Branches of this message")

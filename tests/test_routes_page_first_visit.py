@@ -82,10 +82,10 @@ async def test_a_demonstration_shows_a_thought_a_live_tail_an_approval_and_a_fil
         await expect(answer.locator("summary", has_text="Thought").first).to_be_visible()
         await shot(page, "demonstration-ended")
         await expect(answer.locator(".code", has_text="step 1")).to_have_count(0)  # the command is in its card alone
-        await page.set_viewport_size(PHONE)
+        await page.set_viewport_size({"width": 390, "height": 844})
         foot = answer.locator(".turn-foot")
         changes = await box_of(foot.get_by_role("button", name="Changes"))
-        assert changes["x"] + changes["width"] < PHONE["width"]
+        assert changes["x"] + changes["width"] < 390
         assert (await box_of(foot))["height"] < 50, "one line"
         (session,) = (await served.client.get("/sessions")).json()["sessions"]
         written = await served.client.get(f"/sessions/{session['id']}/workspace/demonstration.md")

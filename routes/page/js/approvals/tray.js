@@ -3,7 +3,7 @@
 import { request } from "../feed/api.js";
 import { summaryOf } from "./call_description.js";
 import { ApprovalBox } from "./approval_box.js";
-import { fill, h, icon, announce } from "../dom/elements.js";
+import { fill, h, icon, announce, focusMessageBox } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { notifyButton } from "./notifications.js";
 import { pieces, t, ts } from "../dom/more_texts.js";
@@ -179,7 +179,7 @@ export class Tray {
     if (!had) return;
     // Not into the next call: continued typing must not decide something unread.
     if (this.#rows.length) this.heading.focus();
-    else this.#page.at("composer-text")?.focus();
+    else focusMessageBox();
   }
 
   #boxOf(row) {

@@ -1,6 +1,6 @@
 /** Two answers to one message, side by side, until the person goes on with one of them. */
 
-import { announce, h, icon } from "../dom/elements.js";
+import { announce, h, icon, focusMessageBox } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { post } from "../feed/api.js";
 import { drawRun, quiet } from "./helper_view.js";
@@ -85,7 +85,7 @@ export class Comparison {
   async #take(session) {
     this.close();
     await this.#page.conversation.open(session);
-    this.#page.composer.focus();
+    focusMessageBox();
     announce(t("compare.taken"));
   }
 
@@ -98,6 +98,6 @@ export class Comparison {
     this.element.remove();
     this.#page.comparison = null;
     this.#page.store.set({ compared: [] });
-    if (focused) this.#page.composer.focus();
+    if (focused) focusMessageBox();
   }
 }

@@ -1,7 +1,7 @@
 /** The message box: starts a run, or adds a message to the active one. */
 
 import { Attachments, dropZone } from "./attachments.js";
-import { h, icon, announce } from "../dom/elements.js";
+import { h, icon, announce, focusMessageBox } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { writeStored, readStored } from "../dom/storage.js";
@@ -9,7 +9,6 @@ import { changedValues } from "../panels/conversation/options.js";
 import { Sender } from "./sender.js";
 
 const MAX_HEIGHT = 0.4; // of the text, as a share of the page's height
-const HOVERS = matchMedia("(hover: hover)"); // focusing on a touch screen would open its keyboard
 const COMMAND = /^\/[a-z][^\s/]*(\s|$)/i;
 const TWICE_MS = 2000; // between two presses of Escape
 const MODES = [
@@ -42,7 +41,7 @@ class Composer {
     this.#listen();
     this.#loadDraft();
     this.#show();
-    if (HOVERS.matches) this.text.focus();
+    focusMessageBox();
   }
 
   /** Fills the box without sending. */
@@ -282,7 +281,7 @@ class Composer {
     await this.#attempt(() => this.#sender.stop());
     this.#stopping = false;
     this.#show();
-    this.#focusBox();
+    focusMessageBox();
   }
 
   #key(event) {
@@ -370,13 +369,8 @@ class Composer {
     this.compare.hidden = working || !words;
     this.when.hidden = !working || !words;
     // A button that is hidden must not lose the focus.
-    if ([this.go, this.halt, this.when, this.compare].includes(at) && at.hidden) this.#focusBox();
+    if ([this.go, this.halt, this.when, this.compare].includes(at) && at.hidden) focusMessageBox();
     this.text.placeholder = t(working ? "composer.placeholder.working" : "composer.placeholder");
-  }
-
-  /** Focuses the box, or its form where that would open a touch keyboard. */
-  #focusBox() {
-    (HOVERS.matches ? this.text : this.form).focus();
   }
 }
 

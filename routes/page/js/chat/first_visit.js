@@ -1,6 +1,6 @@
 /** The note of a first visit: the embedded model is only a demonstration. */
 
-import { h, icon } from "../dom/elements.js";
+import { focusMessageBox, h, icon } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 import { loadOnce } from "../dom/forms.js";
 import { writePreference, readPreference } from "../dom/storage.js";
@@ -46,7 +46,7 @@ function welcome(page, { role }, box) {
   const away = () => {
     writePreference(SEEN, "read");
     box.hidden = true;
-    page.at("composer-text")?.focus();
+    focusMessageBox();
   };
   const admin = role === "admin";
   return [

@@ -127,7 +127,14 @@ export function announce(words, { urgent = false } = {}) {
 /** Moves the focus to `element`, or to the message box if it was removed. */
 export function restoreFocus(element) {
   if (element?.isConnected && element !== document.body) element.focus();
-  if (document.activeElement === document.body) document.getElementById("composer-text")?.focus();
+  if (document.activeElement === document.body) focusMessageBox();
+}
+
+const HOVERS = matchMedia("(hover: hover)");
+
+/** Focuses the message box, or its form on a touch screen: the text would open the keyboard. */
+export function focusMessageBox() {
+  document.getElementById(HOVERS.matches ? "composer-text" : "composer")?.focus({ preventScroll: true });
 }
 
 /** Whether a selection begins in the element: redrawing would clear it. */

@@ -35,12 +35,14 @@ export class Menu {
     this.element.firstElementChild?.focus();
   }
 
-  /** Below the button, or above it if there is no space. */
+  /** Below the button, or above it if there is no space; it covers no other part of the page if it can. */
   #place() {
     const at = this.button.getBoundingClientRect(),
       own = this.element.getBoundingClientRect();
     const below = at.bottom + own.height + 8 < innerHeight;
-    const left = Math.max(8, Math.min(at.right - own.width, innerWidth - own.width - 8));
+    const edge = this.button.closest(".stage, .panel, .sidebar")?.getBoundingClientRect().left ?? 0;
+    const wanted = at.right - own.width < edge ? at.left : at.right - own.width;
+    const left = Math.max(8, Math.min(wanted, innerWidth - own.width - 8));
     this.element.style.setProperty("left", `${left}px`);
     this.element.style.setProperty("top", `${Math.max(8, below ? at.bottom + 4 : at.top - own.height - 4)}px`);
   }

@@ -1,7 +1,7 @@
 /** What the menu of a conversation does. Each raises errors of its requests, which the row shows. */
 
 import { patch, remove } from "../feed/api.js";
-import { announce, dialog, h } from "../dom/elements.js";
+import { announce, dialog, h, focusMessageBox } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 
 const at = (session) => `/sessions/${encodeURIComponent(session.id)}`;
@@ -47,5 +47,5 @@ export async function deleted(page, { session }) {
   announce(t("list.deleted"));
   if (page.store.get("session") === session.id) page.conversation.open(null);
   page.sessions.refresh();
-  page.at("composer-text")?.focus();
+  focusMessageBox();
 }
