@@ -21,6 +21,17 @@ PAGE = ROOT / "routes/page"
 OTHERS = [name for name in languages() if name != ENGLISH]
 ASKED = re.compile(r"""(?<![\w.])(?:t|pieces|text)\(\s*["']([\w.]+)["']""")
 VALUE = re.compile(r"\{(\w+)\}")
+COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'`\\])//[^\n]*", re.DOTALL)
+# English where people would read it: a sentence or its beginning, and words in the place of a text.
+SENTENCE = re.compile(r"""["`]((?!Bearer )[A-Z][a-z’']*(?: (?:[a-z“(]|\$\{)[^"`\n]*|[^"`\n]*[.?!…]))["`]""")
+PLACE = re.compile(
+    r"""(?:\b(?:title|placeholder|label|alt|textContent)"?\s*[:=]|"aria-(?:label|description)"[:,]|\bannounce\("""
+    r"""|\bfill\([^\n]*,|\bh\([^\n]*,)\s*["`](?:\$\{[^}`]*\}|[^A-Za-z"`\n])*([A-Z][a-z]+\b[^"`\n]*)["`]\s*[,)};]"""
+)
+LITERALS = {  # not in the tables, by their module
+    "dom/errors.js": "works when nothing else could be loaded, the tables neither",
+    "feed/api.js": "an error that a browser would make itself, which nothing shows",
+}
 
 
 def sources() -> str:
@@ -48,10 +59,35 @@ def test_every_text_is_used() -> None:
     assert not unused, f"nothing uses these of routes/texts: {unused}"
 
 
+def test_the_page_has_no_english_of_its_own() -> None:
+    found = []
+    for path in sorted((PAGE / "js").rglob("*.js")):
+        if path.relative_to(PAGE / "js").as_posix() in LITERALS:
+            continue
+        for line in COMMENT.sub("", path.read_text()).splitlines():
+            found += [f"{path.name}: {seen[1]}" for rule in (SENTENCE, PLACE) for seen in rule.finditer(line)]
+    assert not found, "move these into routes/texts/en.json"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'h("p", {}, "No model file was added.")',
+        'h("button", { type: "button" }, "Close"),',
+        'return { "aria-label": `Remove ${name}` };',
+        'announce("Saved.");',
+        'const words = "Add a message to this turn";',
+        "button.textContent = open ? `Show ${more} more` : words;",
+    ],
+)
+def test_a_text_outside_the_tables_is_found(line: str) -> None:
+    assert any(rule.search(line) for rule in (SENTENCE, PLACE))
+
+
 @pytest.mark.parametrize("language", OTHERS)
 def test_another_language_has_the_same_keys_with_the_same_values(language: str) -> None:
     own, english = table(language), table(ENGLISH)
-    assert not own.keys() - english.keys()
+    assert own.keys() == english.keys()
     differ = [key for key in own if values(own[key]) != values(english[key])]
     assert not differ
 

@@ -42,7 +42,7 @@ export class Tray {
     this.note = h("p", { class: "approval-note", role: "status" });
     this.place = h("div", { class: "approval-place" });
     this.list = h("ul", { class: "approval-others" });
-    const key = h("kbd", { title: t("approvals.focus") }, "Alt+A");
+    const key = h("kbd", { title: t("approvals.focus") }, t("keys.waiting"));
     this.head = h("header", { class: "approvals-head" }, icon("bell"), this.heading, key, notifyButton());
     fill(this.#element, this.note, this.head, this.place, this.list);
     this.#listen();

@@ -2,6 +2,7 @@
 
 import { fill, restoreFocus, h, icon } from "../dom/elements.js";
 import { guarded } from "../dom/errors.js";
+import { t } from "../dom/texts.js";
 
 const OVER = matchMedia("(max-width: 60rem)"); // as in css/layout.css: the panel lies over the page
 
@@ -35,7 +36,7 @@ export class Panel {
     this.#opener = opener ?? (quietly ? null : document.activeElement);
     this.#closed = closed;
     this.#mark(true);
-    const props = { class: "quiet", type: "button", "aria-label": "Close", onclick: () => this.close() };
+    const props = { class: "quiet", type: "button", "aria-label": t("dialog.close"), onclick: () => this.close() };
     const close = h("button", props, icon("cross"));
     const head = h("header", { class: "panel-head" }, h("h2", { id: "panel-title" }, title), close);
     fill(this.element, head, h("div", { class: "panel-body" }, content));

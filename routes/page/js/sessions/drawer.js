@@ -30,7 +30,7 @@ export class Drawer {
     const quiet = (name, label, onclick) => ({ type: "button", class: `quiet ${name}`, "aria-label": label, onclick });
     const hides = {
       ...quiet("sidebar-hide", t("list.hide"), () => this.toggle()),
-      title: `${t("list.hide")} (Ctrl+B)`,
+      title: `${t("list.hide")} (${t("keys.list")})`,
     };
     return [
       h("button", hides, icon("sidebar")),

@@ -53,7 +53,7 @@ class Sessions {
       maxlength: 200,
       "aria-label": t("list.search"),
       placeholder: t("list.search.short"),
-      title: "Ctrl+K",
+      title: t("keys.search"),
     });
     this.list = h("div", { class: "session-list" });
     this.older = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });

@@ -6,6 +6,7 @@ import { Outcome, confirmButton, factList, field, runOnce } from "../../dom/form
 import { t, ts } from "../../dom/more_texts.js";
 
 const FROM = ts("profiles.origin", ["settings", "shared", "own"]);
+const NAMES = ts("conversation.name", ["approval", "max_rounds", "tools", "disabled", "prompt"]);
 const MODES = ["", "sandboxed", "ask", "deny"];
 
 /** The list and the form. Raises Refused. */
@@ -39,7 +40,9 @@ function profileRow({ name, source, options }, admin, draw) {
     h("span", {}, h("strong", {}, name), h("span", { class: "faint" }, ` ${description || FROM[source]}`)),
     mine &&
       confirmButton(t("profiles.delete"), t("profiles.delete.sure", { name }), t("profiles.delete.yes"), outcome, away),
-    factList(Object.entries(values).map(([option, value]) => [option.replaceAll("_", " "), written(value)])),
+    factList(
+      Object.entries(values).map(([option, value]) => [NAMES[option] ?? option.replaceAll("_", " "), written(value)]),
+    ),
     outcome.element,
   );
 }
