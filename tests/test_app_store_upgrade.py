@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from itertools import count
 
+import asyncpg
 import pytest
 
 from app.core.events import TextDelta, encode
@@ -15,6 +18,8 @@ from app.storage.postgres.store import PostgresStore
 from app.storage.postgres.write_function import Statement, WriteFunction
 from app.storage.runs import ALL, EventRow, RunEnded, RunRow
 from app.storage.sessions import SessionRow
+from app.storage.transfer.tables import COLUMNS, OWN, RUNS
+from tests.databases import path_of, tables
 from tests.postgres import Cluster
 
 pytestmark = pytest.mark.anyio
@@ -134,3 +139,38 @@ async def test_an_old_version_is_refused_only_where_the_schema_asks_for_it(
         newer = rf"was made by a newer dragoman \(schema {len(schema.SCHEMA) + 1}\), .* Upgrade this one"
         with pytest.raises(StoreFailed, match=newer):
             await PostgresStore.open(url)
+
+
+async def test_a_database_of_the_first_schema_gets_the_rest_and_keeps_its_rows(postgres: Cluster) -> None:
+    postgres.sql("CREATE DATABASE first_schema")
+    url = postgres.url("first_schema")
+    async with asyncio.timeout(LIMIT_S):
+        connection = await asyncpg.connect(url)
+        await connection.execute(schema.VERSIONS)
+        await connection.execute(schema.SCHEMA[0])
+        await connection.execute("UPDATE dragoman_schema SET version = 1")
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.executescript(path_of(17).read_text())
+            before = {table: await fill(connection, database, table) for table in tables(database)}
+        store = await PostgresStore.open(url)
+        assert [(row.pinned, row.archived, row.folder) for row in await store.sessions("ann", 10)] == [(0, 0, "")]
+        assert [(row.name, row.version) for row in await store.tokens()] == [("ann", 0), ("bob", 0)]
+        assert await store.branch("ses_1") is None and await store.list_revision("ann") == 0
+        await store.close()
+        rows = {table: await connection.fetchval(f"SELECT count(*) FROM {table}") for table in before if before[table]}
+        assert rows == {table: count for table, count in before.items() if count} and len(rows) > 30
+        await connection.close()
+
+
+async def fill(connection: asyncpg.Connection, database: sqlite3.Connection, table: str) -> int:
+    """Put the rows of a fixture into the table, where both have the columns; return how many."""
+    listed = await connection.fetch(COLUMNS, table)
+    kinds = {name: kind for name, kind in listed if name in tables(database)[table]}
+    if not kinds or (table in OWN and table != RUNS):  # those have columns of PostgreSQL's own
+        return 0
+    rows = database.execute(f"SELECT {', '.join(kinds)} FROM {table}").fetchall()
+    marks = ", ".join(f"${number}" for number in range(1, len(kinds) + 1))
+    for row in rows:
+        values = [bool(value) if kind == "boolean" else value for kind, value in zip(kinds.values(), row, strict=True)]
+        await connection.execute(f"INSERT INTO {table} ({', '.join(kinds)}) VALUES ({marks})", *values)
+    return len(rows)
