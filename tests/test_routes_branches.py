@@ -13,6 +13,7 @@ from app.models.scripted import Pause, Scripted
 from app.storage.documents import MODEL, PERSON, DocumentRow, VersionRow
 from app.storage.labels import SessionLabel
 from app.storage.sessions import MessageRow, ResultRow
+from routes.http import sessions
 from tests.serving import Served, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
@@ -258,6 +259,18 @@ async def test_a_run_under_way_can_be_forked_before_and_not_after(tmp_path: Path
             assert words(await shown(served, await forked(served, session, **cut))) == ["One", "A1"]
         going_on.set()
         await served.services.runs.ended(second)
+
+
+async def test_branches_of_one_conversation_do_not_keep_others_out_of_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "FOUND", 2)
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["A1", "B1", "C1"])) as served:
+        other, _ = await turn(served, "A cat")
+        session, run = await turn(served, "Another cat")
+        branches = [await forked(served, session, after=run) for _ in range(3)]
+        found = (await served.client.get("/sessions", params={"q": "cat"})).json()["sessions"]
+        assert len(found) == 2 and found[0]["id"] in (session, *branches) and found[1]["id"] == other
 
 
 @pytest.mark.parametrize(

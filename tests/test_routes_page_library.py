@@ -103,7 +103,10 @@ async def test_the_list_hides_and_stays_hidden(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_is_shared_by_a_link_that_can_be_revoked(tmp_path: Path) -> None:
-    script = ["<think>Hm.</think>Look.\n```bash\necho from the command\n```", "It **printed** <b>that</b>."]
+    script = [
+        "<think>Hm.</think>Look.\n```bash\necho from the command; seq 1 30000\n```",
+        "It **printed** <b>that</b>.",
+    ]
     async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         await served.chat("<img src=x onerror=alert(1)> Show me", approval="auto")
         page = await browser.page()

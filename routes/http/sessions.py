@@ -14,6 +14,7 @@ from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
 from app.core.profile_spec import SessionDefaults, SessionPresets
 from app.profiles.library import defaults_of
+from app.runs.branching.forking import MOST_BRANCHES
 from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.principals import Principal
 from app.storage.runs import HelperRow
@@ -91,7 +92,8 @@ async def _summaries(services: Services, principal: str) -> dict[str, dict[str, 
 async def _found(services: Services, principal: str, query: str) -> list[dict[str, Any]]:
     if len(query) > LONGEST_QUERY:
         raise Refused(400, "invalid_query", f"q is longer than {LONGEST_QUERY:,} characters; search for fewer words")
-    found = await services.store.find_sessions(principal, query, FOUND)
+    # The branches of one conversation must not keep the others out.
+    found = await services.store.find_sessions(principal, query, FOUND + MOST_BRANCHES)
     rows = await _listed(services, principal, [one.session for one in found])
     pairs = zip(rows, found, strict=True)
     kept = {row["id"]: row | found_fields(one, query) for row, one in pairs}
@@ -99,7 +101,7 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
         if row["id"] in kept:  # of the branches of a conversation the one used last
             for other in row.get("branches", ()):
                 kept.pop(other, None)
-    return list(kept.values())
+    return list(kept.values())[:FOUND]
 
 
 async def show_session(request: Request) -> Response:

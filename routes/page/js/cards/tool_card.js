@@ -61,7 +61,7 @@ export class ToolCard {
     this.note = h("div", { class: "card-approval", hidden: true });
     this.result = h("div", { class: "card-result" });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.whole = callOutput(view.asked.run, call);
+    this.whole = view.page.readOnly ? null : callOutput(view.asked.run, call);
     this.tail = new Tail({
       label: t("card.output", { name: nameOf(name) }),
       whole: this.whole,
