@@ -71,6 +71,13 @@ async def use_resources_and_prompts(browser: Browsing, page: Page) -> None:
     await shot(page, "mcp-offers")
     await message.press("Enter")
     await expect(page.get_by_text("Noted.")).to_be_visible()
+    await message.fill("/greet")  # its prompts are in the list of commands
+    await page.get_by_role("option", name="/notes:greet").click()
+    asking = page.get_by_role("dialog", name="greet")
+    await asking.get_by_label("who").fill("Bob")
+    await asking.get_by_role("button", name="Use").click()
+    await expect(message).to_have_value("[From the prompt greet of the MCP server notes]\n\nGreet Bob.")
+    await message.fill("")
 
 
 async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(tmp_path: Path) -> None:

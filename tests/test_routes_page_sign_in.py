@@ -93,6 +93,8 @@ async def test_a_browser_stays_signed_in_until_it_signs_out_or_its_sign_in_is_en
         await served.client.delete("/sign-ins", headers={"authorization": f"Bearer {token}"})
         for tab in (page, second):
             await expect(tab.get_by_label("Token")).to_be_visible()
+            # The one that notices it sends the other out, with the same reason: neither has signed out by itself.
+            await expect(tab.get_by_text("This is not a token of this server.")).to_be_visible()
 
 
 async def test_a_token_in_the_address_is_not_taken(tmp_path: Path) -> None:

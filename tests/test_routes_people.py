@@ -78,6 +78,20 @@ async def test_the_last_admin_stays(tmp_path: Path) -> None:
         assert statuses.count(200) == 1, "one of them is still an admin"
 
 
+@pytest.mark.usefixtures("database")
+async def test_two_admins_who_revoke_each_other_leave_one(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served:
+        tokens = {name: await bearer(served, name, "admin") for name in ("root", "ann")}
+        revoking = [
+            served.client.delete(f"/tokens/{other}", headers=tokens[name])
+            for name, other in (("root", "ann"), ("ann", "root"))
+        ]
+        answers = await asyncio.gather(*revoking)
+        assert [answer.status_code for answer in answers].count(204) == 1
+        people = [await served.client.get("/people", headers=one) for one in tokens.values()]
+        assert sorted(answer.status_code for answer in people) == [200, 401]
+
+
 @pytest.mark.parametrize(("body", "status"), [({}, 422), ({"role": "king"}, 422), ({"name": "x"}, 422), ("x", 400)])
 async def test_bad_changes_of_people_are_refused(tmp_path: Path, body: object, status: int) -> None:
     async with serving(tmp_path, Scripted([])) as served:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.storage.profiles import SHARED
 from routes.access.tokens import TokenRequest, make_token, revoke_token, token_fields
-from routes.http.people.people import check_admin_left
+from routes.http.people.people import disable_admin
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import admins_only, read_fields
@@ -39,7 +39,7 @@ async def delete_token(request: Request) -> Response:
     """Answers when nothing of theirs runs any more. What they own is kept, for a new token of the same name."""
     admins_only(current_principal(request))
     services, name = services_of(request), request.path_params["name"]
-    await check_admin_left(services, name)
+    await disable_admin(services, name)
     await revoke_token(services.store, name, current_principal(request).name)
     await services.presence.revoked(name)
     return Response(status_code=204)

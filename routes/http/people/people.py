@@ -106,9 +106,14 @@ async def _refuse_change(services: Services, row: TokenRow) -> None:
     raise Refused(409, "last_admin", LAST_ADMIN.format(name=row.name))
 
 
-async def check_admin_left(services: Services, name: str) -> None:
-    """Raises Refused if `name` has the only admin token in use: without one no token could be made over HTTP."""
+async def disable_admin(services: Services, name: str) -> None:
+    """Disable the admin token in use of this name, if there is one, before it is revoked. Raises Refused for the last.
+
+    Without an admin no token could be made over HTTP. The store looks and writes in one step: two admins who remove
+    each other at the same time would both find that another one is left.
+    """
     now = time.time()
-    admins = {row.name for row in await services.store.tokens() if row.role == "admin" and in_use(row, now)}
-    if admins == {name}:
-        raise Refused(409, "last_admin", LAST_ADMIN.format(name=name))
+    rows = [one for one in await services.store.tokens() if one.name == name and one.role == "admin"]
+    for row in (one for one in rows if in_use(one, now)):
+        if not await services.store.change_token(TokenChanged(row.sha256, row.role, now, row.version + 1), now):
+            await _refuse_change(services, row)

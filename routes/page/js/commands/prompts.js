@@ -18,7 +18,7 @@ export const forgetPrompts = () => (known = { at: -Infinity, rows: [] });
 /** Rows as those of the commands. Servers that do not answer have none. */
 export async function promptRows(page) {
   if (Date.now() - known.at < FRESH_MS) return known.rows;
-  const servers = (page.store.get("mcp") ?? []).filter(({ state }) => state === "connected").slice(0, MOST_SERVERS);
+  const servers = (page.store.get("mcp") ?? []).filter(({ state }) => state === "ready").slice(0, MOST_SERVERS);
   const lists = await Promise.allSettled([ownRows(), ...servers.map(({ name }) => serverRows(name))]);
   known = { at: Date.now(), rows: lists.flatMap(({ value }) => value ?? []) };
   return known.rows;

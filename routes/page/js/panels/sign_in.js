@@ -2,7 +2,7 @@
 
 import { keptSignIn, onSignedOut, remove, SIGN_IN, token } from "../feed/api.js";
 import { t } from "../dom/texts.js";
-import { clearStored, onPreference, writeStored, readStored } from "../dom/storage.js";
+import { clearStored, onPreference, readPreference, readStored, writePreference, writeStored } from "../dom/storage.js";
 
 const WHY = "signed-out"; // why the user was signed out, for the form shown after the reload
 const SIGNED_OUT = t("sign_in.out");
@@ -15,7 +15,7 @@ export function start(page) {
   onPreference(SIGN_IN, (key) => {
     if (key && !page.at("sign-in").hidden)
       location.reload(); // signed in in another tab
-    else if (!key && !token.get() && page.store.get("me")) leave(SIGNED_OUT);
+    else if (!key && !token.get() && page.store.get("me")) leave(readPreference(WHY) ?? SIGNED_OUT);
   });
   addEventListener("hashchange", () => {
     // The address that the server prints, opened in a tab that already shows the page.
@@ -77,6 +77,7 @@ function leave(why, address = null) {
   if (signingOut) return;
   signingOut = true;
   token.forget();
+  if (keptSignIn.get()) writePreference(WHY, why); // for the other tabs, which the next line sends out
   keptSignIn.set(null);
   clearStored();
   writeStored(WHY, why);
