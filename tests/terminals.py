@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import termios
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -39,6 +40,11 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
+
+    def resize(self, columns: int, lines: int) -> None:
+        termios.tcsetwinsize(self._fd, (lines, columns))
+        self._window.resize(lines, columns)
+        self.process.send_signal(signal.SIGWINCH)
 
     async def until(self, text: str) -> str:
         """The window once it shows this text. The test bounds the wait."""

@@ -11,7 +11,7 @@ from app.core.rules import ApprovalMode, WhenAbsent
 
 def chat_flags(parser: argparse.ArgumentParser) -> None:
     help_text = "the message to send; without one, it is read from standard input, or you type it"
-    parser.add_argument("message", nargs="*", help=help_text)
+    parser.add_argument("message", metavar="MESSAGE", nargs="*", help=help_text)
     script = parser.add_argument_group("scripts", "exit codes and examples: docs/terminal.md")
     help_text = "print only the answer on standard output, everything else on standard error; piped input is appended"
     script.add_argument("-p", "--print", action="store_true", dest="answer_only", help=help_text)

@@ -103,6 +103,9 @@ def _settings_flags(parser: argparse.ArgumentParser, only: Collection[str] | Non
     from app.config.operator_settings import FILE_ONLY
     from app.config.settings import Settings
 
+    if only is None:  # a usage with all of them would be 60 lines
+        usage = parser.format_usage().removeprefix("usage: ").rstrip()
+        parser.usage = f"{usage} [--SETTING VALUE ...]".replace("%", "%%")
     group = parser.add_argument_group("settings", "also DRAGOMAN_NAME in the environment and name in dragoman.toml")
     group.add_argument("--config", metavar="FILE", help="the TOML file to read (default: ./dragoman.toml if it exists)")
     for name, field in Settings.model_fields.items():

@@ -8,6 +8,8 @@ from pathlib import Path
 from stat import S_ISREG
 
 from routes.terminal.event_client import Message
+from routes.terminal.rendering.figures import size
+from routes.terminal.view import printable
 from routes.texts import text
 from tools.base.patterns import lazy_pattern
 
@@ -37,6 +39,16 @@ def with_files(message: str, folder: Path | None = None) -> tuple[Message, list[
             continue
         parts.append({"type": "file", "data": base64.b64encode(data).decode(), "name": path.name})
     return ([{"type": "text", "text": message}, *parts] if parts else message), problems
+
+
+def attached(message: Message) -> list[str]:
+    """A line for each file of the message: its text may have been pasted, with a name that was not noticed."""
+    files = [part for part in message if part["type"] == "file"] if isinstance(message, list) else []
+    lengths = (len(part["data"]) * 3 // 4 - part["data"][-2:].count("=") for part in files)
+    return [
+        text("terminal.file.attached", name=printable(part["name"]), size=size(length))
+        for part, length in zip(files, lengths, strict=True)
+    ]
 
 
 def paths_for(word: str) -> list[str]:

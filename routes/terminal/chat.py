@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from pathlib import Path
 from types import FrameType
 
 import httpx2
@@ -24,15 +26,16 @@ from routes.terminal.api import Api
 from routes.terminal.child_server import answers, own_server
 from routes.terminal.commands.conversation import Choices
 from routes.terminal.event_client import TIMEOUT, ChatFailed, Link
-from routes.terminal.exit_codes import INTERRUPTED, UNREACHABLE, USAGE, exit_code
+from routes.terminal.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, USAGE, exit_code
 from routes.terminal.interrupts import Interrupts, Left
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, Output, RemoteAnswerer
-from routes.terminal.screen import Screen
+from routes.terminal.screen import PipeConsole, Screen
 from routes.terminal.scripts import AnswerOutput, JsonOutput, piped
 from routes.terminal.talk import CANCEL_LIMIT_S, Talk, Terminal
 from routes.terminal.view import MARGIN, View
 from routes.texts import text
 
+UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
 VALID_PORTS = range(1, 65_536)
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -60,8 +63,10 @@ def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> in
     """Talk until the message is answered or the person leaves; the exit code (docs/terminal.md)."""
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _leave)  # as SystemExit, so that a server of our own is stopped on the way out
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a shell has closed it: `>&-`
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
+        getattr(sys, name).reconfigure(errors="replace")
     try:
         message = _message(options, loaded.settings.max_message_bytes)
         with _server(options.url, loaded, environ) as (url, is_own):
@@ -74,6 +79,14 @@ def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> in
         return error.code
     except (Left, KeyboardInterrupt, asyncio.CancelledError):
         return INTERRUPTED
+    except BrokenPipeError:
+        raise  # routes/cli/main.py
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python would try again at exit
+        print(f"dragoman: {text('terminal.script.closed', reason=error.strerror)}", file=sys.stderr)
+        return FAILED
 
 
 def _message(options: ChatOptions, limit: int) -> str:
@@ -188,7 +201,7 @@ def _output(kind: str | None, view: View) -> Output:
         return JsonOutput(sys.stdout)
     if kind == "answer":
         return AnswerOutput(sys.stdout, Console(stderr=True, highlight=False, markup=False, emoji=False))
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = PipeConsole(highlight=False, markup=False, emoji=False)
     return Screen(console, view, markdown=console.is_terminal and not console.is_dumb_terminal)
 
 

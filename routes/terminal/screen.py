@@ -14,6 +14,13 @@ from routes.terminal.rendering.transcript import Transcript
 from routes.terminal.view import View
 
 
+class PipeConsole(Console):
+    """A console whose reader may leave (`| head -1`); rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Screen:
     """One console and what it shows. Use `close()` at the end of a run, whatever ended it."""
 

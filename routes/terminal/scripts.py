@@ -32,6 +32,7 @@ from routes.terminal.view import View, printable
 from routes.texts import text
 
 PATIENCE_S = 3.0  # how long input beside a message may take to begin: a pipe may be open that no program writes to
+BLOCK = 1 << 16
 
 
 class AnswerOutput:
@@ -53,8 +54,8 @@ class AnswerOutput:
                 said = "".join(one.text for one in self._said)
                 whole = said if said.strip() else answer
                 shown = printable(whole) if self._out.isatty() else whole
+                self._said.clear()  # first: where it cannot be written, it is no note either
                 self._out.write(shown.strip("\n") + "\n")
-                self._said.clear()
             case TextReclassified(characters):
                 said = "".join(one.text for one in self._said)
                 self._said = [TextDelta(said[: len(said) - characters])]
@@ -104,12 +105,26 @@ def piped(limit: int, *, beside: bool) -> str:
         return ""
     if beside and not _begins():
         return ""
-    written = sys.stdin.buffer.read(limit + 1)
+    written = _read(limit + 1)
     if len(written) > limit:
         raise ChatFailed(text("terminal.script.too_long", limit=f"{limit:,}"), USAGE)
     if not written.strip() and not beside:
         raise ChatFailed(text("terminal.script.nothing"), USAGE)
     return written.decode("utf-8", "replace")
+
+
+def _read(most: int) -> bytes:
+    """Read to the end; a wait that is long is announced, once."""
+    pieces, left, announced = list[bytes](), most, False
+    while left:
+        if not announced and not select.select([sys.stdin], [], [], PATIENCE_S)[0]:
+            print(f"dragoman: {text('terminal.script.waiting')}", file=sys.stderr, flush=True)
+            announced = True
+        if not (piece := os.read(sys.stdin.fileno(), min(left, BLOCK))):
+            break
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def _begins() -> bool:

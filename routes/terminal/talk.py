@@ -16,7 +16,7 @@ from rich.text import Text
 from app.core.events import AgentEvent, Notice, RunStarted, ToolFinished
 from routes.terminal.answers import Interrupted, Over, PersonAnswers
 from routes.terminal.api import Api
-from routes.terminal.attachments import with_files
+from routes.terminal.attachments import attached, with_files
 from routes.terminal.commands.conversation import Choices
 from routes.terminal.commands.table import Command, completions, found, near
 from routes.terminal.event_client import ChatFailed, Link, Message
@@ -82,6 +82,7 @@ class Talk:
         self._show: Callable[[AgentEvent], None] = lambda _event: None
         terminal.completions = lambda typed: completions(typed, self.names)
         terminal.hides = self.hides
+        terminal.on_line = self._typed
 
     async def converse(self) -> int:
         """Take one message after the other until the person leaves. Raises Left."""
@@ -142,6 +143,8 @@ class Talk:
             self.problem(problem)
         if problems:
             return FAILED
+        for line in attached(parts):
+            self.say(line, "dim")
         view = View(summary=True, width=self._width)
         await self._turn(parts, view)
         return exit_code(view.ended)
@@ -233,6 +236,8 @@ class Talk:
             for problem in problems:
                 self._notice(problem)
             if not problems:
+                for row in attached(parts):
+                    self._notice(row)
                 self._deliver(self._steer(link, parts, line), f"{text('terminal.steer.sent')}{hint}")
 
     _hidden_line = False

@@ -24,13 +24,15 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from app.core.events import AgentEvent
 from routes.terminal.answers import Interrupted, Over
-from routes.terminal.history import StoredHistory, history_file
+from routes.terminal.history import LONGEST, StoredHistory, history_file
+from routes.terminal.keyboard import Keyboard, unread
 from routes.terminal.pastes import Pastes
 from routes.terminal.rendering.transcript import Transcript
 from routes.terminal.screen import print_piece
@@ -90,6 +92,7 @@ class Window:
         assert isinstance(output, _HeldOutput)  # as it is declared, it would be a Vt100_Output
         self._output = output
         self._output.enable_cpr = False  # a terminal that does not tell where its cursor is would be scolded
+        self._input = Vt100Input(sys.stdin)
         self.buffer = Buffer(
             history=StoredHistory(history_file(environ)),
             completer=WordCompleter(lambda typed: self.completions(typed)),
@@ -98,6 +101,7 @@ class Window:
         self._app: Application[None] = Application(
             layout(self.buffer, self._live, self._menu, self._prompt, self._is_hidden),
             key_bindings=keys(self),
+            input=self._input,
             output=self._output,
             erase_when_done=True,
             min_redraw_interval=REDRAW_S,
@@ -106,6 +110,7 @@ class Window:
     async def within(self, body: Coroutine[Any, Any, T]) -> T:
         """Run `body` while the prompt is there. The terminal is left as it was, however that ends. Raises Over."""
         loop = asyncio.get_running_loop()
+        self._input.vt100_parser = Keyboard(self._input.vt100_parser.feed_key_callback, unread(sys.stdin.fileno()))
         app = loop.create_task(self._app.run_async(handle_sigint=False, set_exception_handler=False))
         loop.add_signal_handler(signal.SIGINT, self.interrupt)
         talk = loop.create_task(body)
@@ -190,13 +195,13 @@ class Window:
         typed = self.buffer.text
         whole = self._pastes.whole(typed)
         reading = self._reading
-        if (reading is None or reading.is_message) and not self._is_hidden():
+        if (reading is None or reading.is_message) and not self._is_hidden() and len(whole) <= LONGEST:
             self.buffer.history.append_string(whole)
         self.buffer.reset()
         self._pastes.forget()
-        if reading is None:
+        if reading is None or reading.line.done():  # several lines may come at once
             self.on_line(whole)
-        elif not reading.line.done():
+        else:
             reading.line.set_result(whole)
 
     def paste(self, pasted: str) -> None:

@@ -1,7 +1,8 @@
-"""`/prompt`: the prompts of MCP servers, as a message."""
+"""`/prompt`: stored prompts, and those of MCP servers, as a message."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from routes.terminal.answers import Interrupted, Over
@@ -11,7 +12,8 @@ from routes.terminal.event_client import ChatFailed
 from routes.terminal.view import printable
 from routes.texts import text
 
-CONNECTED = "connected"
+BLANK = re.compile(r"\{\{\s*([\w -]{1,64}?)\s*\}\}")  # {{file}}, as on the page
+ABOUT = 100  # characters of what a prompt is for
 
 
 async def use_prompt(talk: Conversation, argument: str) -> None:
@@ -23,7 +25,8 @@ async def use_prompt(talk: Conversation, argument: str) -> None:
         return
     if not argument:
         for number, row in enumerate(rows, start=1):
-            about = printable(str(row.get("description") or row.get("title") or "")).replace("\n", " ")
+            about = printable(str(row.get("about") or row.get("description") or row.get("title") or ""))
+            about = about.replace("\n", " ")[:ABOUT]
             talk.say(f"{number:3}  {printable(row['key'])}  {about}")
         talk.say(text("terminal.prompt.hint"), "dim")
         return
@@ -36,8 +39,9 @@ async def use_prompt(talk: Conversation, argument: str) -> None:
 
 
 async def _prompts(talk: Conversation) -> list[dict[str, Any]]:
-    """The prompts of all servers that can be asked, each with a `key` for its name."""
-    rows = list[dict[str, Any]]()
+    """The person's own prompts and those of all servers that can be asked, each with a `key` for its name."""
+    own = (await talk.api.get("/prompts"))["prompts"]
+    rows: list[dict[str, Any]] = [row | {"key": row["name"], "about": row["about"] or row["text"]} for row in own]
     for server in (await talk.api.get("/mcp/servers"))["servers"]:
         try:
             listed = (await talk.api.get(f"/mcp/servers/{step(server['name'])}/prompts"))["prompts"]
@@ -50,13 +54,17 @@ async def _prompts(talk: Conversation) -> list[dict[str, Any]]:
 async def _filled(talk: Conversation, row: dict[str, Any]) -> str | None:
     """The text of a prompt with the arguments that the person gives; None when they go back."""
     given = dict[str, str]()
+    is_own = "server" not in row
+    blanks = [{"name": name} for name in dict.fromkeys(BLANK.findall(row["text"]))] if is_own else row.get("arguments")
     try:
-        for argument in row.get("arguments") or ():
+        for argument in blanks or ():
             about = printable(str(argument.get("description") or ""))
             value = await talk.terminal.read(f"{printable(argument['name'])}: ", about)
             if value:
                 given[argument["name"]] = value
     except (Interrupted, Over):
         return None
+    if is_own:
+        return BLANK.sub(lambda found: given.get(found[1], ""), row["text"])
     path = f"/mcp/servers/{step(row['server'])}/prompts/{step(row['name'])}"
     return str((await talk.api.post(path, {"arguments": given}))["text"])

@@ -1,0 +1,54 @@
+"""The keys of a terminal: pastes of any length, and what was typed before the prompt was there."""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import termios
+from collections.abc import Callable
+
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+
+END = "\x1b[201~"  # of a bracketed paste
+
+
+def unread(fd: int) -> int:
+    """The bytes that wait at a terminal: whole lines, while it still edits them itself."""
+    try:
+        return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
+    except OSError:
+        return 0
+
+
+class Keyboard(Vt100Parser):
+    """A parser of keys. Its base searches all that was pasted with each kilobyte, which takes minutes for 10 MB.
+
+    The first `early` bytes were typed while the terminal wrote a line feed for Enter, which the prompt would take for
+    Ctrl-J.
+    """
+
+    def __init__(self, feed_key_callback: Callable[[KeyPress], None], early: int = 0) -> None:
+        super().__init__(feed_key_callback)
+        self._early = early
+        self._pasted: list[str] = []
+        self._end = ""  # the last characters, which may begin the end mark
+
+    def feed(self, data: str) -> None:
+        if self._early:
+            early, data = data[: self._early], data[self._early :]
+            self._early = max(0, self._early - len(early.encode("utf-8", "surrogateescape")))
+            data = early.replace("\n", "\r") + data
+        if not self._in_bracketed_paste:
+            super().feed(data)
+            return
+        at = (self._end + data).find(END)
+        self._pasted.append(data)
+        if at < 0:
+            self._end = (self._end + data)[1 - len(END) :]
+            return
+        pasted, _, rest = "".join(self._pasted).partition(END)
+        self._pasted, self._end, self._in_bracketed_paste = [], "", False
+        self.feed_key_callback(KeyPress(Keys.BracketedPaste, pasted))
+        self.feed(rest)
