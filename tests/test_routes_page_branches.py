@@ -46,6 +46,7 @@ async def test_messages_are_edited_by_keyboard(tmp_path: Path) -> None:
         await shot(page, "branches-edit")
         await box.press("Enter")
         await expect(chat.get_by_text("Moss is green.")).to_be_visible()
+        await expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_focused()
         await expect(chat.get_by_text("Roses are red.")).to_be_visible()
         await expect(chat.get_by_text("Violets are blue.")).to_have_count(0)
         assert page.url != first
@@ -69,6 +70,7 @@ async def test_answers_are_given_again_and_branches_switched(tmp_path: Path) -> 
         assert item and list_of and item["x"] > list_of["width"], "the menu does not cover the list"
         await page.get_by_role("menuitem", name="Answer again", exact=True).click()
         await expect(chat.get_by_text("Violets are small.")).to_be_visible()
+        await expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_focused()
         switch = turn.get_by_role("group", name="Branches of this message")
         await expect(switch).to_contain_text("2 / 2")
         await expect(other.locator(".branch-count")).to_have_text("1 / 2")

@@ -143,6 +143,7 @@ async function sendAgain(view, { words, model }) {
   const text = words ?? asked.message.text;
   const session = page.store.get("session");
   await page.conversation.open(await fork(session, asked.run, model));
+  restoreFocus(null); // what had it was of the other branch
   const failed = await page.composer.send(text, filesOf(asked));
   if (failed) page.composer.fill(text);
 }
