@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.browser import PHONE, browsing, expect, home, shot
+from tests.browser import browsing, expect, home, shot
 from tests.pages import shell, too_wide
 from tests.serving import serving
 
@@ -47,7 +47,7 @@ async def test_a_browser_of_german_gets_the_page_in_german(tmp_path: Path) -> No
         await expect(panel.get_by_text("Umschalt + Enter")).to_be_visible()
         await shot(page, "german-settings")
         assert await too_wide(page) == []
-        await page.set_viewport_size(PHONE)
+        await page.set_viewport_size({"width": 390, "height": 844})
         assert await too_wide(page) == []
         await shot(page, "german-phone")
         await panel.get_by_label("Sprache").select_option("en")
