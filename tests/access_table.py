@@ -100,6 +100,7 @@ ROWS: dict[str, Row] = {
     "GET /sessions/{session}": Thing(),
     "GET /sessions/{session}/log": Thing(),
     "POST /sessions/{session}/fork": Thing({"before": "{run}"}, 201),
+    "POST /sessions/{session}/compact": Thing(ok=409),  # a run of hers is at work
     "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
     "GET /sessions/{session}/files/{sha256}": Thing(),
     "GET /sessions/{session}/files": Thing(),

@@ -185,14 +185,18 @@ class View(Struct):
             raise
 
     async def _known(self, conversation: Conversation) -> CompactedHistory:
-        """Return the session's cached history, else one that begins at its last summary; newer secrets redacted."""
+        """Return the session's cached history, else one that begins at its last summary; newer secrets redacted.
+
+        The cached one is out of date once a person or another server has had more summarised.
+        """
         session, so_far = conversation.session, len(conversation.messages)
         redacted = conversation.redactor.redact_value
-        if compacted := self.histories.of(session, conversation.messages):
-            compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
-            return compacted
         # A session with one message has no summary.
         rows = [row for row in await self.summaries(session) if row.upto <= so_far] if so_far > 1 else []
+        compacted = self.histories.of(session, conversation.messages)
+        if compacted and not (rows and rows[-1].upto > compacted.start):
+            compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
+            return compacted
         return self.histories.keep(session, from_summary(redacted(rows[-1])) if rows else CompactedHistory())
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> WindowBudget:

@@ -159,7 +159,7 @@ class RunFactory(Struct):
         options = await self.resolved(principal, RunOptions())
         return self.gate(principal, mode or options.approval, narrowing=narrowing_of(options))
 
-    def _route(self, principal: Principal, options: RunOptions) -> ModelRoute:
+    def route(self, principal: Principal, options: RunOptions) -> ModelRoute:
         """Raises UnknownModel, which says if the model is not the request's."""
         try:
             return self.models.route(options.model, principal.name)
@@ -230,7 +230,7 @@ class RunFactory(Struct):
         Raises UnknownModel, UnknownTool, ModeForbidden, UnknownProfile, ProfileMissing, FolderUnsafe, FolderUnusable.
         """
         options = await self.resolved(principal, options, session)
-        route = self._route(principal, options)
+        route = self.route(principal, options)
         utility = self.models.utility(route)
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
         gate = self.gate_of(principal, options, workspace)
@@ -310,7 +310,7 @@ class RunFactory(Struct):
         The options are those that `resolved` returned; the prompt of a profile is not added to the client's messages.
         `parameters` are those of chat completions, for the model's server; `files` those that the messages refer to.
         """
-        route = self._route(principal, options)
+        route = self.route(principal, options)
         gate = self.gate_of(principal, options)
         tools = self.client_tools.joined(NO_TOOLS, options.client_tools or ())
         run_budget = RunBudget(self.runs.ledger, principal)

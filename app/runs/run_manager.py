@@ -45,7 +45,7 @@ from tools.base.gather_all import gather_all
 from tools.jobs.manager import Jobs
 
 logger = logging.getLogger(__name__)
-ONE_ROUND = "Run {run} relays one answer of a model, so it takes no message. Send the message with the next request."
+ONE_ROUND = "Run {run} relays one answer or writes a summary, so it takes no message. Send it with the next request."
 Resume = Callable[[RunRow, str | None], Awaitable[object]]
 AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]  # and its time limit; raises NotFound
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]

@@ -22,6 +22,7 @@ from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
 from app.runs.branching.forking import NotForkable
+from app.runs.composition.compacting import NothingToCompact
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
 from app.runs.shared.homes import HomeAway
@@ -66,6 +67,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: _busy,
+    NothingToCompact: lambda error: Refused(409, "nothing_to_compact", str(error)),
     NotForkable: lambda error: Refused(409, "not_forkable", str(error)),
     BudgetSpent: _spent,
     NoApproval: lambda error: Refused(404, "not_found", str(error)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from routes.http import branches, sessions
-from routes.http.library import folders, shared, shares
+from routes.http.library import compaction, folders, shared, shares
 from routes.protocol.application import Route
 
 LIBRARY = (
@@ -12,6 +12,7 @@ LIBRARY = (
     Route("/sessions/{session}", sessions.change_session, methods=["PATCH"]),
     Route("/sessions/{session}", sessions.delete_session, methods=["DELETE"]),
     Route("/sessions/{session}/fork", branches.fork_session, methods=["POST"]),
+    Route("/sessions/{session}/compact", compaction.compact_session, methods=["POST"]),
     Route("/folders", folders.list_folders),
     Route("/folders", folders.add_folder, methods=["POST"]),
     Route("/folders/{folder}", folders.rename_folder, methods=["PATCH"]),

@@ -6,6 +6,7 @@ from app.runs.discipline.run_terminals import TerminalSize
 from routes.http.branches import ForkRequest
 from routes.http.checkpoints import UndoRequest
 from routes.http.documents import DocumentRequest, SuggestionRequest
+from routes.http.library.compaction import CompactRequest
 from routes.http.library.folders import FolderRequest
 from routes.http.library.shares import ShareRequest
 from routes.http.memory import MemoryEdit, NewMemory
@@ -214,6 +215,17 @@ OF_SESSIONS = rows(
         ok=(201,),
         errors=(409, 422),
         example={"before": "run_0123456789abcdef0123"},
+    ),
+    Operation(
+        "POST /sessions/{session}/compact",
+        "Summarise the older half of a conversation now",
+        {"run": "text", "summary": {"messages": "integer", "before": "integer", "after": "integer"}},
+        CompactRequest,
+        "owner",
+        ok=(200, 202),
+        errors=(409, 422, 502),
+        body_required=False,
+        example={"model": "qwen3"},
     ),
     Operation(
         "GET /sessions/{session}/log",

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.core.rules import ApprovalMode
+from routes.terminal.api import step
 from routes.terminal.attachments import paths_for
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.documents import print_document
@@ -87,6 +88,19 @@ async def switch_plan(talk: Conversation, argument: str) -> None:
         await talk.send(argument)
 
 
+async def compact(talk: Conversation, _argument: str) -> None:
+    if talk.choices.session is None:
+        talk.problem(text("terminal.compact.nothing"))
+        return
+    model = {"model": talk.choices.model} if talk.choices.model else {}
+    answer = await talk.api.post(f"/sessions/{step(talk.choices.session)}/compact", model)
+    if summary := answer.get("summary"):
+        count, before, after = summary["messages"], summary["before"], summary["after"]
+        talk.say(text("terminal.compact.done", count=count, before=f"{before:,}", after=f"{after:,}"), "dim")
+    else:
+        talk.say(text("terminal.compact.waits"), "dim")
+
+
 async def show_usage(talk: Conversation, _argument: str) -> None:
     usage = await talk.api.get("/usage")
     if talk.choices.session:
@@ -133,6 +147,7 @@ ROWS = (
     Command("resume", resume, "[N]"),
     Command("new", start_new),
     Command("retry", retry),
+    Command("compact", compact),
     Command("undo", undo_last),
     Command("document", print_document, "[TITLE]", in_run=True),
     Command("prompt", use_prompt, "[NAME]"),

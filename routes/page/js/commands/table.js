@@ -5,9 +5,10 @@
 
 import { announce, dialog, h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
+import { post } from "../feed/api.js";
 import { chooseModel } from "../panels/models.js";
 
-const NAMES = ["new", "model", "plan", "undo", "retry", "stop", "export", "options", "prompts", "help"];
+const NAMES = ["new", "model", "plan", "compact", "undo", "retry", "stop", "export", "options", "prompts", "help"];
 
 const TAKE_WORDS = new Set(["new", "model", "export"]);
 
@@ -25,6 +26,15 @@ const RUNS = {
     plan.checked = Boolean(rest) || !plan.checked; // with words it is for them
     announce(t(plan.checked ? "commands.plan.on" : "commands.plan.off"));
   },
+  compact: async (page) => {
+    const session = page.store.get("session");
+    if (!session) return announce(t("commands.nothing"), { urgent: true });
+    announce(t("commands.compact.begun"));
+    const model = page.store.get("model");
+    const path = `/sessions/${encodeURIComponent(session)}/compact`;
+    const { summary } = await post(path, model ? { model } : {});
+    return announce(summary ? t("commands.compact.done", { count: summary.messages }) : t("commands.compact.waits"));
+  },
   undo: async (page) => {
     const run = page.conversation.latest?.asked.run;
     if (!run) return announce(t("commands.nothing"), { urgent: true });
@@ -32,7 +42,7 @@ const RUNS = {
   },
   retry: (page) => {
     const asked = page.conversation.latest?.asked;
-    return asked ? page.composer.resend(asked) : announce(t("commands.nothing"), { urgent: true });
+    return asked?.message ? page.composer.resend(asked) : announce(t("commands.nothing"), { urgent: true });
   },
   stop: (page) => page.composer.stop(),
   export: async (page, rest) => {
