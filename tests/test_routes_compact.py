@@ -115,12 +115,12 @@ async def test_what_cannot_be_summarised_now_is_refused(tmp_path: Path) -> None:
         await served.client.post("/pause", json={})
         answers.append((await compact(served, session), 503, "paused"))
         await served.client.post("/resume", json={})
-        anna = await bearer(served, "anna")
-        answers.append((await compact(served, session, headers=anna), 404, "not_found"))
         call = AskedCall("c1", "of_client", {}, "native")
         open_call = MessageRow(session, 8, run, dump(Message("assistant", "", calls=(call,))))
         await served.services.store.write([open_call])  # as one that was handed to its client
         answers.append((await compact(served, session), 409, "nothing_to_compact"))
+        anna = await bearer(served, "anna")
+        answers.append((await compact(served, session, headers=anna), 404, "not_found"))
     for (status, answer), wanted, code in answers:
         assert (status, answer["error"]["code"]) == (wanted, code), answer
     assert not model.asked
