@@ -239,4 +239,4 @@ async def test_a_token_may_come_as_an_api_key(tmp_path: Path, headers: dict[str,
         sent = {name: value.replace("TOKEN", token) for name, value in headers.items()}
         response = await served.client.get("/tools", headers=sent)
     assert response.status_code == status
-    assert "A token is needed" not in response.text  # one was sent
+    assert "A token is required" not in response.text  # one was sent

@@ -137,7 +137,7 @@ async def test_a_block_of_code_of_a_client_tool_is_not_shown(tmp_path: Path) -> 
     ("fields", "words"),
     [
         ({"message": ""}, "message is empty"),
-        ({"tool_results": [{"call": "c", "text": "x"}]}, "send session, too"),
+        ({"tool_results": [{"call": "c", "text": "x"}]}, "send session as well"),
         ({"session": "s", "tool_results": [{"call": ""}]}, "tool_results.0.call"),
         ({"message": "x", "client_tools": [{"description": "no name"}]}, "client_tools.0.name is missing"),
     ],

@@ -84,7 +84,7 @@ async def test_an_agent_changes_a_setting_and_it_is_audited(tmp_path: Path) -> N
         ("sessions", {"action": "list", "session": "x"}, "list has no 'session'; it is list(q?, before?)"),
         ("sessions", {"action": "show", "session": "../tokens"}, "not_found"),
         ("jobs", {"action": "cancel", "job": "job_1"}, "GET /jobs lists yours"),
-        ("tokens", {"action": "revoke", "name": "ann"}, "No token in use is named 'ann'"),
+        ("tokens", {"action": "revoke", "name": "ann"}, "No active token is named 'ann'"),
         ("endpoints", {"action": "add", "name": "x", "url": "ftp://x"}, "url"),
         ("mcp", {"action": "enable", "name": "none"}, "none"),
         ("server", {"action": "change_settings", "changes": {"port": 1}}, "'port' cannot be changed"),

@@ -53,7 +53,7 @@ def entries(shell: Shell) -> object:
 
 def test_servers_are_added_and_removed_without_a_server(shell: Shell) -> None:
     code, out, _ = shell("add files --env A=b=c --eager -- npx -y server --root / --eager")
-    assert (code, "files is in" in out) == (0, True)
+    assert (code, "files is now in" in out) == (0, True)
     assert shell("add web --url https://a.test/mcp --header X-Key:abc")[0] == 0
     assert shell("add old --url https://a.test/x --sse")[0] == 0
     assert entries(shell) == {

@@ -173,7 +173,7 @@ async def test_the_page_shows_the_difference_and_accepts_it(tmp_path: Path) -> N
         await page.goto(home(served))
         await say(page, "Hello")
         await page.get_by_role("button", name="Review", exact=True).click()
-        change = page.get_by_role("group", name="Changes of AGENTS.md: 1 line added, 0 removed")
+        change = page.get_by_role("group", name="Changes to AGENTS.md: 1 line added, 0 removed")
         await expect(change).to_contain_text(OTHER)
         await page.get_by_role("button", name="Accept AGENTS.md").click()
         await expect(page.get_by_role("listitem").get_by_text("accepted", exact=True)).to_be_visible()

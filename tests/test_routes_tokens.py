@@ -94,10 +94,12 @@ async def test_a_name_has_one_token_and_one_spelling(tmp_path: Path) -> None:
         served.client.headers |= await bearer(served, "root", "admin")
         answers = await asyncio.gather(*(made(served, name="bob") for _ in range(8)))
         assert sorted(answer.status_code for answer in answers) == [201] + [409] * 7
-        assert (await made(served, name="bob")).json()["error"]["message"].startswith("bob has a token that is in use.")
+        assert (
+            (await made(served, name="bob")).json()["error"]["message"].startswith("bob already has an active token.")
+        )
         for state in ("active", "revoked"):
             other = await made(served, name="BOB")
-            assert (other.status_code, "use that spelling" in other.json()["error"]["message"]) == (409, True), state
+            assert (other.status_code, "Use that spelling" in other.json()["error"]["message"]) == (409, True), state
             await served.client.delete("/tokens/bob")
         await bearer(served, "eve", expires=time.time() - 1)
         assert (await made(served, name="eve")).status_code == 201, "an expired one is not in use"
@@ -112,7 +114,7 @@ async def test_the_local_user_never_comes_back(tmp_path: Path) -> None:
         for headers in ({}, only, WRONG):
             refused = await served.client.get("/tools", headers=headers)
             assert refused.status_code == 401
-            assert "No token is in use any more: `dragoman token create" in refused.json()["error"]["message"]
+            assert "No token is active any more: `dragoman token create" in refused.json()["error"]["message"]
         assert (await served.client.get("/livez")).status_code == 200
 
 

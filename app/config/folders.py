@@ -61,7 +61,7 @@ class FolderUnusable(StoreFailed):
     """A folder that a setting names cannot be used."""
 
     def __init__(self, folder: Path, setting: str, error: OSError) -> None:
-        advice = f"Set DRAGOMAN_{setting.upper()} to a folder of your own that can be written."
+        advice = f"Set DRAGOMAN_{setting.upper()} to a writable folder of your own."
         super().__init__(f"The {setting} {folder} cannot be used: {error.strerror}. {advice}")
 
 

@@ -50,7 +50,7 @@ LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to
 WRONG_PER_MINUTE = 10  # tokens, from one client
 NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
 ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
-NONE_LEFT = "No token is in use any more: `dragoman token create --name NAME` on the server makes a new one."
+NONE_LEFT = "No token is active any more: `dragoman token create --name NAME` on the server makes a new one."
 DELIVERY = lazy_pattern(r"/triggers/[^/]+")  # by POST: it proves itself with the secret of the trigger
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -168,7 +168,9 @@ class Access(Struct, frozen=True):
             return
         requests_made, reset = window or await self.rates.count(REQUESTS, principal.name, now)
         if requests_made > most:
-            raise TooSoon("too_many_requests", f"{principal.name} may ask {most} times a minute. Wait.", reset)
+            raise TooSoon(
+                "too_many_requests", f"{principal.name} may send {most} requests per minute. Try again later.", reset
+            )
 
     def _check_host(self, host: str) -> None:
         name = _name(host)
@@ -210,7 +212,7 @@ def check_fetch_site(scope: Scope, headers: Headers) -> None:
         return
     followed = scope["method"] == "GET" and headers.get("sec-fetch-mode", "").lower() == "navigate"
     if not (followed and (scope["path"] in LINKABLE or scope["path"].startswith(SHARED))):
-        raise Refused(403, "wrong_site", "Pages of other sites may not call this server. Open it in a tab of its own.")
+        raise Refused(403, "wrong_site", "Pages of other sites may not call this server. Open it in its own tab.")
 
 
 def _open_to_all(scope: Scope, headers: Headers) -> bool:
@@ -233,7 +235,7 @@ def _name(host: str) -> str:
 
 def _objection(row: TokenRow | None, *, given: bool) -> str:
     if row is None:
-        return "This is not a token of this server." if given else "A token is needed here."
+        return "This is not a token of this server." if given else "A token is required."
     if row.revoked is None and row.disabled_at is not None:
         return f"The token of {row.name} is disabled."
     return f"The token of {row.name} has been revoked." if row.revoked else f"The token of {row.name} has expired."

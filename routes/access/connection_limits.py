@@ -43,7 +43,7 @@ class Connections:
         if full and not self._close_oldest(self._spare_of.get(client, {})):
             return f"{client} has {self._most_of_address:,} connections. Close some, or wait until one has ended."
         if len(self._clients) >= self._most and not self._close_oldest(self._spare):
-            return f"The server has {self._most:,} connections, all of them at work. Try again later."
+            return f"The server has {self._most:,} connections, all of them busy. Try again later."
         self._clients[connection] = client
         self._counts[client] = self._counts.get(client, 0) + 1
         self.spare(connection)

@@ -84,16 +84,16 @@ class LocalAdmin(Struct, frozen=True):
     def objection(self, uid: int | None, headers: Headers, bearer: str | None) -> str | None:
         """Return why a request of this account is not the local admin's, and what to do; None if it is."""
         if proxied(headers):
-            return f"This request came through a proxy, and without a token nothing is let in that did. {MAKE_ONE}"
+            return f"This request came through a proxy, which requires a token. {MAKE_ONE}"
         if uid == self.uid or self._is_token(bearer):
             return None
         if bearer is not None:
             return f"This is not a token of this server. {MAKE_ONE}"
         if uid is not None:
-            return f"This server serves the account that runs it only, and this is another. {MAKE_ONE}"
+            return f"Without a token, this server accepts only the account that runs it, not this one. {MAKE_ONE}"
         return (
-            "The system does not say which account this connection is of. Open the address that the server printed, "
-            f"or send Authorization: Bearer TOKEN with the token in {self.token_file}."
+            "The system does not report which account opened this connection. Open the address that the server "
+            f"printed, or send Authorization: Bearer TOKEN with the token in {self.token_file}."
         )
 
     def _is_token(self, bearer: str | None) -> bool:
@@ -107,7 +107,7 @@ def opened_local_admin(data_dir: Path) -> LocalAdmin:
     try:
         return LocalAdmin(fingerprint(local_token(data_dir)), data_dir / LOCAL_TOKEN)
     except OSError as error:
-        advice = "Remove it, or set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
+        advice = "Remove it, or set DRAGOMAN_DATA_DIR to a writable folder of your own."
         raise StoreFailed(f"{data_dir / LOCAL_TOKEN} cannot be made: {error.strerror}. {advice}") from error
 
 

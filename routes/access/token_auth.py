@@ -61,7 +61,9 @@ class TokenAuth(httpx2.Auth):
             yield request
             return
         if _is_anothers(url):
-            message = f"What listens at {_place(url)} is another account's: to talk to it, give a token of its."
+            message = (
+                f"The program listening at {_place(url)} belongs to another account. To use it, give one of its tokens."
+            )
             raise NotProven(f"{message} Your message was not sent.", request=request)
         response = yield request
         if response.status_code == 401 and self._own and url.host in LOOPBACK:
@@ -74,10 +76,10 @@ class TokenAuth(httpx2.Auth):
         if url.scheme == "https":
             return ""
         if url.host not in LOOPBACK:
-            return f"On its way to {url.host} everybody could read the token: use https, or a tunnel to this machine."
+            return f"Anyone on the way to {url.host} could read the token: use https, or a tunnel to this machine."
         if _listener(url) in (ROOT, os.geteuid()) or (yield from self._proves(url, token)):
             return ""
-        return f"What listens at {_place(url)} does not know your token: it may be another account's program."
+        return f"The program listening at {_place(url)} does not know your token: it may belong to another account."
 
     def _proves(self, url: httpx2.URL, token: str) -> Generator[httpx2.Request, httpx2.Response, bool]:
         """Return whether the answer proves that the server knows the token."""

@@ -70,9 +70,11 @@ async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple
         return token, row
     known = next((one for one in await store.tokens() if one.name.lower() == request.name.lower()), row)
     if known.name != request.name:
-        raise Refused(409, "name_in_use", f"There has been a token named {known.name}: use that spelling, or another.")
+        raise Refused(
+            409, "name_in_use", f"There already was a token named {known.name}. Use that spelling, or another name."
+        )
     advice = f"Revoke it first: dragoman token revoke {request.name}, or DELETE /tokens/{request.name}."
-    raise Refused(409, "name_in_use", f"{request.name} has a token that is in use. {advice}")
+    raise Refused(409, "name_in_use", f"{request.name} already has an active token. {advice}")
 
 
 async def revoke_token(store: TokenStore, name: str, by: str) -> None:
@@ -80,8 +82,8 @@ async def revoke_token(store: TokenStore, name: str, by: str) -> None:
     now = time.time()
     theirs = [row for row in await store.tokens() if row.name == name and is_lasting(row, now)]
     if not theirs:
-        advice = "dragoman token list, or GET /tokens, shows which there are."
-        raise Refused(404, "not_found", f"No token in use is named {name[:80]!a}. {advice}")
+        advice = "`dragoman token list` or GET /tokens lists them."
+        raise Refused(404, "not_found", f"No active token is named {name[:80]!a}. {advice}")
     audit = AuditRow(now, name, "token", "revoked", "", by)
     await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), SignInsEnded(name), audit])
 

@@ -43,7 +43,7 @@ def connect_flags(parser: argparse.ArgumentParser) -> None:
 def _model_name(text: str) -> str:
     """It goes into files of several languages as it is."""
     if not re.fullmatch(r"[\w./:@+-]+", text):
-        raise argparse.ArgumentTypeError(f"{text!a} is no name of a model; GET /v1/models lists them")
+        raise argparse.ArgumentTypeError(f"{text!a} is not the name of a model; GET /v1/models lists them")
     return text
 
 
@@ -91,7 +91,7 @@ def write(program: Program, url: str, model: str, home: Path) -> int:
             print(f"dragoman: {path} was not changed: {error}", file=sys.stderr)
             return 1
     if not any(block.path for block in program.blocks):
-        print(f"{program.title} reads no file of this kind: nothing was written.", file=sys.stderr)
+        print(f"{program.title} does not read a file of this kind: nothing was written.", file=sys.stderr)
     return 0
 
 

@@ -32,14 +32,14 @@ BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "skills")
 def db_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, ...]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    sizes = actions.add_parser("sizes", help="rows of each table, bytes of the whole", allow_abbrev=False)
-    shrink = actions.add_parser("vacuum", help="give the room of deleted rows back", allow_abbrev=False)
+    sizes = actions.add_parser("sizes", help="rows of each table and the total size", allow_abbrev=False)
+    shrink = actions.add_parser("vacuum", help="reclaim the space of deleted rows", allow_abbrev=False)
     exporting = actions.add_parser("export", help="a session as JSON, with its runs and events", allow_abbrev=False)
     exporting.add_argument("session", metavar="SESSION", help="its id, as GET /sessions lists it")
     help_text = "copy the database to a new file, while the server runs or not"
     backup = actions.add_parser("backup", help=help_text, allow_abbrev=False)
     backup.add_argument("file", metavar="FILE", type=Path, help="a file that does not exist yet")
-    help_text = "put a backup in the place of the database, which is kept; stop the server first"
+    help_text = "replace the database with a backup and keep the old one; stop the server first"
     restoring = actions.add_parser("restore", help=help_text, allow_abbrev=False)
     restoring.add_argument("file", metavar="FILE", type=Path, help="a file that `dragoman db backup` wrote")
     return sizes, shrink, exporting, backup, restoring, add_move(actions)
@@ -77,9 +77,9 @@ def _restore(loaded: Loaded, file: Path) -> int:
     folder = loaded.settings.data_dir
     with lock_data_dir(folder):
         kept = restore(file, folder / DATABASE)
-    print(f"{folder / DATABASE} is the backup {file} now.")
+    print(f"{folder / DATABASE} is now the backup {file}.")
     if kept:
-        print(f"What it replaced is {kept}. Delete that once you need it no more.")
+        print(f"The previous database is kept as {kept}. Delete it when you no longer need it.")
     return 0
 
 
@@ -157,5 +157,5 @@ def _existing_database(loaded: Loaded) -> Path | None:
     path = loaded.settings.data_dir / DATABASE
     if path.exists():
         return path
-    print(f"dragoman: there is no database {path}. --data-dir or DRAGOMAN_DATA_DIR says where.", file=sys.stderr)
+    print(f"dragoman: there is no database {path}. Set --data-dir or DRAGOMAN_DATA_DIR.", file=sys.stderr)
     return None

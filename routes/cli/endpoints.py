@@ -32,7 +32,7 @@ from routes.terminal.event_client import ChatFailed
 from tools.base.containment import lies_in
 
 BY = "the command line"
-TAKEN_IN = "A server that runs takes that in within a second or two; one that does not, when it starts."
+TAKEN_IN = "A running server applies this within a second or two, a stopped one when it starts."
 COLUMNS = ("name", "state", "models", "keys", "under way", "waiting", "url")
 SHOWN = 5  # models that are named
 UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
@@ -42,15 +42,17 @@ FIELDS = ("url", "model", "models", "key_env", "key_file", "format", "tool_calls
 def endpoint_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    text = "add a server of models, or change one that was added"
+    text = "add a model server, or change one that was added"
     add = actions.add_parser("add", help=text, description=text, allow_abbrev=False)
     add.add_argument("name", help="as in NAME/MODEL")
     for field, more in ADD_FLAGS.items():
         add.add_argument(f"--{field.replace('_', '-')}", dest=f"its_{field}", **more)
-    text = "the endpoints, and how they are"
+    text = "list the endpoints and their states"
     listing = actions.add_parser("list", help=text, description=text, allow_abbrev=False)
-    listing.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
-    listing.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
+    listing.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+    listing.add_argument(
+        "--token", help="an admin's token for it; DRAGOMAN_TOKEN is safer, because others can see flags"
+    )
     text = "remove an endpoint that was added"
     remove = actions.add_parser("remove", help=text, description=text, allow_abbrev=False)
     text = "connect to an endpoint from here, and list its models"
@@ -70,9 +72,9 @@ ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
     "url": {"required": True, "help": "its base URL, usually ending in /v1"},
     "key_file": {"action": "append", "metavar": "FILE", "help": "a file with its key; several keys take turns"},
     "key_env": {"action": "append", "metavar": "NAME", "help": "a variable of the server's environment with its key"},
-    "model": {"help": "the model that answers who names the endpoint alone (default: the first it lists)"},
-    "models": {"action": "append", "metavar": "MODEL", "help": "the models that may be asked for (default: any)"},
-    "format": {"choices": choices("format"), "help": "what it speaks (default: auto)"},
+    "model": {"help": "the model that answers when only the endpoint is named (default: the first it lists)"},
+    "models": {"action": "append", "metavar": "MODEL", "help": "the models that may be requested (default: any)"},
+    "format": {"choices": choices("format"), "help": "its protocol (default: auto)"},
     "tool_calls": {"choices": choices("tool_calls"), "help": "how tools are offered to its models (default: auto)"},
     "window": {"type": int, "metavar": "TOKENS", "help": "that its models can read at a time (default: what it says)"},
     "max_requests": {"type": int, "metavar": "N", "help": "that it answers at a time (default: what it says)"},
@@ -186,7 +188,7 @@ async def _list(store: EndpointStore, settings: Settings, environ: Mapping[str, 
         endpoints = [
             {"name": name, "url": redact_url(spec.url), "models": _named(spec)} for name, spec in specs.items()
         ]
-        text = "This is what the settings and the database say:" if endpoints else "None is configured."
+        text = "The settings and the database have:" if endpoints else "None is configured."
         print(f"{none} {text}", file=sys.stderr)
     lines = aligned(COLUMNS, map(_columns, endpoints))
     for line, endpoint in zip(lines, [{}, *endpoints], strict=True):

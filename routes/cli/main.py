@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Environ = Mapping[str, str]
 AUTOMATION = (
-    ("schedule", "add, list, run and switch messages that are sent at times"),
-    ("trigger", "add, list and switch webhooks that begin runs"),
+    ("schedule", "add, list, run and switch scheduled messages"),
+    ("trigger", "add, list and switch incoming webhooks that start runs"),
 )
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -88,7 +88,7 @@ class _Version(argparse.Action):
     """`--version`, read from the installed package only when it is needed."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="show the version and leave")
+        super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
@@ -326,8 +326,8 @@ def _no_flags(_parser: argparse.ArgumentParser) -> None:
 _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, checked, run and shown live."
 
 REMOTE = (
-    ("memory", "routes.cli.memory", "list, search, edit and delete what is remembered of you"),
-    ("rules", "routes.cli.rules", "list the operator's rules on arguments, and try a call against them"),
+    ("memory", "routes.cli.memory", "list, search, edit and delete what is remembered about you"),
+    ("rules", "routes.cli.rules", "list the operator's rules on arguments, and test a call against them"),
     ("webhook", "routes.cli.webhooks", "add, list, test and remove receivers of notifications"),
 )
 FOUND, LAID = ("host", "port", "data_dir"), ("host", "port", "data_dir", "workspace")
@@ -337,19 +337,19 @@ COMMANDS = (
     Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
     Command("config", "show the settings in force and where each value comes from", _config_flags, _config),
     Command("profile", "list, show, set and remove profiles: named options of runs", _profile_flags, _profile),
-    Command("token", "make, list and revoke the tokens that clients sign in with", _token_flags, _token),
+    Command("token", "create, list and revoke the tokens that clients sign in with", _token_flags, _token),
     Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
     _single("project", "routes.cli.project", "see and accept the instructions of the workspace (AGENTS.md)", FOUND),
-    Command("endpoint", "add, list, test and remove servers of models", _endpoint_flags, _endpoint),
-    Command("model", "add, list, serve and stop model files (GGUF) of this machine", _model_flags, _model),
+    Command("endpoint", "add, list, test and remove model servers", _endpoint_flags, _endpoint),
+    Command("model", "add, list, serve and stop model files (GGUF) on this machine", _model_flags, _model),
     *(Command(kind, text, partial(_automation_flags, kind), partial(_automation, kind)) for kind, text in AUTOMATION),
     _single("connect", "routes.cli.connect", "point another program at the server: Codex, Claude Code, SDKs", LAID),
     *(Command(name, text, partial(_remote_flags, name, of), partial(_remote, name, of)) for name, of, text in REMOTE),
     Command("db", "show the database's size, shrink it, back it up, restore it, export a session", _db_flags, _db),
-    _single("node", "routes.cli.nodes", "list the nodes that share a database, and give one up", SHARED),
-    Command("doctor", "check this installation, and say what to do about what is wrong", _doctor_flags, _doctor),
+    _single("node", "routes.cli.nodes", "list the nodes that share a database, and forget one", SHARED),
+    Command("doctor", "check this installation, and show how to fix what is wrong", _doctor_flags, _doctor),
     Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
-    Command("dialects", "list the dialects of tool calls that are understood", _no_flags, _dialects),
+    Command("dialects", "list the supported dialects of tool calls", _no_flags, _dialects),
 )
 
 if __name__ == "__main__":

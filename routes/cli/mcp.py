@@ -24,7 +24,7 @@ from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 
 BY = "the command line"
-TAKEN_IN = "A server that runs takes that in within a second or two."
+TAKEN_IN = "A running server applies this within a second or two."
 COLUMNS = ("name", "state", "transport", "tools", "held", "tokens", "pid", "protocol", "connect", "restarts", "target")
 RESULTS = {False: "its results do not count as untrusted text", True: "its results count as untrusted text"}
 TAIL = 3  # lines of stderr below a server that has failed
@@ -36,20 +36,22 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
 
     def action(name: str, message: str, usage: str | None = None) -> argparse.ArgumentParser:
         child = actions.add_parser(name, help=message, description=message, usage=usage, allow_abbrev=False)
-        child.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
-        child.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
+        child.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+        child.add_argument(
+            "--token", help="an admin's token for it; DRAGOMAN_TOKEN is safer, because others can see flags"
+        )
         return child
 
     usage = "dragoman mcp add NAME [--env K=V ...] -- COMMAND [ARG ...]\n       dragoman mcp add NAME --url URL"
     add = action("add", "add a server to the file: a command behind --, or a URL", usage)
     add.add_argument("name")
-    add.add_argument("--url", help="where it is, in place of a command")
+    add.add_argument("--url", help="its address, instead of a command")
     add.add_argument("--sse", action="store_true", help="the URL speaks the older transport, SSE")
     add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="sent to the URL")
     add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the command")
     add.add_argument("--cwd", help="the folder that the command starts in")
-    add.add_argument("--eager", action="store_true", help="connect from the start, not at the first call")
-    listing = action("list", "the servers, and how they are")
+    add.add_argument("--eager", action="store_true", help="connect at start-up, not at the first call")
+    listing = action("list", "list the servers and their states")
     named = [action(name, message) for name, (message, _) in NAMED.items()]
     for child in named:
         child.add_argument("name")
@@ -93,7 +95,7 @@ def _add(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str
     if problem and "${" not in problem:  # a variable may be there when the server starts
         raise FileUnchanged(problem)
     message = put_entry(path, args.name, entry)
-    print(f"{args.name} is in {path} now. {TAKEN_IN}")
+    print(f"{args.name} is now in {path}. {TAKEN_IN}")
     _report(message, problem)
     return 0
 
@@ -190,7 +192,7 @@ def _remove(args: argparse.Namespace, remote: Remote, loaded: Loaded) -> int:
         print(f"{args.name} is removed.")
         return 0
     message = drop_entry(path, args.name)
-    print(f"{args.name} is not in {path} any more. {TAKEN_IN}")
+    print(f"{args.name} is no longer in {path}. {TAKEN_IN}")
     _report(message)
     return with_store(loaded, lambda store: _forgotten(store, args.name, "removed"))
 
@@ -233,7 +235,7 @@ def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
             print(f"{exact(one['tool']) or 'its instructions'}: {exact(one['why'])}\n{exact(one['diff'])}")
     approved = remote.act(args.name, "approve", {"tool": args.tool} if args.tool else {})["approved"]
     names = [exact(name) if name else "its instructions" for name in approved]
-    print(f"Approved: {', '.join(names) or 'nothing, because nothing was held'}.")
+    print(f"Approved: {', '.join(names) or 'nothing, because nothing was held back'}.")
     return 0
 
 
@@ -295,9 +297,9 @@ NAMED: dict[str, tuple[str, Act]] = {
     "remove": ("remove a server", _remove),
     "enable": ("switch a server on", _switch(enabled=True)),
     "disable": ("switch a server off", _switch(enabled=False)),
-    "reconnect": ("connect to a server anew, now", _reconnect),
-    "approve": ("accept what is held of a server: new or changed tools", _approve),
+    "reconnect": ("reconnect to a server now", _reconnect),
+    "approve": ("approve what is held back of a server: new or changed tools", _approve),
     "trust": ("declare a server, or a tool of it, as trusted: its hints count, and the role and risk given", _trust),
     "distrust": ("withdraw what was declared with trust", _distrust),
-    "logs": ("what a server wrote to stderr, and what became of it", _logs),
+    "logs": ("show what a server wrote to stderr, and its states", _logs),
 }

@@ -27,9 +27,9 @@ OFF = "The memory is off (memory = false): nothing is remembered or recalled."
 def memory_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="all of them, the latest changed first", allow_abbrev=False)
+    listing = actions.add_parser("list", help="list all, the most recently changed first", allow_abbrev=False)
     listing.add_argument("--session", help="only those of this conversation")
-    listing.add_argument("--untrusted", action="store_true", help="only those that untrusted text brought")
+    listing.add_argument("--untrusted", action="store_true", help="only those from untrusted text")
     search = actions.add_parser("search", help="the best matches, by words and by meaning", allow_abbrev=False)
     search.add_argument("words", nargs="+", help="a question, or words")
     show = actions.add_parser("show", help="one with its source", allow_abbrev=False)
@@ -48,8 +48,8 @@ def memory_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentP
         child.add_argument("--kind", choices=KINDS)
     children = [listing, search, show, add, edit, delete]
     for child in children:
-        child.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
-        child.add_argument("--token", help="a token for it; better in DRAGOMAN_TOKEN, others can see flags")
+        child.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+        child.add_argument("--token", help="a token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
     return children
 
 
@@ -70,7 +70,7 @@ def _act(args: argparse.Namespace, remote: Remote) -> int:
             _print_all(args, remote)
         case "search":
             found = remote.call("GET", f"/memory?{urlencode({'q': ' '.join(args.words), 'limit': 20})}")["memories"]
-            print(_table(found) if found else "No memory has to do with that.")
+            print(_table(found) if found else "No memory matches that.")
         case "show":
             for name, value in remote.call("GET", _path(args.id)).items():
                 print(f"{name}: {exact(str(value))}")

@@ -57,8 +57,10 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
         return child
 
     listing = action("list", "the models that were added, and their states")
-    listing.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
-    listing.add_argument("--token", help="an admin's token for it; better in DRAGOMAN_TOKEN, others can see flags")
+    listing.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+    listing.add_argument(
+        "--token", help="an admin's token for it; DRAGOMAN_TOKEN is safer, because others can see flags"
+    )
     add = action("add", "check a GGUF file and add it, or add it again with other values")
     add.add_argument("file", type=_expanded, help="the GGUF file; of a split model the first one")
     add.add_argument("--name", help="of its endpoint, as in NAME/MODEL (default: from the file)")
@@ -71,9 +73,9 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
     for child in (add, serve):
         child.add_argument("--at-start", action="store_true", help="start it with the server, and keep it")
         child.add_argument("--force", action="store_true", help="even if memory seems too short")
-    stop = action("stop", "remove the endpoint of a model, and end its process", "name")
+    stop = action("stop", "remove the endpoint of a model and stop its process", "name")
     remove = action("remove", "forget a model; its file stays", "name")
-    adopt = action("adopt", "use a server of models that runs: llama.cpp, Ollama, vLLM ...", "url")
+    adopt = action("adopt", "use a model server that is already running: llama.cpp, Ollama, vLLM ...", "url")
     adopt.add_argument("--name", help="of the endpoint (default: by the kind of server)")
     return listing, add, serve, stop, remove, adopt
 
@@ -113,7 +115,7 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
             print(_served(row))
         case "stop":
             row = await models.stop(args.name, BY)
-            print(f"{row.name} is not served any more. {TAKEN_IN}")
+            print(f"{row.name} is no longer served. {TAKEN_IN}")
         case "remove":
             await models.remove(args.name, BY)
             print(f"{args.name} is removed; its file stays. {TAKEN_IN}")
@@ -160,7 +162,9 @@ async def _adopt(store: Store, settings: Settings, environ: Mapping[str, str], a
         url = base_url_of(address)
         spec = EndpointSpec(url=url)
     except ValueError:
-        raise InvalidEndpoint(f"{address[:200]!a} is no address of a server, such as http://127.0.0.1:8080.") from None
+        raise InvalidEndpoint(
+            f"{address[:200]!a} is not the address of a server, such as http://127.0.0.1:8080."
+        ) from None
     kind = await server_kind(url)
     name = args.name or re.sub(r"[^a-z0-9]+", "-", (kind or urlsplit(url).hostname or "server").lower()).strip("-")
     check_endpoint(name, spec, ())
@@ -186,7 +190,7 @@ async def _list(models: ServedModels, settings: Settings, environ: Mapping[str, 
         raise Refused(403, "forbidden", str(failure)) from None
     except NoServer as none:
         overview = await models.overview()
-        text = "This is what the database says:" if overview["models"] else "No model was added."
+        text = "The database has:" if overview["models"] else "No model was added."
         print(f"{none} {text}", file=sys.stderr)
     rows: list[dict[str, Any]] = overview["models"]
     for line, row in zip(aligned(COLUMNS, map(_columns, rows)), [{}, *rows], strict=True):

@@ -40,13 +40,15 @@ def move(loaded: Loaded, target: str) -> int:
 def _to_postgres(settings: Settings, url: str) -> int:
     database = settings.data_dir / DATABASE
     if not database.exists():
-        raise StoreFailed(f"There is no database {database}. --data-dir or DRAGOMAN_DATA_DIR says where.")
+        raise StoreFailed(f"There is no database {database}. Set --data-dir or DRAGOMAN_DATA_DIR.")
     with named_driver():  # an extra, and 40 ms of a start
         from app.storage.postgres.database import place_of
         from app.storage.transfer.move import move_to_postgres
     _show(asyncio.run(move_to_postgres(database, url)))
-    print(f"All of it is in {place_of(url)} now. Set DRAGOMAN_DATABASE_URL to that database, then start the server.")
-    print(f"{database} is as it was, but for a mark: a server that uses it again ends the runs that were under way.")
+    print(f"All of it is now in {place_of(url)}. Set DRAGOMAN_DATABASE_URL to that database, then start the server.")
+    print(
+        f"{database} is unchanged except for a mark: a server that uses it again ends the runs that were in progress."
+    )
     return 0
 
 
@@ -58,8 +60,8 @@ def _to_sqlite(settings: Settings, file: Path) -> int:
     _show(asyncio.run(move_to_sqlite(settings.postgres_url, file)))
     own = settings.data_dir / DATABASE
     place = "" if file.resolve() == own.resolve() else f"Move it to {own}. "
-    print(f"All of it is in {file} now. {place}Unset DRAGOMAN_DATABASE_URL, then start the server.")
-    print("PostgreSQL has it, too, with a mark: servers that use it again end the runs that were under way.")
+    print(f"All of it is now in {file}. {place}Unset DRAGOMAN_DATABASE_URL, then start the server.")
+    print("PostgreSQL keeps it, with a mark: servers that use it again end the runs that were in progress.")
     return 0
 
 
@@ -70,7 +72,7 @@ def _show(moved: Moved) -> None:
     for table in moved.tables:
         if table.replaced:
             print(
-                f"{table.name}: {table.replaced:,} texts had a NUL or no UTF-8, which U+FFFD has replaced.",
+                f"{table.name}: {table.replaced:,} texts contained NUL or invalid UTF-8, replaced by U+FFFD.",
                 file=sys.stderr,
             )
     if moved.left:

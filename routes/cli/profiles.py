@@ -39,8 +39,8 @@ from routes.terminal.approval_text import one_line
 from tools.base.rights import Role
 
 BY = "the command line"
-NOW = "Runs that begin from now on have it; those under way keep the one they began with."
-NONE_YET = "There is no profile. `dragoman profile set NAME ...` adds one; so does [profiles.NAME] in dragoman.toml."
+NOW = "New runs use it; runs in progress keep the profile they started with."
+NONE_YET = "There are no profiles. `dragoman profile set NAME ...` adds one; so does [profiles.NAME] in dragoman.toml."
 COLUMNS, OPTION_COLUMNS = ("name", "from", "version", "description"), ("option", "value", "from")
 PROBLEMS = (UnknownProfile, ProfileConflict, ProfileForbidden, InvalidProfile)
 
@@ -50,7 +50,7 @@ def profile_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.Argument
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = _action(actions, "list", "the profiles of the settings and the shared ones")
     show = _action(actions, "show", "all values of a profile")
-    save = _action(actions, "set", "add a shared profile, or replace it whole")
+    save = _action(actions, "set", "add or replace a shared profile")
     remove = _action(actions, "remove", "delete a shared profile")
     for child in (show, save, remove):
         child.add_argument("name")
@@ -73,10 +73,10 @@ NUMBERS = ("temperature", "max_output_tokens", "top_p", "seed", "frequency_penal
 LIMITS = ("max_rounds", "max_calls", "max_tokens", "time_limit_s", "inactivity_s")
 # Their values are kept as `its_...`: some of the names are settings, too.
 SET_FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "description": {"metavar": "TEXT", "help": "one line for people"},
+    "description": {"metavar": "TEXT", "help": "a one-line description for people"},
     "prompt": {"metavar": "TEXT", "help": "instructions for the model; - reads them from standard input"},
-    "tools": {"nargs": "*", "metavar": "GLOB", "help": "only tools with such names; without a value none"},
-    "disabled": {"nargs": "+", "metavar": "GLOB", "help": "no tools with such names"},
+    "tools": {"nargs": "*", "metavar": "GLOB", "help": "only tools with these names; none if no value is given"},
+    "disabled": {"nargs": "+", "metavar": "GLOB", "help": "no tools with these names"},
     "model": {"metavar": "MODEL", "help": "the model, unless a request names one"},
     "approval": {"choices": [one.value for one in ApprovalMode], "help": "the approval mode"},
     "when_absent": {"choices": [one.value for one in WhenAbsent], "help": "deny refuses what would ask"},
@@ -106,7 +106,7 @@ async def _list(profiles: Profiles) -> int:
     found = await profiles.listed(SHARED)
     if not found:
         print(
-            "There is no profile. `dragoman profile set NAME ...` adds one; so does [profiles.NAME] in dragoman.toml."
+            "There are no profiles. `dragoman profile set NAME ...` adds one; so does [profiles.NAME] in dragoman.toml."
         )
         return 0
     print("\n".join(aligned(COLUMNS, map(_columns, found))))
@@ -151,7 +151,7 @@ async def _remove(profiles: Profiles, name: str) -> int:
         await profiles.remove(Principal(SHARED, Role.ADMIN), name, BY)
     except PROBLEMS as problem:
         raise Refused(409, "profile_conflict", str(problem)) from None
-    print(f"The profile {name} is removed. Runs that have begun with it go on with it.")
+    print(f"The profile {name} is removed. Runs that started with it keep it.")
     return 0
 
 

@@ -29,8 +29,8 @@ STATES = {
 def project_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help="show is the default")
     parser.add_argument("path", nargs="?", help="only this file (default: all that wait for a decision)")
-    parser.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
-    parser.add_argument("--token", help="a token for it; better in DRAGOMAN_TOKEN, others can see flags")
+    parser.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+    parser.add_argument("--token", help="a token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
 
 
 def run_project(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -41,7 +41,7 @@ def run_project(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, 
         remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
         files = [file for file in remote.project_files() if args.path in (None, file["path"])]
         if not files:
-            print(f"There is no {args.path} among the instructions of the workspace." if args.path else NONE)
+            print(f"The workspace has no instructions {args.path}." if args.path else NONE)
             return 1 if args.path else 0
         for file in files:
             _act(args, remote, file)

@@ -21,7 +21,9 @@ NOTHING = "There are no rules on arguments: docs/rules.md describes them."
 def rules_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the rules of the settings file", allow_abbrev=False)
-    check = actions.add_parser("check", help="what the rules say of a call, which is not run", allow_abbrev=False)
+    check = actions.add_parser(
+        "check", help="show what the rules say about a call, without running it", allow_abbrev=False
+    )
     check.add_argument("argument", metavar="COMMAND", help="a command; for --tool a path, URL, code or JSON object")
     check.add_argument("--tool", default="bash", choices=[tool.name for tool in CATALOGUE], metavar="TOOL")
     return [listing, check]
@@ -35,7 +37,7 @@ def run_rules(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) ->
         return 0
     tool = next(tool for tool in CATALOGUE if tool.name == args.tool)
     if (arguments := _arguments(tool, args.argument)) is None:
-        print("dragoman: that is no JSON object with the arguments of the call.", file=sys.stderr)
+        print("dragoman: that is not a JSON object with the arguments of the call.", file=sys.stderr)
         return 2
     finding = rules.find(tool, tool.normalise(arguments), loaded.settings.workspace)
     print(f"{finding.action}: {finding.reason}" if finding else "No rule matches this call.")

@@ -25,7 +25,7 @@ TIMES = {
     "every": "an interval, such as 90m or 1h30m",
     "once": "a date and time, such as 2027-01-31T09:00",
 }
-SECRET = "Its secret, which is shown this once: {secret}"
+SECRET = "Its secret, shown only this once: {secret}"
 SHOWN = {"name", "message", "session", "missed", "scheme", "template", "time_zone", "profile", "model", "tools"}
 
 
@@ -79,8 +79,10 @@ def automation_flags(kind: str, parser: argparse.ArgumentParser) -> Sequence[arg
     """The parsers of the actions on `schedule` or `trigger`, for the flags that all of them have."""
     add, others = _actions(parser, KINDS[kind])
     if kind == "trigger":
-        add.add_argument("--scheme", dest="its_scheme", choices=SCHEMES, help="how deliveries prove themselves (hmac)")
-        text = "what of the body the model reads, such as {{repository.name}} (default: all)"
+        add.add_argument(
+            "--scheme", dest="its_scheme", choices=SCHEMES, help="how deliveries authenticate (default: hmac)"
+        )
+        text = "the part of the body that the model reads, such as {{repository.name}} (default: all)"
         add.add_argument("--template", dest="its_template", help=text)
         return add, *others
     group = add.add_mutually_exclusive_group(required=True)
@@ -88,7 +90,7 @@ def automation_flags(kind: str, parser: argparse.ArgumentParser) -> Sequence[arg
         group.add_argument(f"--{name}", dest=f"its_{name}", metavar="TIME", help=text)
     add.add_argument("--time-zone", dest="its_time_zone", metavar="ZONE", help="such as Europe/Berlin")
     add.add_argument("--missed", dest="its_missed", choices=("run", "skip"), help="missed times (default: run once)")
-    add.add_argument("--jitter-s", dest="its_jitter_s", type=float, metavar="SECONDS", help="put times off by up to")
+    add.add_argument("--jitter-s", dest="its_jitter_s", type=float, metavar="SECONDS", help="delay times by up to")
     return add, *others
 
 
@@ -98,28 +100,28 @@ def _actions(
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     add = actions.add_parser("add", help=f"add a {kind.name}", allow_abbrev=False)
     add.add_argument("name", help="what you call it")
-    add.add_argument("message", help="what the model is to do")
+    add.add_argument("message", help="what the model should do")
     add.add_argument("--profile", dest="its_profile", help="the profile of its runs")
     add.add_argument("--use-model", dest="its_model", metavar="MODEL", help="the model of its runs")
     add.add_argument(
         "--tools", dest="its_tools", metavar="NAMES", help="separated by commas (default: those that read)"
     )
     add.add_argument("--approval", dest="its_approval", choices=MODES, help="default: deny")
-    add.add_argument("--rounds", dest="its_max_rounds", type=int, metavar="N", help="most rounds of each run")
+    add.add_argument("--rounds", dest="its_max_rounds", type=int, metavar="N", help="the most rounds of each run")
     add.add_argument(
         "--session", dest="its_session", choices=("new", "one"), help="a new one each time, or one for all"
     )
     listing = actions.add_parser("list", help=f"your {kind.listed}", allow_abbrev=False)
     words = {"show": "one of them, with its last runs", "enable": "switch one on", "disable": "switch one off"}
-    words |= {"run": "begin a run now"} if kind is SCHEDULE else {"secret": "renew its secret"}
+    words |= {"run": "start a run now"} if kind is SCHEDULE else {"secret": "renew its secret"}
     others = [listing]
     for action, text in (words | {"remove": "remove one; its runs are kept"}).items():
         other = actions.add_parser(action, help=text, allow_abbrev=False)
         other.add_argument("id", help=f"of `dragoman {kind.name} list`")
         others.append(other)
     for one in (add, *others):
-        one.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
-        one.add_argument("--token", help="your token for it; better in DRAGOMAN_TOKEN, others can see flags")
+        one.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+        one.add_argument("--token", help="your token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
     return add, others
 
 

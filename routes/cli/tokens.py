@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, ...]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a token and print it, once", allow_abbrev=False)
+    create = actions.add_parser("create", help="create a token and print it once", allow_abbrev=False)
     create.add_argument("--name", required=True, type=_parsed_by(checked_name), help="who or what the token is for")
     create.add_argument("--role", choices=("guest", "user", "admin"), default="user", help=f"{ROLES}; default user")
     for flag, field, help_text in PATTERN_FLAGS:
@@ -47,31 +47,31 @@ def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParse
         create.add_argument(
             flag, dest=field, nargs="+", action="extend", default=[], type=kind, metavar="GLOB", help=help_text
         )
-    help_text = "a profile that none of its runs can leave: of the settings, or a shared one"
+    help_text = "a profile that all of its runs must use: from the settings, or a shared one"
     kind = _parsed_by(checked_profile_name)
     create.add_argument("--profile", dest="its_profile", type=kind, metavar="NAME", help=help_text)
-    help_text = "when it ends: 30d, 12h or a date such as 2027-01-01 (default: never)"
+    help_text = "when it expires: 30d, 12h or a date such as 2027-01-01 (default: never)"
     create.add_argument("--expires", type=_parsed_by(_expiry), metavar="WHEN", help=help_text)
     for flag, field, help_text in BUDGET_FLAGS:
         amount = _parsed_by(_money) if field == "cost_per_month" else _parsed_by(_count)
         create.add_argument(flag, dest=f"budget_{field}", type=amount, metavar="N", help=help_text)
-    listing = actions.add_parser("list", help="the tokens there are, a line each", allow_abbrev=False)
-    revoke = actions.add_parser("revoke", help="end a token, and what runs for it, at once", allow_abbrev=False)
+    listing = actions.add_parser("list", help="list the tokens, one per line", allow_abbrev=False)
+    revoke = actions.add_parser("revoke", help="revoke a token and stop its runs at once", allow_abbrev=False)
     revoke.add_argument("name", help="whose token")
     return create, listing, revoke
 
 
 # Where argparse keeps what these say is no setting's name.
 PATTERN_FLAGS = (
-    ("--tools", "only_tools", "only tools with such names"),
-    ("--disabled", "no_tools", "no tools with such names"),
+    ("--tools", "only_tools", "only tools with these names"),
+    ("--disabled", "no_tools", "no tools with these names"),
 )
 BUDGET_FLAGS = (
-    ("--max-runs", "runs", "runs under way at a time"),
-    ("--requests-per-minute", "requests_per_minute", "requests in a minute"),
-    ("--tokens-per-month", "tokens_per_month", "tokens of models in a month"),
-    ("--tool-seconds-per-day", "tool_seconds_per_day", "seconds that tools may run in a day"),
-    ("--cost-per-month", "cost_per_month", "what models may cost in a month, in the money of the price table"),
+    ("--max-runs", "runs", "concurrent runs"),
+    ("--requests-per-minute", "requests_per_minute", "requests per minute"),
+    ("--tokens-per-month", "tokens_per_month", "model tokens per month"),
+    ("--tool-seconds-per-day", "tool_seconds_per_day", "seconds that tools may run per day"),
+    ("--cost-per-month", "cost_per_month", "what models may cost in a month, in the currency of the price table"),
 )
 
 
@@ -138,7 +138,9 @@ async def _create(store: Store, request: TokenRequest, loaded: Loaded) -> int:
 
 async def _revoke(store: TokenStore, name: str) -> int:
     await revoke_token(store, name, BY)
-    print(f"The token of {name} is revoked. A server that runs ends what it did for {name} within a second or two.")
+    print(
+        f"The token of {name} is revoked. A running server stops everything it does for {name} within a second or two."
+    )
     return 0
 
 

@@ -28,24 +28,26 @@ This is the secret of {id}, which signs its messages. It is shown only now; POST
 def webhook_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add = actions.add_parser("add", help="add a webhook and print its secret, once", allow_abbrev=False)
-    add.add_argument("address", metavar="URL", help="where to send; https, and public unless private_hosts names it")
+    add = actions.add_parser("add", help="add a webhook and print its secret once", allow_abbrev=False)
+    add.add_argument(
+        "address", metavar="URL", help="the address to send to: https and a public host, unless private_hosts names it"
+    )
     add.add_argument("--name", help="a name for lists (default: the host)")
     add.add_argument("--events", metavar="NAMES", help="such as approval.required,run.ended (default: all)")
     add.add_argument("--everyone", action="store_true", help="the events of all principals, for admins")
-    listing = actions.add_parser("list", help="your webhooks, a line each", allow_abbrev=False)
+    listing = actions.add_parser("list", help="list your webhooks, one per line", allow_abbrev=False)
     children = [add, listing]
     for name, text in NAMED.items():
         children.append(child := actions.add_parser(name, help=text, allow_abbrev=False))
         child.add_argument("id", help="as `dragoman webhook list` shows it")
     for child in children:
-        child.add_argument("--server", metavar="URL", help="the server that runs; also DRAGOMAN_URL")
-        child.add_argument("--token", help="a token for it; better in DRAGOMAN_TOKEN, others can see flags")
+        child.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+        child.add_argument("--token", help="a token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
     return children
 
 
 NAMED = {
-    "remove": "remove a webhook with its deliveries",
+    "remove": "remove a webhook and its deliveries",
     "test": "send a test now",
     "deliveries": "the last deliveries, newest first",
 }

@@ -23,7 +23,7 @@ from routes.protocol.requests import ApprovalRequest, read_fields
 from routes.services import current_principal, services_of
 from tools.base.permit import fingerprint
 
-NO_PREVIEW = "{name} changes no file that could be compared. Its arguments are all there is to see."
+NO_PREVIEW = "{name} does not change a file, so there is nothing to compare. Review its arguments instead."
 
 
 def approval_fields(row: ApprovalRow) -> dict[str, Any]:

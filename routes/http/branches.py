@@ -86,7 +86,7 @@ async def files_of_run(services: Services, principal: Principal, run: str, sessi
     for one in message.attachments if message else ():
         data = await services.store.file(one.sha256, found)
         if data is None:
-            raise NotFound(f"The file {one.file_name} of run {run} is not kept any more. Send it again.")
+            raise NotFound(f"The file {one.file_name} of run {run} is no longer kept. Send it again.")
         files.append(File(one, data))
     return files
 

@@ -25,8 +25,8 @@ from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
 
 OFF = "Checkpoints are off. Start the server with checkpoints = true to keep what later runs change."
-ACTIVE = "Run {run} is still at work. Wait until it has ended, or cancel it; then undo."
-BUSY = "The session is busy with run {run}. Wait until it has ended, or cancel it; then undo."
+ACTIVE = "Run {run} is still running. Wait until it has ended, or cancel it, then undo."
+BUSY = "The session is busy with run {run}. Wait until it has ended, or cancel it, then undo."
 ACTION = "undo"  # in the audit log
 
 

@@ -45,7 +45,7 @@ async def type_into_call(request: Request) -> Response:
     if taken is None:
         raise Refused(409, "no_terminal", NO_TERMINAL)
     if taken < len(body.data):
-        message = f"The program has not read what came before: it took {taken} bytes. Send the rest again later."
+        message = f"The program has not read its earlier input yet: {taken} bytes were accepted. Send the rest later."
         raise Refused(409, "input_full", message, taken=taken)
     return ASCIIResponse({"run": run.id, "call": call, "bytes": taken})
 

@@ -27,5 +27,5 @@ async def prove(request: Request) -> Response:
     known = [row.sha256 for row in rows if in_use(row, now)] if rows else [services.local.token_sha256]
     digest = next((one for one in known if one and proof_id(one) == wanted), None)
     if digest is None:
-        raise Refused(404, "not_found", "This server knows no such token.")
+        raise Refused(404, "not_found", "This server does not know this token.")
     return Response(status_code=204, headers={PROOF_HEADER: proof(digest, nonce, request.scope["server"][1])})

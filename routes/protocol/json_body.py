@@ -46,7 +46,7 @@ def _text(body: bytes) -> str:
     except UnicodeDecodeError as error:
         raise Refused(400, "invalid_json", f"The body is not UTF-8 (at byte {error.start}); {ENCODING}") from None
     if "\0" in text:  # in every text of UTF-16 and UTF-32, and in none of JSON
-        raise Refused(400, "invalid_json", f"The body has zero bytes, as UTF-16 has them; {ENCODING}")
+        raise Refused(400, "invalid_json", f"The body contains null bytes, as UTF-16 does; {ENCODING}")
     return text
 
 
@@ -63,7 +63,7 @@ def _finite(number: str) -> float:
     """Raises ValueError: the model's server would be sent what is no JSON."""
     value = float(number)
     if not isfinite(value):
-        raise ValueError(f"{number[:40]} is no number of JSON")
+        raise ValueError(f"{number[:40]}is not a JSON number")
     return value
 
 

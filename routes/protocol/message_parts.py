@@ -107,7 +107,7 @@ AnyPart = Annotated[
     Discriminator(
         part_form,
         custom_error_type="part",
-        custom_error_message="is no part; send an object whose type is text, image, file or image_url",
+        custom_error_message="is not a message part; send an object whose type is text, image, file or image_url",
     ),
 ]
 Content = Annotated[

@@ -46,7 +46,9 @@ async def read_body(
                     slots = request.app.state.services.files.upload_slots(request.state.principal.name)
                     await held.enter_async_context(slots)
     except TimeoutError:
-        slow = Refused(408, "body_slow", f"The body had not arrived whole after {time_limit_s:g} s. Send it faster.")
+        slow = Refused(
+            408, "body_slow", f"The body did not arrive completely within {time_limit_s:g} s. Send it faster."
+        )
         slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more
         raise slow from None
     except ClientDisconnect:

@@ -48,7 +48,7 @@ def _spent(error: BudgetSpent) -> Refused:
 
 
 def _http(error: HTTPException) -> Refused:
-    message = f"{error.detail}. GET / says what there is."
+    message = f"{error.detail}. GET / lists the routes."
     refused = Refused(error.status_code, HTTP_CODES.get(error.status_code, "http_error"), message)
     refused.headers = error.headers  # `Allow`, where the method is wrong
     return refused

@@ -72,7 +72,7 @@ class ChatRequest(RunOptions, MessageRequest):
     @model_validator(mode="after")
     def _sensible(self) -> ChatRequest:
         if self.tool_results and self.session is None:
-            raise ValueError("tool_results go with the session that handed the calls over; send session, too")
+            raise ValueError("tool_results belong to the session that handed the calls over; send session as well")
         if self.system and len(self.system.text) > MOST_SYSTEM:
             length = len(self.system.text)
             raise ValueError(

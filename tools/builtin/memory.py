@@ -25,7 +25,7 @@ async def recall_memory(arguments: Arguments, context: Context) -> AsyncGenerato
     """Return what has to do with the query, best first."""
     found = await _access(context).recall(arguments["query"], min(arguments.get("limit", FEW), MANY))
     if not found:
-        raise ToolFailed("No memory has to do with that. Try other words, or ask the person.")
+        raise ToolFailed("No memory matches that. Try other words, or ask the person.")
     untrusted = any(one.untrusted for one in found)
     yield Result(ok=True, text="\n".join(map(_line, found)), untrusted=untrusted)
 

@@ -60,7 +60,7 @@ class Database(Rows):
             make_private(path.parent)
             make_private_file(path)
         except OSError as error:
-            advice = "Set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
+            advice = "Set DRAGOMAN_DATA_DIR to a writable folder of your own."
             raise StoreFailed(f"The data_dir {path.parent} cannot be used: {error.strerror}. {advice}") from error
         store = cls(path)
         store._visitor = visitor

@@ -113,7 +113,7 @@ async def _findings(check: Check, subject: Subject, running: Running, *, offline
         async with asyncio.timeout(check.limit_s):
             found = await _look(check.look, subject)
     except TimeoutError:
-        advice = "Look at what hangs there: a disk, a file server, another program."
+        advice = "Check what hangs: a disk, a file server, another program."
         return [problem(f"not finished within {check.limit_s:g} s", advice)]
     return [found] if isinstance(found, Finding) else list(found)
 
@@ -133,10 +133,10 @@ def _is_missing(task: asyncio.Task[list[Finding]]) -> bool:
 
 def _result(task: asyncio.Task[list[Finding]], all_s: float) -> list[Finding]:
     if not task.done() or task.cancelled():
-        return [problem(f"not finished when {all_s:g} s were over", "Try it again on a machine that does less.")]
+        return [problem(f"not finished within {all_s:g} s", "Try again when the machine is less busy.")]
     if error := task.exception():
         advice = "Report this as a bug, with the version of the first line."
-        return [problem(f"the check itself has failed: {type(error).__name__}: {error}", advice)]
+        return [problem(f"the check itself failed: {type(error).__name__}: {error}", advice)]
     return task.result()
 
 

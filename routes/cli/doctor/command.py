@@ -26,7 +26,7 @@ NARROWEST, WIDEST = 60, 120  # columns
 
 def doctor_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", dest="as_json", action="store_true", help="write the report as JSON")
-    help_text = "start no MCP server and ask no model server: nothing leaves this machine"
+    help_text = "start no MCP server and contact no model server: nothing leaves this machine"
     parser.add_argument("--offline", action="store_true", help=help_text)
     help_text = "send one short request to each model, and measure the time to its first token"
     parser.add_argument("--ask-model", action="store_true", help=help_text)

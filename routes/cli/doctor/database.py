@@ -25,7 +25,7 @@ async def database(subject: Subject) -> Findings:
 def database_file(subject: Subject) -> Findings:
     path, served = subject.settings.data_dir / DATABASE, subject.server is not None
     if not path.exists():
-        return ok(f"{path} is not there yet; the server makes it")
+        return ok(f"{path} does not exist yet; the server creates it")
     try:
         report = inspect_database(path, served=served, time_s=CHECK_S)
         if report.schema == NEWEST:
@@ -44,7 +44,7 @@ def database_file(subject: Subject) -> Findings:
 def _old(schema: int, found: str) -> Finding | None:
     if schema == NEWEST:
         return None
-    advice = "Keep a copy of the file: an older dragoman cannot read it any more then."
+    advice = "Keep a copy of the file: older versions of dragoman cannot read the migrated one."
     return warning(f"{found}; the next start migrates it to {NEWEST}", advice)
 
 

@@ -41,12 +41,12 @@ PASSING = {"tmpfs": "a restart of the machine", "ramfs": "a restart of the machi
 def data_dir(subject: Subject) -> Findings:
     """The folder of the database: owner, permissions, room, file system."""
     folder = subject.settings.data_dir
-    advice = "Set DRAGOMAN_DATA_DIR to a folder of your own that can be written."
+    advice = "Set DRAGOMAN_DATA_DIR to a writable folder of your own."
     if not folder.exists():
         return _absent(folder, advice)
     found = folder.stat()
     if not folder.is_dir():
-        return problem(f"{folder} is no folder", advice)
+        return problem(f"{folder} is not a folder", advice)
     if found.st_uid != os.geteuid():
         return problem(f"{folder} belongs to another account (user id {found.st_uid})", advice)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
@@ -70,7 +70,7 @@ def workspace(subject: Subject) -> Findings:
     if not folder.exists():
         return _absent(folder, advice)
     if not folder.is_dir():
-        return problem(f"{folder} is no folder", advice)
+        return problem(f"{folder} is not a folder", advice)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return problem(f"{folder} cannot be written", advice)
     data = subject.settings.data_dir.resolve()
@@ -85,8 +85,8 @@ def _absent(folder: Path, advice: str) -> Finding:
     parent = existing(folder)
     takes_files = parent.is_dir() and file_system(parent) not in OF_KERNEL
     if takes_files and os.access(parent, os.W_OK | os.X_OK):
-        return ok(f"{folder} is not there yet; the server makes it")
-    return problem(f"{folder} is not there, and cannot be made in {parent}", advice)
+        return ok(f"{folder} does not exist yet; the server creates it")
+    return problem(f"{folder} does not exist and cannot be created in {parent}", advice)
 
 
 def _room(folder: Path) -> str:
@@ -96,9 +96,9 @@ def _room(folder: Path) -> str:
 def _lack(folder: Path, found: str) -> Finding | None:
     free, files = shutil.disk_usage(folder).free, os.statvfs(folder)
     if free < NO_ROOM or (files.f_files and files.f_favail < MOST_NAMED):
-        return problem(found, "Make room on the disk: the server cannot write.")
+        return problem(found, "Free up disk space: the server cannot write.")
     if free < LITTLE_ROOM:
-        return warning(found, "Make room on the disk; `dragoman db vacuum` gives back that of deleted rows.")
+        return warning(found, "Free up disk space; `dragoman db vacuum` reclaims that of deleted rows.")
     if files.f_files and files.f_favail < FEW_FILES:
         return warning(f"{found}, room for {files.f_favail} more files", "Delete files, or enlarge the file system.")
     return None
@@ -117,7 +117,7 @@ def server(subject: Subject) -> Findings:
     if not lock.exists():
         return ok("none has run here yet")
     if not LOCKS.exists():
-        return skipped(f"{LOCKS} is not there, so that it cannot be seen whether a server runs")
+        return skipped(f"{LOCKS} is not there, so it is unknown whether a server is running")
     inode = lock.stat().st_ino
     for line in LOCKS.read_text().splitlines():
         words = line.split()

@@ -51,7 +51,7 @@ def libraries(_: Subject) -> Findings:
         return [problem(one, UPGRADE) for one in wrong]
     installed = {name: not any(map(_objection, lines)) for name, lines in extras.items()}
     about = ", ".join(f"{name} {'installed' if there else 'not installed'}" for name, there in installed.items())
-    return ok(f"{len(needed)} libraries in fitting versions; extras: {about}")
+    return ok(f"{len(needed)} libraries in compatible versions; extras: {about}")
 
 
 def _requirements() -> tuple[list[str], dict[str, list[str]]]:
@@ -123,7 +123,7 @@ def memory(_: Subject) -> Findings:
     there = psutil.virtual_memory()
     found = f"{megabytes(there.available)} of {megabytes(there.total)} available"
     if there.available < FEW_BYTES:
-        return warning(found, "Give the machine more, or stop something: commands and models may be killed.")
+        return warning(found, "Add memory or stop other programs: commands and models may be killed.")
     return ok(found)
 
 
@@ -161,7 +161,7 @@ def proxies(subject: Subject) -> Findings:
     wrong = [name for name, value in given.items() if name != "NO_PROXY" and not _is_proxy(value)]
     if wrong:
         advice = "Write it as http://HOST:PORT, or unset it."
-        return [problem(f"{name} is no URL of a proxy", advice) for name in wrong]
+        return [problem(f"{name} is not the URL of a proxy", advice) for name in wrong]
     if "NO_PROXY" not in given and given:
         advice = "Set NO_PROXY=localhost,127.0.0.1,::1, or requests to local models may go through the proxy."
         return warning(f"{', '.join(given)} set, NO_PROXY not", advice)

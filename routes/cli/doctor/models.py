@@ -24,7 +24,7 @@ TIME_S = 6.0  # of one endpoint, without a request to its model
 TOKEN_S = 12.0
 MOST_ENDPOINTS = 16
 MOST_TOKENS = 8
-NATIVE = {True: "native tool calls", False: "tool calls taught in the prompt", None: "tool calls not known yet"}
+NATIVE = {True: "native tool calls", False: "tool calls described in the prompt", None: "tool calls not known yet"}
 
 
 async def models(subject: Subject) -> Findings:
@@ -105,4 +105,4 @@ async def _first_token(endpoint: Endpoint, found: str) -> Finding:
         async for piece in pieces:
             if isinstance(piece, TextChunk | Thought) and piece.text:
                 return ok(f"{found}, first token after {(time.monotonic() - started) * 1000:.0f} ms", endpoint.name)
-    return warning(f"{found}, answered without a word", "Try it with `dragoman chat`.", endpoint.name)
+    return warning(f"{found}, gave an empty answer", "Try it with `dragoman chat`.", endpoint.name)

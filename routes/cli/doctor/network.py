@@ -38,7 +38,7 @@ def port(subject: Subject) -> Findings:
             return problem(f"{where} cannot be used: {error.strerror or error}", advice)
         pid, name = _holder(settings.port)
         if subject.server and pid in (0, subject.server.pid):
-            return ok(f"{where} is in use by the server that runs")
+            return ok(f"{where} is in use by the running server")
         holder = f" by {name} (process {pid})" if pid else ""
         advice = "Stop that program, or choose another port with DRAGOMAN_PORT; 0 takes a free one."
         return problem(f"{where} is in use{holder}", advice)
@@ -84,7 +84,7 @@ def clock_skew(subject: Subject) -> Findings:
     except (OSError, ValueError) as error:
         return skipped(f"{urlsplit(remote[0]).hostname} did not answer: {type(error).__name__}")
     if not date:
-        return skipped(f"{urlsplit(remote[0]).hostname} does not say what time it is")
+        return skipped(f"{urlsplit(remote[0]).hostname} does not report the time")
     skew = time() - parsedate_to_datetime(date).timestamp()
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} {urlsplit(remote[0]).hostname}"
     if abs(skew) > SKEW_S:

@@ -40,7 +40,7 @@ def _objections(report: PostgresReport, newest: int) -> Iterator[Finding]:
     if report.reads_only:
         yield problem(f"{about} is a standby, which only reads", "Name the primary in DRAGOMAN_DATABASE_URL.")
     if report.encoding != "UTF8":
-        advice = "Create the database anew: createdb --encoding=UTF8 --template=template0 NAME."
+        advice = "Create the database again: createdb --encoding=UTF8 --template=template0 NAME."
         yield problem(f"{report.place} has the encoding {report.encoding}", advice)
     if report.oldest > newest:
         advice = f"Upgrade this one: it knows schema {newest}."

@@ -49,7 +49,7 @@ class EndpointRequest(EndpointSpec):
 
 
 async def list_endpoints(request: Request) -> Response:
-    """Guests see names; what concerns the servers, and how they are, is for admins."""
+    """Guests see names; what concerns list the servers and their states, is for admins."""
     services, principal = services_of(request), current_principal(request)
     models = services.models
     fields: dict[str, Any] = {"default": models.default.name, "aliases": dict(models.aliases)}
@@ -88,7 +88,7 @@ async def delete_endpoint(request: Request) -> Response:
     services, name = services_of(request), request.path_params["endpoint"]
     admins_only(current_principal(request))
     if setting := services.models.needed_by(name):
-        advice = f"The setting {setting} names a model of {name}: change that first, and start again."
+        advice = f"The setting {setting} names a model of {name}: change that first, then restart the server."
         raise Refused(409, "endpoint_needed", advice)
     await services.endpoints.remove(name, current_principal(request).name)
     return Response(status_code=204)

@@ -42,8 +42,14 @@ async def _end_all(services: Services) -> None:
     for kind, error in wrong.items():
         _log.error("the kill switch could not end all %s", kind, exc_info=error)
     if wrong:
-        message = f"The server is paused and nothing begins, but some may still run of: {', '.join(wrong)}."
-        raise Refused(500, "not_all_ended", f"{message} Send this again; if it stays so, stop the server. See its log.")
+        message = (
+            f"The server is paused and starts nothing new, but some of these may still be running: {', '.join(wrong)}."
+        )
+        raise Refused(
+            500,
+            "not_all_ended",
+            f"{message} Try again; if that does not help, stop the server. Its log has the details.",
+        )
 
 
 async def resume(request: Request) -> Response:

@@ -27,7 +27,9 @@ async def create_token(request: Request) -> Response:
     body = await read_fields(request, TokenRequest)
     if principal.profile and body.profile != principal.profile:
         bound = f"The token of {principal.name} is bound to the profile {principal.profile}"
-        raise Refused(403, "forbidden", f"{bound}, and makes tokens that are bound to it only. Send profile, too.")
+        raise Refused(
+            403, "forbidden", f"{bound}, and can create only tokens that are bound to it. Send profile as well."
+        )
     if body.profile:
         await services.profiles.named(body.profile, SHARED)
     token, row = await make_token(services.store, body, principal.name)

@@ -100,7 +100,7 @@ def check_room(services: Services, principal: Principal, there: int, kind: str) 
     most = services.settings.max_schedules
     if there >= most:
         advice = "Remove one, or raise DRAGOMAN_MAX_SCHEDULES."
-        raise Refused(409, "too_many_schedules", f"You have {there} {kind}, which is the most. {advice}")
+        raise Refused(409, "too_many_schedules", f"You have {there} {kind}, the maximum. {advice}")
 
 
 def check_switched_on(services: Services) -> None:

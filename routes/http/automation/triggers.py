@@ -29,12 +29,13 @@ from routes.protocol.requests import read_changes, read_fields
 from routes.services import Services, current_principal, services_of
 
 MOST_DELIVERED = 256 * 1024  # bytes of a delivery
-TOO_LONG = f"A delivery may have {MOST_DELIVERED:,} bytes. Send less."
+TOO_LONG = f"A delivery may have at most {MOST_DELIVERED:,} bytes. Send less."
 PER_MINUTE = 60  # deliveries of a trigger
 WRONG_PER_MINUTE = 10  # signatures, from one client
 UNPROVEN = (
-    "The delivery's signature or secret is not this trigger's, or its time is over. Send X-Hub-Signature-256, "
-    "webhook-signature with webhook-id and webhook-timestamp, or Authorization: Bearer, as the trigger's scheme says."
+    "The delivery's signature or secret is not valid for this trigger, or its timestamp is too old. "
+    "Send X-Hub-Signature-256, webhook-signature with webhook-id and webhook-timestamp, or "
+    "Authorization: Bearer, as the trigger's scheme says."
 )
 
 
@@ -119,14 +120,16 @@ async def deliver(request: Request) -> Response:
     except WrongSignature:
         tries, reset = await services.rates.count(WRONG_DELIVERIES, client, now)
         if tries > WRONG_PER_MINUTE:
-            message = f"{tries - 1} deliveries that proved nothing came from {client} within a minute. Wait."
+            message = f"{tries - 1} unauthenticated deliveries came from {client} within a minute. Try again later."
             raise TooSoon("too_many_wrong_tokens", message, reset) from None
         raise Refused(401, "unauthorized", UNPROVEN) from None
     except TriggerOff as off:
         raise Refused(409, "trigger_off", f"{off} Its owner can switch it on.") from None
     times, reset = await services.rates.count(DELIVERIES, trigger, now)
     if times > PER_MINUTE:
-        raise TooSoon("too_many_requests", f"A trigger takes {PER_MINUTE} deliveries a minute. Wait.", reset)
+        raise TooSoon(
+            "too_many_requests", f"A trigger takes {PER_MINUTE} deliveries per minute. Try again later.", reset
+        )
     body = services.redactor.redact_value(read_object(raw, "event"))
     try:
         run = await services.automation.triggers.begin(delivery, body)

@@ -62,7 +62,9 @@ async def _shared(request: Request) -> ShareRow:
     client = client_network(request.client.host if request.client else None)
     times, reset = await services.rates.count(SHARED, client, now)
     if times > PER_MINUTE:
-        raise TooSoon("too_many_requests", f"Shared pages may be read {PER_MINUTE} times a minute. Wait.", reset)
+        raise TooSoon(
+            "too_many_requests", f"Shared pages may be read {PER_MINUTE} times per minute. Try again later.", reset
+        )
     token = request.path_params["token"][:LONGEST_TOKEN]
     row = await services.store.share_of(fingerprint(token))
     if row is None or (row.expires is not None and row.expires <= now) or not await _is_allowed(services, row):

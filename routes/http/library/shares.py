@@ -80,7 +80,7 @@ async def list_shares(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     everyones = request.query_params.get("all") == "true"
     if everyones and principal.role is not Role.ADMIN:
-        raise Refused(403, "forbidden", "Only admins see the links of others. Leave `all` out.")
+        raise Refused(403, "forbidden", "Only admins can list other people's links. Leave `all` out.")
     rows = await services.store.shares(None if everyones else principal.name, LISTED)
     now = time.time()
     shares = [_shown(row) for row in rows if row.expires is None or row.expires > now]

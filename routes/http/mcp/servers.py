@@ -56,7 +56,7 @@ class ApproveRequest(StrictModel):
     @model_validator(mode="after")
     def _of_a_tool(self) -> ApproveRequest:
         if self.digest is not None and self.tool is None:
-            raise ValueError("digest is of one tool; send tool with it")
+            raise ValueError("digest belongs to one tool; send tool as well")
         return self
 
 
@@ -110,7 +110,7 @@ async def callback(request: Request) -> Response:
         if "code" in given:
             name = await _signed_in(services_of(request), state, given["code"], given.get("iss"))
             return PlainTextResponse(f"You are signed in to {name}. You can close this page.\n")
-        reason = given.get("error_description") or given.get("error") or "the page gave no code"
+        reason = given.get("error_description") or given.get("error") or "the sign-in page returned no code"
         name = servers.not_signed_in(state, visible(reason[:MAX_REASON]))
     except SignInFailed as failure:
         raise Refused(400, "sign_in_failed", str(failure)) from None

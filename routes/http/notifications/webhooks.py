@@ -25,7 +25,7 @@ from routes.services import current_principal, services_of
 
 def _known(kind: str) -> str:
     if kind not in KINDS:
-        raise ValueError(f"is not an event that notifies; there are {', '.join(KINDS)}")
+        raise ValueError(f"is not an event that webhooks can receive; choose from {', '.join(KINDS)}")
     return kind
 
 

@@ -102,7 +102,7 @@ async def _refuse_change(services: Services, row: TokenRow) -> None:
     """Raises Refused."""
     current = await services.store.token(row.sha256)
     if current is None or current.version != row.version or current.revoked is not None:
-        raise Refused(409, "changed", f"{row.name} was changed meanwhile. Read it again, then decide.")
+        raise Refused(409, "changed", f"{row.name} has been changed in the meantime. Reload it, then try again.")
     raise Refused(409, "last_admin", LAST_ADMIN.format(name=row.name))
 
 

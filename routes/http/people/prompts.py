@@ -22,7 +22,7 @@ from tools.base.patterns import lazy_pattern
 MOST = 200  # prompts of one person
 MOST_BYTES = 256 * 1024
 NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,63}")
-NAME_RULE = "A prompt's name has 1 to 64 small letters, digits, _ and -, and begins with a letter or digit."
+NAME_RULE = "A prompt's name has 1 to 64 lower-case letters, digits, _ and -, and begins with a letter or digit."
 
 
 def _written(text: str) -> str:

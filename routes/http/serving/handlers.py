@@ -105,5 +105,5 @@ def models_of(request: Request) -> ServedModels:
 
 def check_not_needed(request: Request, name: str) -> None:
     if setting := services_of(request).models.needed_by(name):
-        advice = f"The setting {setting} names a model of {name}: change that first, and start again."
+        advice = f"The setting {setting} names a model of {name}: change that first, then restart the server."
         raise Refused(409, "endpoint_needed", advice)

@@ -28,7 +28,7 @@ async def readable_workspace(request: Request) -> Path:
     """The caller's workspace, to be read. Raises Refused."""
     services, principal = services_of(request), current_principal(request)
     if not await may_use(services, principal, READS):
-        raise Refused(403, "forbidden", f"You may not use {READS}, and so not read files of the workspace.")
+        raise Refused(403, "forbidden", f"You may not use {READS}, so you cannot read files of the workspace.")
     return workspace_of(services.settings.workspace, principal)
 
 
@@ -36,6 +36,6 @@ async def writable_workspace(request: Request) -> Path:
     """The caller's workspace, to be changed. Raises Refused, Paused."""
     services, principal = services_of(request), current_principal(request)
     if not await may_write(services, principal):
-        raise Refused(403, "forbidden", f"You may not use {WRITES}, and so not change files of the workspace.")
+        raise Refused(403, "forbidden", f"You may not use {WRITES}, so you cannot change files of the workspace.")
     services.switch.check()
     return workspace_of(services.settings.workspace, principal)

@@ -160,7 +160,7 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
             if piece:
                 yield piece
     except TimeoutError:
-        slow = Refused(408, "body_slow", f"Nothing of the file arrived for {SILENCE_S:g} s. Send it faster.")
+        slow = Refused(408, "body_slow", f"No part of the file arrived for {SILENCE_S:g} s. Send it faster.")
         slow.headers = {"Connection": "close"}
         raise slow from None
     except ClientDisconnect:
