@@ -264,8 +264,14 @@ ODD = """async () => {
   view.end();
   named.add("x = 1");
   named.close();
+  const list = new Markdown(), watch = new MutationObserver(() => {});
+  list.write("- a\\n- b\\n");
+  watch.observe(list.element, { subtree: true, attributeFilter: ["dir"] });
+  list.write("- c\\n");
+  const turned = watch.takeRecords().length; // each makes the browser style all of the list again
   const cells = [...view.element.querySelectorAll("td")];
-  return [cells.length, cells.at(-1).colSpan, named.element.textContent.includes("x = 1"), endingOf("constructor")];
+  const shown = named.element.textContent.includes("x = 1");
+  return [cells.length, cells.at(-1).colSpan, shown, endingOf("constructor"), turned];
 }"""
 
 
@@ -273,4 +279,4 @@ async def test_short_rows_of_wide_tables_and_odd_names_cost_nothing(tmp_path: Pa
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        assert await page.evaluate(ODD) == [103, 198, True, "txt"]
+        assert await page.evaluate(ODD) == [103, 198, True, "txt", 0]

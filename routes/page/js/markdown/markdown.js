@@ -8,6 +8,7 @@ import { Blocks } from "./blocks.js";
 import { h } from "../dom/elements.js";
 
 const LONGEST = 4_000; // characters of a line that are read at once
+const FEW = 500; // characters
 const UNDECIDED = /^[\s>]*(?:[-*+_=~`#|$\\]{1,3}|\d{1,9}[.)]?)?\s*$/; // the first signs of a line may become anything
 
 export class Markdown {
@@ -47,10 +48,14 @@ export class Markdown {
     this.#blocks.end();
   }
 
-  /** Browsers look through all of a block for its direction whenever something is put in: here once for many lines. */
+  /**
+   * Browsers look for the first letter of a block, which says its direction, whenever something is put in: here once
+   * for many lines. Where it begins with one that would cost more: the styles of all that is in the block.
+   */
   #still(take) {
     const block = this.element.lastElementChild?.lastElementChild;
-    const dir = block?.classList.contains("table-box") ? null : block?.getAttribute("dir");
+    const first = block && document.createTreeWalker(block, NodeFilter.SHOW_TEXT).nextNode();
+    const dir = first && !/\p{L}/u.test(first.data.slice(0, FEW)) && block.getAttribute("dir");
     if (dir) block.removeAttribute("dir");
     take();
     if (dir) block.setAttribute("dir", dir);
