@@ -23,7 +23,8 @@ from tests.people import bearer
 from tests.serving import Served, serving, stored
 from tests.test_routes_context import CHATTER, GOAL, SUMMARISING, TOOLS, Secretary, turns
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("servers")]
+pytestmark = pytest.mark.anyio
+EVERY_DATABASE = pytest.mark.usefixtures("servers")
 LIMIT_S = 60
 
 
@@ -52,6 +53,7 @@ async def shown(served: Served, session: str) -> dict[str, Any]:
     return fields
 
 
+@EVERY_DATABASE
 async def test_the_older_half_is_summarised_at_once_at_every_server(tmp_path: Path) -> None:
     model = Secretary()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
@@ -133,6 +135,7 @@ async def test_a_guest_has_its_own_conversation_summarised(tmp_path: Path) -> No
         assert (await compact(served, session))[0] == 200
 
 
+@EVERY_DATABASE
 async def test_it_is_a_run_that_can_be_cancelled_and_holds_the_session(tmp_path: Path) -> None:
     model = Slow()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
@@ -151,6 +154,7 @@ async def test_it_is_a_run_that_can_be_cancelled_and_holds_the_session(tmp_path:
         assert (await compact(served, session))[0] == 200
 
 
+@EVERY_DATABASE
 async def test_one_whose_server_has_crashed_ends_without_a_summary(tmp_path: Path) -> None:
     model = Secretary()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
