@@ -65,7 +65,7 @@ async def test_an_endpoint_is_added_tried_listed_and_removed_without_a_server(sh
         removed = await shell.aside("remove hosted")
         nothing = await shell.aside("list")
     assert added[0] == 0
-    assert "hosted is added. A server that runs takes that in" in added[1]
+    assert "hosted is added. A running server applies this" in added[1]
     assert "hosted lists qwen, llama." in added[1]
     assert tried == (0, "hosted lists qwen, llama.\n", "")
     assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {KEY}"}

@@ -69,7 +69,7 @@ async def test_another_account_is_not_let_in_and_is_told_what_to_do(tmp_path: Pa
         assert (await served.client.get("/sessions")).json()["sessions"] == []
         assert (await curl_of_other(f"{base(served)}/livez"))[0] == "200"
         noted = (await served.client.get("/audit")).json()["audit"]
-        assert "this is another" in noted[0]["why"]
+        assert "not this one" in noted[0]["why"]
         assert (await served.client.get("/tools")).status_code == 200
 
 
