@@ -34,9 +34,11 @@ def db_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, 
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     sizes = actions.add_parser("sizes", help="rows of each table and the total size", allow_abbrev=False)
     shrink = actions.add_parser("vacuum", help="reclaim the space of deleted rows", allow_abbrev=False)
-    exporting = actions.add_parser("export", help="a session as JSON, with its runs and events", allow_abbrev=False)
+    exporting = actions.add_parser(
+        "export", help="export a session as JSON, with its runs and events", allow_abbrev=False
+    )
     exporting.add_argument("session", metavar="SESSION", help="its id, as GET /sessions lists it")
-    help_text = "copy the database to a new file, while the server runs or not"
+    help_text = "copy the database to a new file; the server may keep running"
     backup = actions.add_parser("backup", help=help_text, allow_abbrev=False)
     backup.add_argument("file", metavar="FILE", type=Path, help="a file that does not exist yet")
     help_text = "replace the database with a backup and keep the old one; stop the server first"

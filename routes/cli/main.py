@@ -156,7 +156,7 @@ def _chat(args: argparse.Namespace, environ: Environ) -> int:
 
 
 def _config_flags(parser: argparse.ArgumentParser) -> None:
-    help_text = "also show the options of a run with this profile, and the layers that they are from"
+    help_text = "also show the options of a run with this profile and where they come from"
     parser.add_argument("--profile", dest="its_profile", metavar="NAME", help=help_text)
     help_text = "the same for a run in this session"
     parser.add_argument("--session", dest="its_session", metavar="ID", help=help_text)
@@ -328,27 +328,29 @@ _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, ch
 REMOTE = (
     ("memory", "routes.cli.memory", "list, search, edit and delete what is remembered about you"),
     ("rules", "routes.cli.rules", "list the operator's rules on arguments, and test a call against them"),
-    ("webhook", "routes.cli.webhooks", "add, list, test and remove receivers of notifications"),
+    ("webhook", "routes.cli.webhooks", "add, list, test and remove webhooks for notifications"),
 )
 FOUND, LAID = ("host", "port", "data_dir"), ("host", "port", "data_dir", "workspace")
 SHARED = ("database_url",)
 COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
-    Command("chat", "talk to a server in the terminal; starts one if none answers", _chat_flags, _chat),
-    Command("config", "show the settings in force and where each value comes from", _config_flags, _config),
+    Command("chat", "chat with a server in the terminal; starts a server if none answers", _chat_flags, _chat),
+    Command("config", "show the effective settings and where each value comes from", _config_flags, _config),
     Command("profile", "list, show, set and remove profiles: named options of runs", _profile_flags, _profile),
     Command("token", "create, list and revoke the tokens that clients sign in with", _token_flags, _token),
-    Command("mcp", "add, list, switch and approve the MCP servers whose tools models get", _mcp_flags, _mcp),
-    _single("project", "routes.cli.project", "see and accept the instructions of the workspace (AGENTS.md)", FOUND),
+    Command("mcp", "add, list, enable, disable and approve MCP servers", _mcp_flags, _mcp),
+    _single("project", "routes.cli.project", "show, accept or decline the workspace's instructions (AGENTS.md)", FOUND),
     Command("endpoint", "add, list, test and remove model servers", _endpoint_flags, _endpoint),
     Command("model", "add, list, serve and stop model files (GGUF) on this machine", _model_flags, _model),
     *(Command(kind, text, partial(_automation_flags, kind), partial(_automation, kind)) for kind, text in AUTOMATION),
-    _single("connect", "routes.cli.connect", "point another program at the server: Codex, Claude Code, SDKs", LAID),
+    _single("connect", "routes.cli.connect", "connect another program to the server: Codex, Claude Code, SDKs", LAID),
     *(Command(name, text, partial(_remote_flags, name, of), partial(_remote, name, of)) for name, of, text in REMOTE),
-    Command("db", "show the database's size, shrink it, back it up, restore it, export a session", _db_flags, _db),
+    Command(
+        "db", "show the size of the database, shrink it, back it up or restore it, or export a session", _db_flags, _db
+    ),
     _single("node", "routes.cli.nodes", "list the nodes that share a database, and forget one", SHARED),
     Command("doctor", "check this installation, and show how to fix what is wrong", _doctor_flags, _doctor),
-    Command("parse", "read a model's output on standard input and show what it means", _parse_flags, _parse),
+    Command("parse", "parse a model's output from standard input and show the result", _parse_flags, _parse),
     Command("dialects", "list the supported dialects of tool calls", _no_flags, _dialects),
 )
 

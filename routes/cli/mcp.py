@@ -295,8 +295,8 @@ def _report(*notes: str) -> None:
 Act = Callable[[argparse.Namespace, Remote, Loaded], int]
 NAMED: dict[str, tuple[str, Act]] = {
     "remove": ("remove a server", _remove),
-    "enable": ("switch a server on", _switch(enabled=True)),
-    "disable": ("switch a server off", _switch(enabled=False)),
+    "enable": ("enable a server", _switch(enabled=True)),
+    "disable": ("disable a server", _switch(enabled=False)),
     "reconnect": ("reconnect to a server now", _reconnect),
     "approve": ("approve what is held back of a server: new or changed tools", _approve),
     "trust": ("declare a server, or a tool of it, as trusted: its hints count, and the role and risk given", _trust),

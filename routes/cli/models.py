@@ -56,7 +56,7 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
             child.add_argument(argument)
         return child
 
-    listing = action("list", "the models that were added, and their states")
+    listing = action("list", "list the added models and their state")
     listing.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
     listing.add_argument(
         "--token", help="an admin's token for it; DRAGOMAN_TOKEN is safer, because others can see flags"
@@ -69,7 +69,7 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
     add.add_argument("--cache-type", choices=CACHE_TYPES, help="of the key-value cache; less memory with q8_0, q4_0")
     add.add_argument("--threads", type=int, metavar="N", help="that compute (default: of the cores, at most 4)")
     add.add_argument("--serve", action="store_true", help="serve it, too")
-    serve = action("serve", "make an endpoint of a model; it starts with the first request", "name")
+    serve = action("serve", "serve a model; it starts with the first request", "name")
     for child in (add, serve):
         child.add_argument("--at-start", action="store_true", help="start it with the server, and keep it")
         child.add_argument("--force", action="store_true", help="even if memory seems too short")

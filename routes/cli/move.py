@@ -22,7 +22,7 @@ NO_SOURCE = "Set DRAGOMAN_DATABASE_URL to the database to read, or name the URL 
 
 
 def add_move(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    help_text = "everything from SQLite to PostgreSQL, or back; stop all servers first"
+    help_text = "move everything from SQLite to PostgreSQL or back; stop all servers first"
     moving = actions.add_parser("move", help=help_text, allow_abbrev=False)
     target = "URL of an empty PostgreSQL database, or a new file for what DRAGOMAN_DATABASE_URL names"
     moving.add_argument("target", metavar="TARGET", help=target)

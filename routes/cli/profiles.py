@@ -48,8 +48,8 @@ PROBLEMS = (UnknownProfile, ProfileConflict, ProfileForbidden, InvalidProfile)
 def profile_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = _action(actions, "list", "the profiles of the settings and the shared ones")
-    show = _action(actions, "show", "all values of a profile")
+    listing = _action(actions, "list", "list the profiles from the settings and the shared ones")
+    show = _action(actions, "show", "show all values of a profile")
     save = _action(actions, "set", "add or replace a shared profile")
     remove = _action(actions, "remove", "delete a shared profile")
     for child in (show, save, remove):

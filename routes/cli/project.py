@@ -28,7 +28,7 @@ STATES = {
 
 def project_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help="show is the default")
-    parser.add_argument("path", nargs="?", help="only this file (default: all that wait for a decision)")
+    parser.add_argument("path", nargs="?", help="only this file (default: all files that wait for a decision)")
     parser.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
     parser.add_argument("--token", help="a token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
 

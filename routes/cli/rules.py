@@ -20,7 +20,7 @@ NOTHING = "There are no rules on arguments: docs/rules.md describes them."
 
 def rules_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="the rules of the settings file", allow_abbrev=False)
+    listing = actions.add_parser("list", help="list the rules of the settings file", allow_abbrev=False)
     check = actions.add_parser(
         "check", help="show what the rules say about a call, without running it", allow_abbrev=False
     )

@@ -112,7 +112,7 @@ def _actions(
         "--session", dest="its_session", choices=("new", "one"), help="a new one each time, or one for all"
     )
     listing = actions.add_parser("list", help=f"your {kind.listed}", allow_abbrev=False)
-    words = {"show": "one of them, with its last runs", "enable": "switch one on", "disable": "switch one off"}
+    words = {"show": "show one with its last runs", "enable": "enable one", "disable": "disable one"}
     words |= {"run": "start a run now"} if kind is SCHEDULE else {"secret": "renew its secret"}
     others = [listing]
     for action, text in (words | {"remove": "remove one; its runs are kept"}).items():

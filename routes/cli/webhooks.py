@@ -49,7 +49,7 @@ def webhook_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.Argument
 NAMED = {
     "remove": "remove a webhook and its deliveries",
     "test": "send a test now",
-    "deliveries": "the last deliveries, newest first",
+    "deliveries": "list the last deliveries, newest first",
 }
 
 
