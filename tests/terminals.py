@@ -83,15 +83,17 @@ async def terminal(
     ours, theirs = os.openpty()
     termios.tcsetwinsize(ours, (lines, columns))
     loop = asyncio.get_running_loop()
-    async with started_on(theirs, *arguments, environ=environment(home) | {"TERM": term}) as process:
-        os.close(theirs)
-        made = Terminal(process, ours, columns, lines)
-        loop.add_reader(ours, made.read)
-        try:
-            yield made
-        finally:
-            loop.remove_reader(ours)
-    os.close(ours)
+    try:
+        async with started_on(theirs, *arguments, environ=environment(home) | {"TERM": term}) as process:
+            os.close(theirs)
+            made = Terminal(process, ours, columns, lines)
+            loop.add_reader(ours, made.read)
+            try:
+                yield made
+            finally:
+                loop.remove_reader(ours)
+    finally:
+        os.close(ours)  # also when the test waited in vain
 
 
 async def piped(*arguments: str, home: Path) -> asyncio.subprocess.Process:

@@ -30,10 +30,10 @@ RICH = (
 WRITES = "```write_file\nnote.txt\nfirst line\nsecond line\n```\n"
 EDITS = "```edit_file\nnote.txt\nfirst line\nother line\n```\n"
 BUILD = shell("printf '\\033[32mok\\033[0m \\033[31mfailed\\033[0m \\033[90mgrey\\033[0m\\n'; echo begun; " + held())
-RUN = """async (tags) => {
+RUN = """async ([tags, within]) => {
   await Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)).slice(0, 50)
     .map((one) => Promise.race([one, new Promise((done) => setTimeout(done, 400))])));
-  const found = await axe.run(document, { runOnly: { type: "tag", values: tags } });
+  const found = await axe.run(within, { runOnly: { type: "tag", values: tags } });
   return found.violations.flatMap((one) => one.nodes.map((node) =>
     `${one.id}: ${node.target.join(" ")}: ${(node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? one.help}`));
 }"""
@@ -44,11 +44,11 @@ def axe() -> str:
     return needed(INSTALLED / "axe-core/axe.min.js", "axe-core").read_text()
 
 
-async def judged(page: Page, state: str) -> list[str]:
-    """What is wrong with the page as it is."""
+async def judged(page: Page, state: str, within: str = "html") -> list[str]:
+    """What is wrong with the page as it is, or with a part of it, such as a list that covers the others."""
     if not await page.evaluate("typeof window.axe === 'object'"):
         await page.evaluate(axe())
-    return [f"{state}: {one}" for one in await page.evaluate(RUN, TAGS)]
+    return [f"{state}: {one}" for one in await page.evaluate(RUN, [TAGS, within])]
 
 
 async def judging(browser: Browsing, **options: Any) -> Page:

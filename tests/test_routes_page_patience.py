@@ -32,7 +32,7 @@ READ = """async () => {
     attributes: [(text) => inline(text), "<a b='".repeat(10_000)],
     titles: [(text) => inline(text), '[a](b "'.repeat(8_000)],
     marks: [written, "[^1] ".repeat(8_000)],
-    items: [written, "-\\n".repeat(15_000)],
+    items: [written, "-\\n".repeat(5_000)],
     link: [(text) => inline(text), "[a](" + " ".repeat(60_000) + "x"],
   };
   const times = {};

@@ -178,11 +178,11 @@ async def test_the_command_line_does_the_same_without_a_server(tmp_path: Path) -
         (("serve", "tiny", "--model-memory-mb", 100), 1, "100 MiB are available"),
         (("serve", "tiny", "--model-memory-mb", 100, "--force"), 0, "tiny is served as tiny/Tiny"),
         (("list",), 0, "asleep"),
-        (("stop", "tiny"), 0, "not served any more"),
+        (("stop", "tiny"), 0, "no longer served"),
         (("remove", "tiny"), 0, "its file stays"),
         (("remove", "tiny"), 1, "No model 'tiny' was added"),
         (("adopt", "127.0.0.1:9"), 1, "Nothing listens"),
-        (("adopt", "ftp://x"), 1, "is no address of a server"),
+        (("adopt", "ftp://x"), 1, "is not the address of a server"),
     ]
     for words, code, said in asked:
         done = await asyncio.to_thread(typed, tmp_path, *words)
