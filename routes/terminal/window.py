@@ -82,6 +82,7 @@ class Window:
         self._hidden = False
         self._status: Callable[[], str] | None = None
         self._reading: _Reading | None = None
+        self._interrupted_again = False
         self._pastes = Pastes()
         self._unprinted: list[RenderableType] = []
         self._run: RunOutput | None = None
@@ -150,6 +151,9 @@ class Window:
             self.buffer.set_document(before, bypass_readonly=True)
 
     async def _wait(self, reading: _Reading) -> str:
+        if self._interrupted_again:
+            self._interrupted_again = False
+            raise Interrupted
         self._reading = reading
         self._app.invalidate()
         try:
@@ -169,6 +173,7 @@ class Window:
         return self._run
 
     def run_begins(self, status: Callable[[], str]) -> None:
+        self._interrupted_again = False
         self._status = status
         self._app.invalidate()
 
@@ -217,6 +222,8 @@ class Window:
             self._pastes.forget()
         elif not reading.line.done():
             reading.line.set_exception(Interrupted())
+        else:  # two keys in one read: the second is for the next prompt
+            self._interrupted_again = True
 
     def end(self) -> None:
         """Ctrl-D on an empty line."""
