@@ -17,7 +17,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = ("routes", "app", "tools", "parsing")
 FOLDERS = (*FLOORS, "tests", "benchmarks")
-MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_FOLDER_MODULES = 400, 50, 25
+# A number that is near becomes the architect: one concept a file, near 200 lines; these only stop the outliers.
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_FOLDER_MODULES = 700, 80, 25
 
 # file -> why it may be longer
 LONG_FILES: dict[str, str] = {}
