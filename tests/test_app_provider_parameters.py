@@ -15,6 +15,7 @@ from app.core.provider import Finished, ModelRequest, ProviderNotice, TextChunk
 from app.models.capabilities.server_profiles import OTHERS, PROFILES, profile_of
 from app.models.wire.openai.provider import RequestDefaults
 from app.models.wire.parameters import REFUSED_S, Parameters, named_in
+from tests.answers import FIXTURES
 from tests.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of
 from tests.serving import serving
 from tests.upstream import answer, upstream
@@ -48,6 +49,7 @@ REFUSALS = {
         {"stream_options"},
     ),
     "FastAPI": ('{"detail":[{"type":"x","loc":["body","temperature"],"msg":"Input should be less"}]}', {"temperature"}),
+    "vLLM": ((FIXTURES / "vllm/refused_effort.json").read_text(), {"reasoning_effort"}),
     "llama.cpp": (
         '{"error":{"code":400,"message":"Field \'temperature\': type must be number, but is string","type":'
         '"invalid_request_error"}}',

@@ -43,6 +43,7 @@ EXPECTED = {
     "vllm/reasoning_before.sse": THOUGHT_OF,
     "vllm/parallel_calls.sse": CALLED,
     "vllm/error_in_stream.sse": FAILED,
+    "vllm/refused_effort.json": Outcome(end="model_rejected"),
     "sglang/text.sse": SAID,
     "sglang/reasoning.sse": THOUGHT_OF,
     "sglang/parallel_calls.sse": CALLED,

@@ -15,6 +15,7 @@ from routes.cli.main import main
 from tests.mcp_served import HELPFUL, helper, serving_mcp, settled, until_gone, write_list
 from tests.people import bearer
 from tests.serving import Served
+from tools.mcp.config.entries import read_config
 
 pytestmark = pytest.mark.anyio
 
@@ -77,8 +78,21 @@ def test_servers_are_added_and_removed_without_a_server(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/sse", "https://a.test/x/sse/?key=1", "https://a.test/mcp", "https://a.test"]
+)
+def test_an_added_url_speaks_the_transport_of_the_same_url_in_the_file(shell: Shell, url: str) -> None:
+    write_list(shell.folder, written={"url": url})
+    assert shell(f"add added --url {url}")[0] == 0
+    configs = read_config(shell.folder / "mcp.json", {}).configs
+    assert {config.name: config.transport for config in configs} == dict.fromkeys(
+        ("written", "added"), "sse" if "/sse" in url else "http"
+    )
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
+        ("add x --url http://[", "http or https URL"),
         ("add x", "either a command behind --, or --url"),
         ("add x --url https://a.test -- npx", "either a command behind --, or --url"),
         ("add x --url ftp://a.test", "http or https URL"),

@@ -20,8 +20,9 @@ from routes.terminal.chat import default_url
 from routes.terminal.event_client import ChatFailed
 from tools.base.rights import Risk, Role, Trust, results_in_words
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
-from tools.mcp.config.entries import config_of, read_config
+from tools.mcp.config.entries import config_of, read_config, transport_of
 from tools.mcp.config.variables import Variables
+from tools.mcp.model import Transport
 
 BY = "the command line"
 TAKEN_IN = "A running server applies this within a second or two."
@@ -46,7 +47,9 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
     add = action("add", "add a server to the file: a command behind --, or a URL", usage)
     add.add_argument("name")
     add.add_argument("--url", help="its address, instead of a command")
-    add.add_argument("--sse", action="store_true", help="the URL speaks the older transport, SSE")
+    add.add_argument(
+        "--sse", action="store_true", help="the URL speaks the older transport, SSE (default: if its path ends in /sse)"
+    )
     add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="sent to the URL")
     add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the command")
     add.add_argument("--cwd", help="the folder that the command starts in")
@@ -111,12 +114,18 @@ def _entry(args: argparse.Namespace, command: Sequence[str]) -> dict[str, Any]:
     if args.url:
         pairs = _pairs(args.header, ":", "--header takes NAME:VALUE")
         headers = {name: value.strip() for name, value in pairs.items()}
-        kind = "sse" if args.sse else "http"
-        return {"type": kind, "url": args.url} | ({"headers": headers} if headers else {}) | more
+        return {"type": _transport(args), "url": args.url} | ({"headers": headers} if headers else {}) | more
     program, *rest = command
     env = _pairs(args.env, "=", "--env takes NAME=VALUE")
     where = {"cwd": args.cwd} if args.cwd else {}
     return {"command": program, "args": rest} | ({"env": env} if env else {}) | where | more
+
+
+def _transport(args: argparse.Namespace) -> Transport:
+    try:
+        return "sse" if args.sse else transport_of(args.url)
+    except ValueError:  # no URL: what is wrong with it is said when the entry is read
+        return "http"
 
 
 def _pairs(words: Sequence[str], between: str, advice: str) -> dict[str, str]:

@@ -64,6 +64,7 @@ PROFILES: tuple[Profile, ...] = (
         quirks=(
             Quirk("Thoughts come as `reasoning`, in older versions as `reasoning_content`.", "reasoning.sse"),
             Quirk("[DONE] follows an error, too.", "error_in_stream.sse"),
+            Quirk("A refused field is named with `body.` in front.", "refused_effort.json"),
         ),
     ),
     Profile(

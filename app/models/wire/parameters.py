@@ -215,10 +215,10 @@ def body_of(text: str) -> Any:
 
 
 def fields_in(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield `param` of OpenAI's errors, and `loc` of those of FastAPI servers and Mistral."""
+    """Yield `param` of OpenAI's errors, vLLM's `body.` left out, and `loc` of those of FastAPI servers and Mistral."""
     match value:
         case {"param": str(param)} if param:
-            yield re.split(r"[.\[]", param)[0]
+            yield re.split(r"[.\[]", param.removeprefix("body."))[0]
         case {"loc": ["body", str(name), *_]}:
             yield name
         case dict() | list() if depth < DEEPEST:

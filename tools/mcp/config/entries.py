@@ -167,11 +167,15 @@ def _transport(entry: Mapping[str, Any], command: str, url: str) -> Transport:
             raise BadEntry("There are both command and url. Keep one, or add type.")
         if not url:
             return "stdio"
-        old = urlsplit(url).path.rstrip("/").endswith("/sse") and entry.get("httpUrl") is None
-        return "sse" if old else "http"
+        return transport_of(url) if entry.get("httpUrl") is None else "http"
     if not isinstance(declared, str) or declared not in TRANSPORTS:
         raise BadEntry(f"type must be one of {', '.join(TRANSPORTS)}.")
     return TRANSPORTS[declared]
+
+
+def transport_of(url: str) -> Transport:
+    """Return the transport that a URL without a declared one speaks: the older one if its path ends so."""
+    return "sse" if urlsplit(url).path.rstrip("/").endswith("/sse") else "http"
 
 
 def _env(entry: Mapping[str, Any], variables: Variables) -> dict[str, str]:
