@@ -4,7 +4,20 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tools.sandbox.owner_run_paths import SEALED, owner_run_reason, sealed_names
+from app.workspace.private_files import private_reason
+from app.workspace.skipped import is_protected
+from tests.sealing import NEEDED, told
+from tools.builtin.outbound_effects import file_left
+from tools.sandbox.owner_run_paths import PLACES, SEALED, PathRule, Seal, owner_run_reason, sealed_names
+
+FILES = {".gitmodules", ".gitattributes", ".gdbinit", ".lldbinit", ".envrc", ".exrc", ".vimrc", ".nvimrc", ".npmrc"}
+FILES |= {".yarnrc", ".bazelrc", ".tool-versions", ".python-version"}
+
+
+def an_example(place: PathRule) -> str:
+    """A path of the place: a file below it where the name stands for a folder."""
+    name = place.name.replace("y*ml", "yml").replace("?js", "cjs").replace("config*", "config.toml").replace("*", "x")
+    return name if PurePosixPath(name).suffix or name in FILES else f"{name}/x"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +50,17 @@ from tools.sandbox.owner_run_paths import SEALED, owner_run_reason, sealed_names
         *((f"{name}/x", "agents") for name in (".claude", ".cursor", ".gemini", ".codex", ".windsurf", ".continue")),
         (".aider.conf.yml", "agents"),
         ("opencode.json", "agents"),
+        (".kiro/settings/mcp.json", "agents"),
+        (".clinerules/hooks/x", "agents"),
+        (".github/workflows/ci.yml", "push"),
+        ("sub/.GitHub/Workflows/ci.yml", "push"),
+        (".cargo/config.toml", "cargo"),
+        ("crates/a/.cargo/config", "cargo"),
+        (".bazelrc", "Bazel"),
+        (".gitattributes", "filters"),
+        (".tool-versions", "version managers"),
+        (".python-version", "version managers"),
+        ("x.desktop", "desktop"),
     ],
 )
 def test_what_the_owners_programs_run_leaves_the_box(path: str, word: str) -> None:
@@ -50,10 +74,11 @@ def test_what_the_owners_programs_run_leaves_the_box(path: str, word: str) -> No
         "config",
         "hooks/pre-commit",
         ".gitignore",
-        ".github/x",
+        ".github/ISSUE_TEMPLATE.md",
+        "workflows/ci.yml",
+        ".cargo/registry/index",
         "Makefile",
         "AGENTS.md",
-        ".tool-versions",
         "src/vscode/tasks.json",
         "a.py",
         "",
@@ -64,8 +89,47 @@ def test_other_files_stay_in_the_workspace(path: str) -> None:
 
 
 def test_what_a_program_obeys_cannot_be_made_where_it_is_used(tmp_path: Path) -> None:
-    assert sealed_names(tmp_path) == SEALED == (".git", ".envrc", ".vscode", ".idea")
+    assert (
+        sealed_names(tmp_path)
+        == SEALED
+        == (".git", ".envrc", ".vscode", ".idea", ".devcontainer", ".devcontainer.json")
+    )
     for sign in (".cursor", ".config/zed"):
         (tmp_path / sign).mkdir(parents=True)
     assert sealed_names(tmp_path) == (*SEALED, ".zed", ".cursor")
     assert sealed_names(tmp_path / "missing") == SEALED
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
+def test_each_row_that_commands_can_make_says_why(place: PathRule) -> None:
+    assert bool(place.left_open) == (place.seal is not Seal.ALWAYS)
+    assert not place.signs or place.seal is Seal.THERE
+    assert place.seal is Seal.NONE or not set(place.name) & set("*?/")  # a mount closes one name of the root
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
+def test_sources_are_sent_and_undone_and_other_places_are_not(place: PathRule) -> None:
+    parts = PurePosixPath(an_example(place)).parts
+    assert (private_reason(parts) is None) == place.is_source
+    assert any(map(is_protected, parts)) != place.is_source
+
+
+@NEEDED[-1]
+@pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
+def test_the_box_closes_what_the_file_tools_ask_about_but_for_rows_that_say_why(
+    tmp_path: Path, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One command in the box tries the whole table, beside what the file tools say of the same paths."""
+    monkeypatch.setenv("HOME", str(tmp_path / "missing"))
+    (work := tmp_path / "work").mkdir()
+    tried = {place.name: an_example(place) for place in PLACES if place.name != ".git"}  # test_tools_seals has it
+    for path in tried.values() if there else ():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_text("theirs")
+    told(work, "\n".join(f"mkdir -p {PurePosixPath(path).parent}; echo new > {path}" for path in tried.values()))
+    changed = {name for name, path in tried.items() if (work / path).is_file() and (work / path).read_text() == "new\n"}
+    closed = {Seal.ALWAYS, Seal.THERE} if there else {Seal.ALWAYS}
+    assert changed == {place.name for place in PLACES if place.seal not in closed}
+    for path in tried.values():
+        effect = file_left({"path": path}, work)
+        assert effect is not None and effect.always, path

@@ -15,7 +15,7 @@ from app.workspace.private_files import private_reason
 from app.workspace.scanner import DEEPEST
 from tools.base.outcome import ToolFailed
 from tools.base.workspace import directory, explained, inside
-from tools.sandbox.owner_run_paths import owner_run_reason
+from tools.sandbox.owner_run_paths import owner_run_reason, owner_run_rule
 
 MOST_REMOVED = 20_000  # files and folders at once
 _CLAIM = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -119,8 +119,8 @@ def remove(workspace: Path, parts: tuple[str, ...]) -> int:
         count = 1
         for name in _below(parent, parts[-1]):
             count += 1
-            if reason := owner_run_reason([name]):
-                raise NotSent(f"{shown} is not removed, because {name} is in it: {reason}.")
+            if (rule := owner_run_rule([name])) and not rule.is_source:
+                raise NotSent(f"{shown} is not removed, because {name} is in it: {rule.why}.")
             if count > MOST_REMOVED:
                 raise ToolFailed(TOO_MANY.format(path=shown))
         shutil.rmtree(parts[-1], dir_fd=parent)

@@ -1,5 +1,5 @@
-"""Files of a workspace that are not sent over HTTP, nor taken from a message: names under which secrets usually lie,
-and the places that the owner's own programs run or obey.
+"""Files of a workspace that are not sent over HTTP: names under which secrets usually lie, and the places that the
+owner's own programs run or obey, but for sources of the project.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from tools.sandbox.owner_run_paths import owner_run_reason
+from tools.sandbox.owner_run_paths import owner_run_rule
 
 # In lower case; a folder's name counts for everything in it.
 SECRETS = (
@@ -23,8 +23,8 @@ HOLDS_SECRETS = "files of this name usually hold secrets"
 def private_reason(parts: Iterable[str]) -> str | None:
     """Return why a file at this path is not sent, as a clause; None if it may be. Parts are below the workspace."""
     parts = tuple(parts)
-    if reason := owner_run_reason(parts):
-        return reason
+    if (rule := owner_run_rule(parts)) and not rule.is_source:
+        return rule.why
     names = [part.casefold().rstrip(". ") for part in parts]
     return HOLDS_SECRETS if any(map(_is_secret, names)) else None
 

@@ -16,7 +16,7 @@ HEAVY = frozenset(
     }
 )
 # Run or obeyed by the owner's programs, a repository's own files among them: no undo shall ever touch them.
-_PROTECTED = lazy_pattern("|".join(translate(place.name) for place in PLACES), re.IGNORECASE)
+_PROTECTED = lazy_pattern("|".join(translate(place.name) for place in PLACES if not place.is_source), re.IGNORECASE)
 
 
 def is_protected(name: str) -> bool:

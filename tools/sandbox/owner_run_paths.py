@@ -1,10 +1,10 @@
 """Places in a workspace that the owner's own programs run or obey outside of the sandbox: git, shells, editors.
 
 The one table of them. In it belongs what a program of the owner's runs or obeys when a folder is merely opened, or by a
-harmless command in it (`git status`, `npm ls`, `yarn --version`), and not what the owner starts knowingly (a Makefile,
+harmless command in it (`git status`, `npm ls`, `cargo build`), and not what the owner starts knowingly (a Makefile,
 a script, a test), nor text that an agent reads (AGENTS.md). The file tools ask before they write to any of them; a box
-closes those that have a `seal` and lie in the workspace's root. Some have none: their name is a pattern, usual commands
-write there (`npm install` in `.husky`), or a sealed file controls whether they are used.
+closes those that have a `seal` and lie in the workspace's root. Each row whose place a command can make although the
+file tools ask about it says why in `left_open`; a test compares both for every row.
 """
 
 from __future__ import annotations
@@ -30,20 +30,34 @@ class Seal(Enum):
 
 
 class PathRule(Struct, frozen=True):
-    """A name, as a pattern in lower case, and why what lies there leaves the sandbox.
+    """A path, as patterns in lower case, and why what lies there leaves the sandbox.
 
-    `sign`: a path in the home of users of the program; for them the place cannot be created either.
+    `signs`: paths in the home of users of the program; for them the place cannot be created either. `left_open`: why
+    commands can make it. `is_source`: a file of the project that people read, send and undo like any other.
     """
 
     name: str
     why: str
     seal: Seal = Seal.NONE
-    sign: str = ""
+    signs: tuple[str, ...] = ()
+    left_open: str = ""
+    is_source: bool = False
 
 
 _EDITOR = "editors run the tasks and programs that it names when they open the folder"
 _AGENT = "other agents take commands and permissions from it"
 _PACKAGES = "package managers run the programs that it names, on every command"
+_HOOKS = "git runs the hooks in it where core.hooksPath names it"
+_VERSIONS = "version managers choose by it the programs that they run in this folder, by a path as well"
+
+_PATTERN = "a mount closes one name, and this is a pattern"
+_IS_MADE = "usual commands make it, in an empty folder too"
+_IS_CHECKED_OUT = "git changes it with every branch, and commands that add to it are usual"
+_NESTED = "it lies in a folder that commands may make and move, where no mount holds"
+_ITS_FOLDER = "commands keep caches in its folder, whose name is all that a mount could close"
+_UNUSED = "it is closed where the home shows that its program is used: each name costs every command a folder"
+
+_VIM = (".config/nvim", ".vimrc", ".vim", ".exrc")
 
 PLACES = (
     *(
@@ -53,59 +67,118 @@ PLACES = (
             Seal.ALWAYS,
         ),
         PathRule(
-            "*.git", "a folder of that name may be a repository, and git runs its hooks and what its config names"
+            "*.git",
+            "a folder of that name may be a repository, and git runs its hooks and what its config names",
+            left_open=_PATTERN,
         ),
-        PathRule(".gitmodules", "git fetches what it names when it updates submodules"),
-        PathRule(".hg", "Mercurial runs the hooks and extensions that its hgrc names"),
-        PathRule(".jj", "Jujutsu runs the programs that its config names"),
-        PathRule(".gdbinit", "gdb runs it when it is started there", Seal.THERE),
-        PathRule(".lldbinit", "lldb runs it when it is started there", Seal.THERE),
-        PathRule(".husky", "git runs the hooks in it where core.hooksPath names it"),
-        PathRule(".githooks", "git runs the hooks in it where core.hooksPath names it"),
-        PathRule(".pre-commit-config.yaml", "pre-commit runs what it names at each commit", Seal.THERE),
-        PathRule(".lefthook.y*ml", "lefthook runs what it names at each commit"),
-        PathRule("lefthook.y*ml", "lefthook runs what it names at each commit"),
-        PathRule(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS),
-        PathRule(".direnv", "direnv loads what it has kept there"),
+        PathRule(".gitmodules", "git fetches what it names when it updates submodules", left_open=_IS_CHECKED_OUT),
+        PathRule(
+            ".gitattributes",
+            "git passes files through the filters and merge drivers that it names, where a config has them",
+            left_open=_IS_CHECKED_OUT,
+            is_source=True,
+        ),
+        PathRule(".hg", "Mercurial runs the hooks and extensions that its hgrc names", left_open=_IS_MADE),
+        PathRule(".jj", "Jujutsu runs the programs that its config names", left_open=_IS_MADE),
+        PathRule(".gdbinit", "gdb runs it when it is started there", Seal.THERE, (".gdbinit", ".config/gdb"), _UNUSED),
+        PathRule(".lldbinit", "lldb runs it when it is started there", Seal.THERE, (".lldbinit",), _UNUSED),
+        PathRule(".husky", _HOOKS, left_open=_IS_MADE),
+        PathRule(".githooks", _HOOKS, left_open=_IS_CHECKED_OUT),
+        PathRule(
+            ".pre-commit-config.yaml",
+            "pre-commit runs what it names at each commit",
+            Seal.THERE,
+            left_open=_IS_MADE,
+        ),
         *(
-            PathRule(name, "mise sets variables and runs hooks by it in every shell that enters the folder", Seal.THERE)
+            PathRule(name, "lefthook runs what it names at each commit", left_open=_PATTERN)
+            for name in (".lefthook.y*ml", "lefthook.y*ml")
+        ),
+        PathRule(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS),
+        PathRule(".direnv", "direnv loads what it has kept there", left_open=_IS_MADE),
+        *(
+            PathRule(
+                name,
+                "mise sets variables and runs hooks by it in every shell that enters the folder",
+                Seal.THERE,
+                (".config/mise", ".local/share/mise"),
+                _UNUSED,
+            )
             for name in (".mise.toml", "mise.toml", ".mise")
         ),
+        *(
+            PathRule(name, _VERSIONS, left_open=_IS_MADE, is_source=True)
+            for name in (".tool-versions", ".python-version")
+        ),
+        PathRule("*.desktop", "a desktop starts the program that it names, under any icon", left_open=_PATTERN),
     ),
     *(
         PathRule(".vscode", _EDITOR, Seal.ALWAYS),
-        PathRule("*.code-workspace", _EDITOR),
+        PathRule("*.code-workspace", _EDITOR, left_open=_PATTERN),
         PathRule(".idea", _EDITOR, Seal.ALWAYS),
-        PathRule(".fleet", _EDITOR, Seal.THERE, ".fleet"),
-        PathRule(".zed", _EDITOR, Seal.THERE, ".config/zed"),
-        PathRule(".helix", _EDITOR, Seal.THERE, ".config/helix"),
-        PathRule(".devcontainer", _EDITOR, Seal.THERE),
-        PathRule(".devcontainer.json", _EDITOR, Seal.THERE),
-        PathRule(".dir-locals.el", "Emacs evaluates it when it opens a file there", Seal.THERE),
-        PathRule(".exrc", "vi runs it when it is started there", Seal.THERE),
-        PathRule(".vimrc", "vi runs it when it is started there", Seal.THERE),
-        PathRule(".nvimrc", "Neovim runs it when it is started there", Seal.THERE),
-        PathRule(".nvim.lua", "Neovim runs it when it is started there", Seal.THERE),
+        PathRule(".fleet", _EDITOR, Seal.THERE, (".fleet",), _UNUSED),
+        PathRule(".zed", _EDITOR, Seal.THERE, (".config/zed",), _UNUSED),
+        PathRule(".helix", _EDITOR, Seal.THERE, (".config/helix",), _UNUSED),
+        PathRule(".devcontainer", _EDITOR, Seal.ALWAYS),
+        PathRule(".devcontainer.json", _EDITOR, Seal.ALWAYS),
+        PathRule(
+            ".dir-locals.el",
+            "Emacs evaluates it when it opens a file there",
+            Seal.THERE,
+            (".emacs", ".emacs.d", ".config/emacs"),
+            _UNUSED,
+        ),
+        *(
+            PathRule(name, "vi runs it when it is started there", Seal.THERE, _VIM, _UNUSED)
+            for name in (".exrc", ".vimrc")
+        ),
+        *(
+            PathRule(name, "Neovim runs it when it is started there", Seal.THERE, (".config/nvim",), _UNUSED)
+            for name in (".nvimrc", ".nvim.lua")
+        ),
+    ),
+    *(PathRule(name, _PACKAGES, Seal.THERE, left_open=_IS_MADE) for name in (".npmrc", ".yarnrc", ".yarnrc.yml")),
+    *(
+        PathRule(".pnpmfile.?js", _PACKAGES, left_open=_PATTERN),
+        PathRule(
+            ".cargo/config*",
+            "cargo runs the compilers, wrappers and runners that it names, on every build",
+            left_open=_ITS_FOLDER,
+            is_source=True,
+        ),
+        PathRule(
+            ".bazelrc",
+            "Bazel takes options from it on every command, which name programs that run outside of its own sandbox",
+            left_open=_IS_CHECKED_OUT,
+            is_source=True,
+        ),
+        *(
+            PathRule(
+                name,
+                "the project's host runs it after a push, with the secrets of the project",
+                left_open=_NESTED,
+                is_source=True,
+            )
+            for name in (".github/workflows", ".github/actions")
+        ),
     ),
     *(
-        PathRule(".npmrc", _PACKAGES, Seal.THERE),
-        PathRule(".yarnrc", _PACKAGES, Seal.THERE),
-        PathRule(".yarnrc.yml", _PACKAGES, Seal.THERE),
-        PathRule(".pnpmfile.?js", _PACKAGES),
+        PathRule(name, _AGENT, Seal.THERE, (sign,), _UNUSED)
+        for name, sign in (
+            (".mcp.json", ".claude"),
+            (".claude", ".claude"),
+            (".cursor", ".cursor"),
+            (".gemini", ".gemini"),
+            (".codex", ".codex"),
+            (".windsurf", ".codeium/windsurf"),
+            (".continue", ".continue"),
+            (".opencode", ".config/opencode"),
+            (".roo", ".roo"),
+            (".clinerules", ".cline"),
+            (".kiro", ".kiro"),
+        )
     ),
-    *(
-        PathRule(".mcp.json", _AGENT, Seal.THERE),
-        PathRule(".claude", _AGENT, Seal.THERE, ".claude"),
-        PathRule(".cursor", _AGENT, Seal.THERE, ".cursor"),
-        PathRule(".gemini", _AGENT, Seal.THERE, ".gemini"),
-        PathRule(".codex", _AGENT, Seal.THERE, ".codex"),
-        PathRule(".windsurf", _AGENT, Seal.THERE, ".codeium/windsurf"),
-        PathRule(".continue", _AGENT, Seal.THERE, ".continue"),
-        PathRule(".opencode", _AGENT, Seal.THERE, ".config/opencode"),
-        PathRule("opencode.json*", _AGENT),
-        PathRule(".roo", _AGENT, Seal.THERE),
-        PathRule(".aider.conf.y*ml", _AGENT),
-    ),
+    *(PathRule(name, _AGENT, left_open=_PATTERN) for name in ("opencode.json*", ".aider.conf.y*ml")),
 )
 SEALABLE = tuple(place.name for place in PLACES if place.seal != Seal.NONE)
 SEALED = tuple(place.name for place in PLACES if place.seal == Seal.ALWAYS)
@@ -122,21 +195,28 @@ _LINE = 1_000  # characters of a line that are looked at
 def sealed_names(home: Path | None = None) -> tuple[str, ...]:
     """The places that a boxed command cannot make either, by what programs there are signs of in this home."""
     there = home or Path(os.path.expanduser("~"))  # noqa: PTH111 - it does not fail without a home
-    used = (place.name for place in PLACES if place.sign and os.path.lexists(there / place.sign))
+    used = (one.name for one in PLACES if any(os.path.lexists(there / sign) for sign in one.signs))
     return (*SEALED, *used)
 
 
-def owner_run_reason(path_parts: Iterable[str]) -> str | None:
-    """The reason why a file at this path is run or obeyed outside of the sandbox by the owner's programs, as a clause.
+def owner_run_rule(path_parts: Iterable[str]) -> PathRule | None:
+    """Return the rule for a file at this path, which the owner's programs run or obey outside of the sandbox.
 
     `path_parts` are the components below the workspace. None where no such place is known.
     """
-    for part in path_parts:
-        name = part.casefold().rstrip(". ")  # as file systems see it that ignore case, or cut a name's end
-        for place in PLACES:
-            if fnmatchcase(name, place.name):
-                return place.why
-    return None
+    names = [part.casefold().rstrip(". ") for part in path_parts]  # as file systems that ignore case or a name's end
+    return next((place for at in range(len(names)) for place in PLACES if _matches(place, names, at)), None)
+
+
+def owner_run_reason(path_parts: Iterable[str]) -> str | None:
+    """Return the reason of that rule, as a clause."""
+    return rule.why if (rule := owner_run_rule(path_parts)) else None
+
+
+def _matches(place: PathRule, names: list[str], at: int) -> bool:
+    """Return whether the components from `at` on begin with the place."""
+    patterns = place.name.split("/")
+    return len(names) - at >= len(patterns) and all(map(fnmatchcase, names[at:], patterns))
 
 
 def sealed_path_hint(output: str) -> str | None:
