@@ -1,8 +1,8 @@
 """JSON as models write it, and Python literals: one reader for both, linear and bounded.
 
 Repairs only where the reading is unique: trailing commas, Python spellings and quotes, raw control characters,
-unquoted keys, unknown escapes (kept as written), unescaped inner quotes (a quote closes a string only before what
-may follow a string), surplus closers, and missing closers when the caller knows that the text has ended.
+unquoted keys, comments, unknown escapes (kept as written), unescaped inner quotes (a quote closes a string only before
+what may follow a string), surplus closers, and missing closers when the caller knows that the text has ended.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from parsing.matching import CLOSERS, compiled
 
 MAX_DEPTH = 100
 MAX_TOKENS = 20_000  # about 20 ms: beyond that, malformed text is refused
+MAX_MARKS = 60_000  # quotes and escapes inside the texts, in all tries
 _TRIES = 8
 Read = TypeVar("Read")
 
 _SPACE = re.compile(r"\s*")
+_COMMENTS = {"//": "\n", "#": "\n", "/*": "*/"}  # how one begins and ends
+_LONGEST_COMMENT = 1000  # characters: what follows a quote is looked at for each quote
+_MOST_COMMENTS = 4  # one after the other
+_SURPLUS = re.compile(r"[\s}\])]*")
 _WORD = re.compile(r"[^\s\"'{}\[\](),:=<>]+")
 _BARE_KEY = re.compile(r"[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>]*(?=:)")
 _SET = re.compile(r"\{\s*(?:'[^'\\]*'|\"[^\"\\]*\"|[\w.+-]+)\s*[,}]")
@@ -76,7 +81,7 @@ def loads(text: str, *, ended: bool = False) -> Any:
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError, MemoryError):
-        return read_whole(text, Literals.value, ended=ended)
+        return read_whole(text, Literals.value, ended=ended, comments=True)
 
 
 def read_whole(text: str, read: Callable[[Literals], Read], **options: Any) -> Read:
@@ -87,14 +92,16 @@ def read_whole(text: str, read: Callable[[Literals], Read], **options: Any) -> R
     """
     passed: set[int] = set()
     failure: Unreadable | None = None
+    left = MAX_MARKS
     for _ in range(_TRIES):
-        reader = Literals(text, passed=passed, **options)
+        reader = Literals(text, passed=passed, marks=left, **options)
         try:
             value = read(reader)
             reader.finish()
         except Unreadable as error:
             failure = failure or error
-            if reader.doubtful_end < 0:
+            left = reader.marks
+            if reader.doubtful_end < 0 or left < 0:
                 break
             passed.add(reader.doubtful_end)
         else:
@@ -126,7 +133,8 @@ def _reads(text: str, read: Callable[[Literals], object], passed: Set[int], opti
 
 class Literals:
     """A reader of one text, from left to right. `strings` are extra string delimiters, `words` allows bare values,
-    `sets` allows those of Python, as lists. A quote at a place in `passed` closes nothing.
+    `sets` allows those of Python, as lists, `comments` those of JSONC and of Python. A quote at a place in `passed`
+    closes nothing. `marks` are the quotes and escapes that its texts may still have.
     """
 
     def __init__(
@@ -137,7 +145,9 @@ class Literals:
         strings: tuple[str, ...] = (),
         words: bool = False,
         sets: bool = False,
+        comments: bool = False,
         passed: Set[int] = frozenset(),
+        marks: int = MAX_MARKS,
     ) -> None:
         self.text = text
         self.pos = 0
@@ -148,6 +158,8 @@ class Literals:
         self._depth = 0
         self._open = {"{": 0, "[": 0, "(": 0}
         self._sets = sets
+        self._comments = comments
+        self.marks = marks
         self._passed = passed
         self._end_of_delimited = 0  # of the last text between delimiters
         self._ahead = -1  # the place of the next delimiter
@@ -155,22 +167,54 @@ class Literals:
         self.doubtful_end = -1  # the last quote that closed a string with quotes in it
 
     def skip(self) -> str:
-        """The next character that is not space, or nothing at the end."""
-        match = _SPACE.match(self.text, self.pos)
-        self.pos = match.end() if match else self.pos
+        """The next character that is neither space nor of a comment, or nothing at the end."""
+        self.pos = self._pass_space(self.pos)
+        while self._comments and self.text.startswith(("/", "#"), self.pos):
+            self._count_token()
+            end = self._pass_space(self.pos)
+            if end == self.pos:
+                break
+            self.pos = end
         return self.text[self.pos : self.pos + 1]
+
+    def _pass_space(self, pos: int) -> int:
+        """Return where space ends that begins here, with a few comments in it."""
+        text = self.text
+        match = _SPACE.match(text, pos)
+        end = match.end() if match else pos
+        for _ in range(_MOST_COMMENTS if self._comments and text.startswith(("/", "#"), end) else 0):
+            opener = "#" if text.startswith("#", end) else text[end : end + 2]
+            closer = _COMMENTS.get(opener)
+            if closer is None:
+                break
+            limit = end + _LONGEST_COMMENT
+            closed = text.find(closer, end + len(opener), limit)
+            if closed < 0 and (closer != "\n" or len(text) > limit):
+                break
+            end = closed + len(closer) if closed >= 0 else len(text)
+            match = _SPACE.match(text, end, end + _LONGEST_COMMENT)
+            end = match.end() if match else end
+        return end
+
+    def _count_token(self) -> None:
+        self._tokens += 1
+        if self._tokens > MAX_TOKENS:
+            raise Unreadable("too long to repair")
+
+    def _count_mark(self) -> None:
+        self.marks -= 1
+        if self.marks < 0:
+            raise Unreadable("too long to repair")
 
     def finish(self) -> None:
         """Nothing may follow but surplus closers."""
-        while self.skip() and self.text[self.pos] in "}])":
-            self.pos += 1
+        while self.skip() and (match := _SURPLUS.match(self.text, self.pos)) and match.end() > self.pos:
+            self.pos = match.end()
         if self.pos < len(self.text):
             raise Unreadable(f"unexpected text at character {self.pos}")
 
     def value(self) -> Any:
-        self._tokens += 1
-        if self._tokens > MAX_TOKENS:
-            raise Unreadable("too long to repair")
+        self._count_token()
         char = self.skip()
         if delimiter := self._delimiter():
             return self._delimited(delimiter)
@@ -268,6 +312,7 @@ class Literals:
         while match := _ENDS[quote].search(self.text, self.pos):
             pieces.append(self.text[self.pos : match.start()])
             self.pos = match.end()
+            self._count_mark()
             if match.group() == "\\":
                 pieces.append(self._escape())
             elif self._closes(ends) and match.start() not in self._passed:
@@ -293,8 +338,7 @@ class Literals:
         return inner
 
     def _closes(self, ends: str) -> bool:
-        match = _SPACE.match(self.text, self.pos)
-        after = match.end() if match else self.pos
+        after = self._pass_space(self.pos)
         if after == len(self.text):
             return True
         char = self.text[after]

@@ -36,10 +36,17 @@ class Fails:
     says: str
 
 
-def called(name: str, raw: str, arguments: dict[str, object], reason: str = "tool_calls") -> list[Piece]:
+def called(
+    name: str,
+    raw: str,
+    arguments: dict[str, object],
+    reason: str = "tool_calls",
+    *,
+    repairs: tuple[str, ...] = (),
+) -> list[Piece]:
     """One native call that came in one piece."""
     deltas = [CallOpened(0, name), CallDelta(0, raw)] if raw else [CallOpened(0, name)]
-    return [*deltas, Call(0, name, arguments, "native"), Finished(reason)]
+    return [*deltas, Call(0, name, arguments, "native", repairs), Finished(reason)]
 
 
 def both(first: str, second: str) -> list[Piece]:

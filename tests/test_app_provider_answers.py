@@ -12,7 +12,7 @@ from app.core.messages import OpaqueMetadata
 from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, ProviderNotice, TextChunk, TokenUsage
 from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import Event, EventReader, EventTooLarge
-from app.models.wire.native_calls import MAX_CALLS, NativeCalls
+from app.models.wire.native_calls import IN_A_STRING, MAX_CALLS, NOT_JSON, NativeCalls
 from app.models.wire.openai.answer import WHY_FILTERED, ChatAnswer
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.answers import FIXTURES, ORIGIN, URL, Fails, bad, both, called, check, read, told
@@ -137,13 +137,22 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/call_arguments_empty.sse": called("list_files", "", {}),
     "odd/call_arguments_empty_list.sse": called("list_files", "[]", {}),
     "odd/call_arguments_object.sse": called("bash", '{"command": "ls"}', {"command": "ls"}),
-    "odd/call_arguments_twice_encoded.sse": called("bash", r'"{\"command\": \"ls\"}"', {"command": "ls"}),
-    "odd/call_arguments_raw_newline.sse": called("bash", '{"command":"ls\npwd"}', {"command": "ls\npwd"}),
+    "odd/call_arguments_twice_encoded.sse": called(
+        "bash", r'"{\"command\": \"ls\"}"', {"command": "ls"}, repairs=(IN_A_STRING,)
+    ),
+    "odd/call_arguments_raw_newline.sse": called(
+        "bash",
+        '{"command":"ls\npwd"}',
+        {"command": "ls\npwd"},
+        repairs=(NOT_JSON.format(why="Invalid control character at"),),
+    ),
     "odd/call_arguments_list.sse": bad('["ls"]', f"{UNREADABLE}they are a JSON list, not an object. {AGAIN}."),
-    "odd/call_arguments_nan.sse": bad('{"limit":NaN}', f"{UNREADABLE}NaN is not a JSON number. {AGAIN}."),
-    "odd/call_arguments_broken.sse": bad(
+    "odd/call_arguments_nan.sse": bad('{"limit":NaN}', f"{UNREADABLE}'NaN' is not a value. {AGAIN}."),
+    "odd/call_arguments_broken.sse": called(
+        "bash",
         "{'command': 'ls'}",
-        f"{UNREADABLE}Expecting property name enclosed in double quotes: line 1 column 2 (char 1). {AGAIN}.",
+        {"command": "ls"},
+        repairs=(NOT_JSON.format(why="Expecting property name enclosed in double quotes"),),
     ),
     "odd/call_arguments_truncated.sse": bad(f"{RM}ld/old", CUT.format(33) + SMALLER),
     "odd/call_cut_by_length.sse": [

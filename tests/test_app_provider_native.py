@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.models.wire import native_calls
 from app.models.wire.native_calls import MAX_NAME, NativeCalls
-from parsing import BadCall, Call, CallDelta, CallOpened
+from parsing import BadCall, Call, CallDelta, CallOpened, parse
 
 Fragment = tuple[int, dict[str, Any]]  # of which call
 
@@ -136,6 +136,79 @@ def test_an_empty_object_may_come_before_the_arguments() -> None:
     for written in ("{}", '{"command":', ' "ls"}'):
         calls.add({"index": 0, "function": {"arguments": written} | ({"name": "bash"} if written == "{}" else {})})
     assert list(calls.close(cut=False)) == [Call(0, "bash", {"command": "ls"}, "native")]
+
+
+LS = {"command": "ls"}
+# What models write instead of JSON, and what it can only mean. The reader is that of calls in text.
+REPAIRED = {
+    "a trailing comma": ('{"command": "ls",}', LS),
+    "a bare name": ('{command: "ls"}', LS),
+    "single quotes": ("{'command': 'ls'}", LS),
+    "words of Python": (
+        '{"command": "ls", "pty": True, "time_limit_s": None}',
+        LS | {"pty": True, "time_limit_s": None},
+    ),
+    "comments": ('{"command": "ls" // what\'s {there\n, /* and "in" it */ }', LS),
+    "a raw line end": ('{"command": "ls\n pwd"}', {"command": "ls\n pwd"}),
+    "a doubled text": ('"{\\"command\\": \\"ls\\"}"', LS),
+    "a doubled text that is no JSON": ("\"{command: 'ls'}\"", LS),
+    "quotes inside": ('{"command": "echo "hi""}', {"command": 'echo "hi"'}),
+}
+
+
+def read_natively(raw: str, *, cut: bool = False, size: int = 3) -> Call | BadCall:
+    """The arguments of one call, in pieces."""
+    calls = NativeCalls()
+    for at in range(0, len(raw), size):
+        calls.add({"index": 0, "function": {"arguments": raw[at : at + size]} | ({} if at else {"name": "bash"})})
+    ended = list(calls.close(cut=cut))[-1]
+    assert isinstance(ended, Call | BadCall)
+    return ended
+
+
+@pytest.mark.parametrize("row", REPAIRED)
+def test_arguments_that_are_no_json_are_read_as_in_text_and_noted(row: str) -> None:
+    raw, arguments = REPAIRED[row]
+    call = read_natively(raw)
+    assert isinstance(call, Call) and call.arguments == arguments and call.repairs
+    written = f'<tool_call>{{"name": "bash", "arguments": {raw}}}</tool_call>'
+    in_text = parse(written, {"bash": {}}).calls
+    assert [one.arguments for one in in_text] in ([arguments], [])  # comments end in text where their quotes do
+
+
+@pytest.mark.parametrize("row", REPAIRED)
+def test_what_was_cut_is_not_repaired(row: str) -> None:
+    """Its beginning may look like the whole."""
+    raw, arguments = REPAIRED[row]
+    call = read_natively(raw, cut=True)
+    if isinstance(call, Call):  # a decoder takes these as they are
+        assert row in ("a raw line end", "a doubled text") and call.arguments == arguments
+    else:
+        assert "cut off" in call.reason
+
+
+def test_json_is_not_noted() -> None:
+    assert read_natively('{"command": "ls"}') == Call(0, "bash", LS, "native")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"command": ls}', "{'command': 'ls'", '{"command": "ls"} {"command": "pwd"}', "ls", "['ls']", "{command ls}",
+        "{'n': NaN}", "[" * 100_000, "{a:" * 100_000, "{a: '" + "\\n" * 500_000,
+    ],
+)  # fmt: skip
+def test_what_has_no_single_reading_is_taught(raw: str) -> None:
+    bad = read_natively(raw, size=4096)
+    assert isinstance(bad, BadCall) and "Call bash again with one whole JSON object" in bad.reason
+
+
+def test_calls_under_one_index_are_told_apart_though_they_are_no_json() -> None:
+    calls = NativeCalls()
+    for raw in ("{command: 'ls'}", "{command: 'pwd'}"):
+        calls.add({"index": 0, "function": {"name": "bash", "arguments": raw}})
+    found = [event.arguments for event in calls.close(cut=False) if isinstance(event, Call)]
+    assert found == [LS, {"command": "pwd"}]
 
 
 def test_a_name_without_an_end_is_no_call_and_is_not_kept() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from parsing import parse
 from parsing.arguments import coerce_text
-from parsing.literals import MAX_DEPTH, Unreadable, loads
+from parsing.literals import MAX_DEPTH, MAX_TOKENS, Literals, Unreadable, loads
 
 SCHEMA: dict[str, Any] = {
     "$defs": {"size": {"type": "integer"}, "loop": {"$ref": "#/$defs/loop"}},
@@ -77,10 +78,15 @@ REPAIRED = {
     '{"a": 007, }': {"a": 7},
     '{"a": [1, 2}': {"a": [1, 2]},
     "{\"a\": '''long \"text\"'''}": {"a": 'long "text"'},
+    '{"a": 1, // it\'s {one\n"b": 2}': {"a": 1, "b": 2},
+    '{"a": "x" // the end\n}': {"a": "x"},
+    '{/* one */ "a": /* two */ 1 # three\n, # four\n} // five': {"a": 1},
+    '{"a": "http://x # y /* z */",}': {"a": "http://x # y /* z */"},
+    '{"a": "say "hi" # now\n"}': {"a": 'say "hi" # now\n'},
 }
 REFUSED = [
     "", "{", '{"a": }', '{"a": "x', '{"a": 1 "b": 2}', "{'a': f(x)}", '{"a": NaN}', "[" * 5000,
-    '{"a": 1} and more', "{1 2}",
+    '{"a": 1} and more', "{1 2}", '{"a": 1 /* }', '{"a": 1 / 2}', "{//", '{"a": 1} / more',
     "\ud800", "[" * (MAX_DEPTH + 1) + "'x'" + "]" * (MAX_DEPTH + 1),
 ]  # fmt: skip
 
@@ -127,6 +133,27 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_repairs_are_bounded() -> None:
     with pytest.raises(Unreadable, match="too long"):
         loads("[" + "1," * 30_000 + "'x']")
+
+
+MEGABYTE = 1_000_000
+HOSTILE = {
+    "quotes inside a text": '{a: "' + 'x" ' * (MEGABYTE // 3) + '"}',
+    "escapes": "{a: '" + "\\n" * (MEGABYTE // 2) + "'}",
+    "comments": "{" + "//\n" * (MEGABYTE // 3) + "a: 1}",
+    "quotes before comments": '{a: "' + '" /*' * (MEGABYTE // 4),
+    "quotes in comments": '{a: "' + '\n// "' * (MEGABYTE // 5),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_the_marks_in_texts_and_comments_are_bounded(text: str) -> None:
+    """Each costs a step, whatever the reader makes of it, and again for each quote that is passed by."""
+    with pytest.raises(Unreadable, match="too long to repair"):
+        loads(text)
+    for reading in (Literals(text, comments=True), Literals(text)):
+        with suppress(Unreadable):
+            reading.value()
+        assert reading.marks >= -1 and reading._tokens <= MAX_TOKENS + 1
 
 
 def test_code_in_a_string_survives_a_repair_byte_for_byte() -> None:

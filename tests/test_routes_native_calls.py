@@ -13,6 +13,7 @@ import pytest
 
 from tests.answers import FIXTURES
 from tests.chatting import DONE, chat_with, chunk, says
+from tests.native_lanes import LANES
 from tests.nightly import at_night
 from tests.serving import Served, serving
 from tests.upstream import Act, Upstream, answer, stream, upstream
@@ -146,3 +147,39 @@ async def test_a_call_that_is_made_natively_and_in_the_text_is_made_once(tmp_pat
     assert "it is made once" in rejected["reason"] and rejected["call"] not in [event["call"] for event in started]
     assert [result.count("ran") for _, _, result in pairs_in(asked_of(server)[1])] == [1, 2]
     assert asked_of(server)[1]["messages"][-1]["role"] == "tool"
+
+
+PYTHON = "{'command': 'echo ran', 'background': False,} # please"
+WRITTEN = {"command": "echo ran", "background": False}
+
+
+async def test_arguments_that_are_no_json_are_decided_on_shown_and_run_as_they_are_read(tmp_path: Path) -> None:
+    """As they would be in JSON, which the same call is made in before."""
+    acts = [
+        stream(chunk({"tool_calls": [call("bash", raw, index=0)]}), chunk(finish="tool_calls"), DONE)
+        for raw in (json.dumps(WRITTEN), PYTHON)
+    ]
+    async with model_that(tmp_path, [acts[0], END, acts[1], END]) as (served, server):
+        before = await served.chat("Go.", tools=["bash"], approval="auto")
+        events = await served.chat("Go.", tools=["bash"], approval="auto")
+        audit = (await served.client.get("/audit")).json()["audit"]
+    by_type = {event["type"]: event for event in events}
+    assert by_type["tool.started"]["arguments"] == WRITTEN and by_type["tool.finished"]["ok"]
+    assert "".join(event["text"] for event in events if event["type"] == "tool.delta") == PYTHON
+    [notice] = [event for event in events if event["type"] == "notice" and event["code"] == "repaired"]
+    assert "bash" in notice["message"] and "not valid JSON" in notice["message"]
+    assert not [event for event in before if event["type"] == "notice" and event["code"] == "repaired"]
+    made = [row["fingerprint"] for row in audit if row["action"] == "bash" and row["fingerprint"]]
+    assert len(made) == 2 and made[0] == made[1]
+    [(_, arguments, result)] = pairs_in(asked_of(server)[3])
+    assert json.loads(arguments) == WRITTEN and "ran" in result
+
+
+@pytest.mark.parametrize("lane", LANES)
+async def test_a_relay_hands_over_json_whatever_the_model_wrote(tmp_path: Path, lane: str) -> None:
+    fragments = [call("bash", PYTHON, index=0), call("bash", '{command: "pwd"}', index=1)]
+    act = stream(chunk({"tool_calls": fragments}), chunk(finish="tool_calls"), DONE)
+    async with model_that(tmp_path, [act]) as (served, _):
+        answered = await served.client.post(lane, json=LANES[lane].asking("Go."))
+        assert answered.status_code == 200, answered.text
+    assert [made.arguments for made in LANES[lane].calls(answered.json())] == [WRITTEN, {"command": "pwd"}]

@@ -319,7 +319,8 @@ class Reply:
         arguments, repairs = seen.arguments, seen.repairs
         call_id = self._id(source, index, name)
         if source == NATIVE:  # the parser has done so with those in the text
-            arguments, repairs = read_arguments(arguments, schema)
+            arguments, fitted = read_arguments(arguments, schema)
+            repairs = (*repairs, *fitted)
         if reason := unfit(arguments):
             yield from self._see(BadCall(index, "", reason), source)
             return

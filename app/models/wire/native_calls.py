@@ -1,4 +1,7 @@
-"""Assemble native tool calls from streamed fragments, as events of the parser."""
+"""Assemble native tool calls from streamed fragments, as events of the parser.
+
+Arguments that are not JSON are read by the reader of calls in text: models write both alike.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,15 @@ from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.opaque_metadata import MetadataCollector
 from parsing import Arguments, BadCall, Call, CallDelta, CallOpened
+from parsing.literals import loads
 from tools.base.patterns import lazy_pattern
 
 NATIVE = "native"
 MAX_CALLS = 256
 MAX_NAME = 256  # characters of a name, and of an id: strict servers take 64
 LONG_NAME = "The name of a tool is longer than {most} characters: none is called that. Call again, with a tool's name."
+NOT_JSON = "The arguments were not valid JSON ({why}): they were read as what they can only mean."
+IN_A_STRING = "The arguments were a text that holds JSON."
 _MARKS = {False: lazy_pattern(r'["{}\[\]]'), True: lazy_pattern(r'["\\]')}  # of JSON, outside strings and inside
 
 NativeEvent = CallOpened | CallDelta | Call | BadCall | MetadataChunk
@@ -75,7 +81,8 @@ class CallSlot(Struct):
         if self._not_an_object or not self._brackets.closed:
             return False
         try:
-            self._not_an_object = not isinstance(decoded("".join(self.parts)), dict)
+            value, _ = decoded_or_repaired("".join(self.parts), cut=False)
+            self._not_an_object = not isinstance(value, dict)
         except (ValueError, RecursionError):
             self._not_an_object = True
         return not self._not_an_object
@@ -199,33 +206,46 @@ def finished(slot: CallSlot, *, cut: bool) -> Call | BadCall:
     if cut and not raw.strip():
         return BadCall(slot.number, raw, f"The call of {slot.name} was cut off before its arguments. {again}.")
     try:
-        arguments = arguments_of(raw)
+        arguments, repairs = arguments_of(raw, cut=cut)
     except (ValueError, RecursionError) as error:
-        if cut or is_cut(raw, error):
+        if cut or is_cut(raw):
             reason = f"The arguments of {slot.name} were cut off after {len(raw)} characters, so nothing was run. "
             return BadCall(slot.number, raw, f"{reason}{again}; if they are long, in smaller steps.")
         return BadCall(slot.number, raw, f"The arguments of {slot.name} cannot be read: {error}. {again}.")
-    return Call(slot.number, slot.name, arguments, NATIVE)
+    return Call(slot.number, slot.name, arguments, NATIVE, repairs)
 
 
-def arguments_of(raw: str) -> Arguments:
-    """Decode the arguments; empty ones (nothing, null, [], "") are {}. Raises ValueError or RecursionError.
+def arguments_of(raw: str, *, cut: bool = False) -> tuple[Arguments, tuple[str, ...]]:
+    """Return the arguments, and a sentence for each repair; empty ones (nothing, null, [], "") are {}.
 
-    Some proxies send an empty object before the real one.
+    What is not JSON is read as in calls in text. Not where it was `cut`: a part of it may look like the whole.
+    Some proxies send an empty object before the real one. Raises ValueError or RecursionError.
     """
-    value = decoded(raw[2:] if raw.startswith("{}{") else raw)
-    if isinstance(value, str):
-        value = decoded(value)  # some servers encode twice
+    value, repairs = decoded_or_repaired(raw[2:] if raw.startswith("{}{") else raw, cut=cut)
+    if isinstance(value, str) and value:
+        value, further = decoded_or_repaired(value, cut=cut)  # some servers encode twice
+        repairs = (*repairs, IN_A_STRING, *further)
     if value in (None, "", []):
-        return {}
+        return {}, ()
     if not isinstance(value, dict):
         raise ValueError(f"they are a JSON {type(value).__name__}, not an object")
-    return value
+    return value, repairs
 
 
-def decoded(raw: str) -> Any:
-    # strict=False: models write raw newlines into strings. Numbers that JSON cannot represent are rejected.
-    return json.loads(raw, strict=False, parse_constant=not_a_number, parse_float=finite) if raw.strip() else None
+def decoded_or_repaired(raw: str, *, cut: bool) -> tuple[Any, tuple[str, ...]]:
+    """Return the value, and a sentence if it was repaired. Raises ValueError or RecursionError."""
+    try:
+        return decoded(raw, strict=not cut), ()
+    except (ValueError, RecursionError) as error:
+        if cut:
+            raise
+        why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        return loads(raw), (NOT_JSON.format(why=why),)
+
+
+def decoded(raw: str, *, strict: bool = False) -> Any:
+    """Decode JSON, raw line ends in its texts included unless `strict`; numbers that it cannot represent are errors."""
+    return json.loads(raw, strict=strict, parse_constant=not_a_number, parse_float=finite) if raw.strip() else None
 
 
 def not_a_number(word: str) -> Any:
@@ -239,11 +259,15 @@ def finite(digits: str) -> float:
     return number
 
 
-def is_cut(raw: str, error: Exception) -> bool:
-    """Return whether decoding failed at the end of the text, as for truncated JSON."""
-    if not isinstance(error, json.JSONDecodeError):
-        return False
-    return error.pos >= len(raw.rstrip()) or error.msg.startswith("Unterminated string")
+def is_cut(raw: str) -> bool:
+    """Return whether decoding fails at the end of the text, as for truncated JSON."""
+    try:
+        decoded(raw)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(raw.rstrip()) or error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def arguments_text(arguments: Any) -> str:
