@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
@@ -77,6 +78,20 @@ async def test_a_locked_database_is_not_ready(tmp_path: Path) -> None:
         again = await served.client.get("/readyz")
     assert (locked.status_code, again.status_code) == (503, 200)
     assert "Another process holds it" in locked.json()["reason"]
+
+
+async def test_a_data_directory_that_is_deleted_takes_no_message_and_is_not_ready(tmp_path: Path) -> None:
+    provider = Scripted(["Kept."], repeat=True)
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        session = (await served.chat())[0]["session"]
+        shutil.rmtree(tmp_path / "data")
+        ready = await served.client.get("/readyz")
+        refused = await served.client.post("/chat", json={"message": "x", "session": session})
+        read = await served.client.get(f"/sessions/{session}")
+    assert (ready.status_code, refused.status_code, read.status_code) == (503, 503, 200)
+    assert refused.json()["error"]["code"] == "storage_failed" and len(provider.requests) == 1
+    for words in (ready.json()["reason"], refused.json()["error"]["message"]):
+        assert "was deleted or replaced" in words and "restart the server" in words
 
 
 async def test_what_a_model_said_before_it_failed_is_shown_to_the_last_character(tmp_path: Path) -> None:

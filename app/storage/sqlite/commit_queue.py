@@ -109,6 +109,7 @@ class CommitQueue(Database):
 
     async def _commit(self, make: MakePlan) -> None:
         """Commit a plan at once, or when it has its turn."""
+        self._check_files()
         try:
             done = not self._one_writer.locked() and self._commit_now(make)
         except FAILURES as error:

@@ -21,6 +21,7 @@ Statement = tuple[str, list[tuple[Any, ...]]]  # SQL, and the values of each tim
 MakeStatements = Callable[[sqlite3.Connection], Sequence[Statement]]
 Taken = TypeVar("Taken")
 COPY_LOG = "PRAGMA wal_checkpoint"
+TRUNCATE_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
 CHUNK = 64  # rows that a cursor fetches at a time
 
 
@@ -123,6 +124,12 @@ def copy_log(path: Path) -> tuple[int, int]:
     with closing(sqlite3.connect(str(path), timeout=0)) as connection:
         [(_, pages, copied)] = connection.execute(COPY_LOG)
         return pages, copied
+
+
+def truncate_log(path: Path) -> None:
+    """Empty the write-ahead log, once it is copied; nothing is done while another connection reads from it."""
+    with closing(sqlite3.connect(str(path), timeout=0)) as connection:
+        connection.execute(TRUNCATE_LOG).fetchall()
 
 
 def _begin_log_anew(connection: sqlite3.Connection) -> None:

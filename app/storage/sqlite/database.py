@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -13,7 +14,16 @@ from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.sql.columns import Row, Select
 from app.storage.sql.rows import Query, Rows
-from app.storage.sqlite.connections import LoopConnection, Reader, Statement, Writer, copy_log
+from app.storage.sqlite.connections import (
+    COPY_LOG,
+    LoopConnection,
+    Reader,
+    Statement,
+    Writer,
+    copy_log,
+    truncate_log,
+)
+from app.storage.sqlite.open_files import OpenFiles
 from app.storage.sqlite.schema import SCHEMA
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
@@ -30,8 +40,15 @@ NOT_WRITTEN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 SMALL = 32_768  # characters and bytes of a commit that the event loop makes itself, in less than a millisecond
 SIZED = frozenset({str, bytes})  # types of values with a size; isinstance takes several times longer
 MOST_PAGES = 32_768  # of 4 KB, in the write-ahead log before a commit has to copy it, for which others wait
-LONG_LOG = MOST_PAGES // 2  # pages in the write-ahead log, from which on it is begun anew
+LONG_LOG = MOST_PAGES // 2  # pages in the write-ahead log, from which on it is begun anew; fewer of a small database
+SHORT_LOG = 1024  # pages with which it may always stay
+PAGE = 4096  # bytes
 GENERAL_ADVICE = "Check the file, its folder and the disk, or set DRAGOMAN_DATA_DIR to another folder."
+GONE = """\
+{path} was deleted or replaced while the server runs: nothing that it writes now would last. \
+Put the folder {folder} back as it was, or restart the server, which begins with what is there."""
+
+logger = logging.getLogger(__name__)
 
 
 class Database(Rows):
@@ -49,6 +66,8 @@ class Database(Rows):
         self._reader = Reader(path)
         self._one_writer = asyncio.Lock()
         self._closing = asyncio.Event()
+        self._files = OpenFiles(path)
+        self._is_gone = False  # one of the files
 
     @classmethod
     async def open(cls, path: Path, *, visitor: bool = False) -> Self:
@@ -88,17 +107,53 @@ class Database(Rows):
             await self._writer.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
         if not self._visitor:
             self._loop_connection = LoopConnection(self._path, PRAGMAS)
+        self._files.remember()
+
+    def _check_files(self, *, at_once: bool = False) -> None:
+        """Raises StoreFailed if what would be written now is lost, because the files have been deleted."""
+        gone = self._files.gone(at_once=at_once)
+        if gone is None:
+            self._is_gone = False
+            return
+        message = GONE.format(path=gone, folder=self._path.parent)
+        if not self._is_gone:
+            self._is_gone = True
+            logger.error("%s", message)
+            self._rescue_log()
+        raise StoreFailed(message)
+
+    def _rescue_log(self) -> None:
+        """Copy the write-ahead log into the database, which may still be there, over a connection that has it open."""
+        with suppress(sqlite3.Error):
+            if self._loop_connection:
+                self._loop_connection.read((COPY_LOG, ()))
 
     async def _copy_log(self) -> None:
         """Copy the write-ahead log into the database while others write.
 
         They wait only when it is begun anew: when it has become long, or as well may be, since there is nothing new.
         """
+        self._check_files()  # another connection would open another log
         async with self._named_failures():
             pages, copied = await asyncio.to_thread(copy_log, self._path)
-            if copied == pages or pages > LONG_LOG:
+            if copied == pages or pages > self._most_log_pages():
                 async with self._one_writer:
                     await self._writer.begin_log_anew()
+
+    async def _shorten_log(self) -> None:
+        """Give the disk back what a long write-ahead log holds, unless it is read or written just now."""
+        if self._files.log_bytes <= self._most_log_pages() * PAGE:
+            return
+        self._check_files()
+        async with self._named_failures():
+            pages, copied = await asyncio.to_thread(copy_log, self._path)
+            if copied == pages:
+                async with self._one_writer:  # the disk is not waited for any more
+                    await asyncio.to_thread(truncate_log, self._path)
+
+    def _most_log_pages(self) -> int:
+        """The pages of a log that is not long beside its database."""
+        return max(SHORT_LOG, min(LONG_LOG, self._files.bytes // PAGE // 4))
 
     async def _pause(self, time_s: float) -> None:
         """Wait, but not while the store is being closed."""
@@ -186,6 +241,7 @@ class Database(Rows):
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
+        self._check_files()
         async with self._one_writer, self._named_failures():
             await self._catch_up_now()
             try:

@@ -49,6 +49,7 @@ class SQLiteRetention(SQLiteRuns):
         await self._settle()
 
     async def check(self) -> None:
+        self._check_files(at_once=True)
         async with self._transaction():
             await self._writer.execute("BEGIN IMMEDIATE")
             await self._writer.execute(f"PRAGMA user_version = {len(SCHEMA)}")  # writes a page, changes nothing

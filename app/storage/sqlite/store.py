@@ -102,6 +102,8 @@ class SQLiteStore(
                 await self._delete_batches()
             await self._catch_up()
             await self._index_messages(PAUSE_S)
+            if quiet:
+                await self._shorten_log()
         except StoreFailed as failure:
             logger.warning("database not tidied, retrying later: %s", failure)
         finally:
