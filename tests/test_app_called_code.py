@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -12,12 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from app.context.compaction.summary import transcript
-from app.core.events import AgentEvent, ReasoningDelta, TextDelta, TextReclassified
+from app.core.deltas import joined
+from app.core.events import AgentEvent, ReasoningDelta, TextDelta, TextReclassified, encode
 from app.core.messages import Message
 from app.core.provider import Finished, TextChunk
+from app.log.log_compaction import joined_rows
 from app.models.scripted import Scripted
+from app.storage.runs import EventRow
 from app.transcript.reply import Reply
 from app.transcript.run_totals import MAX_TEXT, with_code
+from routes.lanes.event_text import fields_of, text_literal
 from tests.serving import serving
 from tools.catalogue import TOOLS
 
@@ -66,6 +71,20 @@ def test_what_is_called_is_shown_as_it_was_written(case: str, size: int) -> None
 def test_code_that_is_called_is_no_prose() -> None:
     reply, _ = replied([f"So:\n\n{BASH}\n\nAnd:\n\n{PYTHON}\n"])
     assert reply.prose == "So:\n\n\n\nAnd:\n\n\n" and [call.name for call in reply.calls] == ["bash", "python"]
+
+
+def test_each_block_names_its_call_also_once_it_is_stored() -> None:
+    text = f"So:\n\n{BASH}\n{PYTHON}\n\nBoth."
+    reply, events = replied(text)
+    deltas = [event for event in events if isinstance(event, TextDelta)]
+    blocks = [(delta.text.strip(), delta.call) for delta in deltas if delta.call]
+    assert blocks == [(BASH, reply.calls[0].id), (PYTHON, reply.calls[1].id)]
+    assert "".join(delta.text for delta in deltas if not delta.call) == "So:\n\n\n\n\nBoth."
+    together = [one for one in joined(deltas) if isinstance(one, TextDelta)]
+    assert [(one.text.strip(), one.call) for one in together if one.call] == blocks and len(together) == 5
+    rows = [EventRow("r", seq, delta.type, encode(delta)) for seq, delta in enumerate(together, 1)]
+    assert [json.loads(text_literal(row)) for row in rows] == [delta.text for delta in together]
+    assert [fields_of(row).get("call") for row in joined_rows(rows)] == [delta.call for delta in together]
 
 
 def test_code_in_a_thought_is_thought() -> None:

@@ -204,6 +204,15 @@ def test_streams_that_are_woven_into_each_other_hide_it_each() -> None:
         assert MARK in text
 
 
+def test_a_block_of_code_that_is_a_call_keeps_its_call_and_hides_a_secret_across_its_border() -> None:
+    block = [TextDelta(one, "c1") for one in (f"{KEY[9:]}; s", "k")]
+    told = through(TextDelta(f"a {KEY[:9]}"), *block, TextDelta(" b"), TextDelta("us"), USAGE)
+    texts = {call: "".join(one.text for one in told if isinstance(one, TextDelta) and one.call == call)
+             for call in (None, "c1")}  # fmt: skip
+    assert texts["c1"].endswith("; sk") and texts[None].endswith(" bus")
+    assert KEY not in texts[None] + texts["c1"] and KEY[9:] not in texts["c1"]
+
+
 def test_what_was_withheld_is_told_before_anything_else() -> None:
     opened = ToolDelta("c1", "", "bash")
     told = through(

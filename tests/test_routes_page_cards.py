@@ -248,6 +248,37 @@ async def test_arguments_grow_as_the_model_writes_them(tmp_path: Path) -> None:
         await expect(cards(page, 2).locator(".command")).to_have_text("echo 'made of text'\nexit 0")
 
 
+async def test_a_block_of_code_that_ran_is_shown_once(tmp_path: Path) -> None:
+    """While it is written, when it runs, and after a reload; a call that is not made shows it, too."""
+    written, begun = Pause(asyncio.Event()), "until [ -e go ]; do sleep 0.01; done; echo one"
+    drafted = "Perhaps\n```bash\necho drafted\n```\n</think>"
+    replies: tuple[Reply, ...] = (
+        [f"First:\n\n```bash\n{begun}\n```\n", written, "Second:\n```python\nprint('tw' + 'o')\n```\nBoth."],
+        [drafted, "And:\n```bash\n\n```\n"],
+        "The end.",
+    )
+    async with asked(tmp_path, *replies) as (_, _, page):
+        first, second = cards(page), cards(page, 1)
+        await expect(first.locator(".streaming-text")).to_have_text(begun)
+        await expect(page.locator(".answer")).to_have_text(["First:"])
+        written.event.set()
+        await expect(first.locator(".card-state")).to_have_text("running")
+        await expect(first.locator(".command")).to_have_text(begun)
+        await expect(first.locator(".card-title")).to_have_class("card-title visually-hidden")  # the body has it
+        await shot(page, "cards-fence")
+        let_go(tmp_path)
+        for _ in range(2):
+            await expect(page.locator(".answer")).to_have_text(["First:", "Second:", "Both.", "And:", "The end."])
+            await expect(page.locator(".answer pre")).to_have_count(0)
+            await expect(second.locator(".card-title")).to_have_text("print('tw' + 'o')")
+            await expect(second.locator(".card-state")).to_have_text("done")
+            await expect(cards(page, 2).locator(".card-state")).to_have_text("refused")
+            await expect(cards(page, 2).locator(".card-title")).to_have_text("echo drafted")
+            await expect(cards(page, 3).locator(".card-reason")).to_contain_text("The fence is empty.")
+            await page.reload()
+        await expect(first.locator(".card-title")).to_have_class("card-title")
+
+
 def _write(content: str) -> Call:
     return Call(0, "write_file", {"path": "notes/a.md", "content": content}, "native")
 

@@ -62,9 +62,12 @@ async def test_a_link_shows_the_conversation_as_it_was_and_no_more(tmp_path: Pat
         assert not any(one in text for one in ("private thought", SECRET, "Later words", "More?", "ann", session))
         [run] = json.loads(text)["runs"]
         kinds = {event["type"] for event in run["events"]}
+        [begun] = [event["call"] for event in run["events"] if event["type"] == "tool.started"]
+        assert [event.get("call") for event in run["events"] if event["type"] == "text.delta"][:2] == [None, begun]
         assert kinds <= {"round.started", "text.delta", "tool.started", "tool.finished", "run.finished"}, kinds
         status, text = await read(served, texts)
         assert status == 200 and "result" not in text and hashed(CAT) not in text and "printed" in text
+        assert "```bash" in text and '"call"' not in text, "the text has what no card shows"
 
         picture = f"{whole['path']}/files/{hashed(CAT)}"
         assert (await served.client.get(picture, headers={"authorization": ""})).content == CAT

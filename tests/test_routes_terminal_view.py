@@ -15,6 +15,7 @@ from rich.console import Console
 from app.core.events import (
     AgentEvent,
     ApprovalRequired,
+    ApprovalResolved,
     FileChanged,
     ImageReturned,
     MessageAdded,
@@ -64,6 +65,18 @@ def test_a_run_reads_from_top_to_bottom() -> None:
         "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 round, 1 call\n"
     )
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
+
+
+def test_a_block_of_code_that_ran_is_shown_once() -> None:
+    block = "```bash\necho hello\n```"
+    opened, text = ToolDelta("c1", "", "bash"), TextDelta(block, "c1")
+    ran = transcript([TextDelta("So:\n"), opened, text, TextDelta("\nThat greets."), STARTED, FINISHED])
+    assert ran == "So:\nThat greets.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\n"
+    asked = ApprovalRequired("c1", "bash", {"command": "echo hello"}, "asks", None)
+    denied = ToolRejected("denied", "c1", "bash")
+    assert transcript([opened, text, asked, ApprovalResolved("c1", "denied", "ann"), denied]).count("echo hello") == 1
+    refused = transcript([opened, text, TextDelta("\n"), ToolRejected("no such tool", "c1", "bash")])
+    assert refused == "✗ bash was refused: no such tool\n  ```bash\n  echo hello\n  ```\n", "it is shown nowhere else"
 
 
 def test_a_search_shows_its_words_and_how_much_was_found() -> None:

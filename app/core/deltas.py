@@ -45,7 +45,9 @@ def joined(events: Sequence[Delta | Encoded]) -> list[Delta | Encoded]:
 
 def _continues(last: Delta | Encoded, event: Delta | Encoded) -> bool:
     match last, event:
-        case (TextDelta(), TextDelta()) | (ReasoningDelta(), ReasoningDelta()):
+        case TextDelta(call=open_block), TextDelta(call=block):
+            return open_block == block
+        case ReasoningDelta(), ReasoningDelta():
             return True
         case ToolDelta(call=open_call), ToolDelta(call=call, name=None):
             return open_call == call

@@ -49,10 +49,14 @@ class RoundStarted(Struct, frozen=True):
 
 
 class TextDelta(Struct, frozen=True):
-    """A piece of the answer's text. A call that is a block of code is text as well, once it is whole."""
+    """A piece of the answer's text. A call that is a block of code is text as well, once it is whole.
+
+    Such a block has the id of its `call`, so that a client that shows the call leaves the block out.
+    """
 
     type: ClassVar[str] = "text.delta"
     text: str
+    call: str | None = None
 
 
 class ReasoningDelta(Struct, frozen=True):
@@ -389,7 +393,8 @@ def fields_of(event: AgentEvent) -> dict[str, Any]:
 def encode(event: AgentEvent) -> str:
     """The `data:` line's JSON, ASCII only: lone surrogates and U+2028 in a model's words must not break a client."""
     if type(event) is TextDelta:  # nearly every event is one: a template costs a tenth of a dict
-        return f'{{"type": "text.delta", "text": {quoted(event.text)}}}'
+        block = f'"call": {quoted(event.call)}, ' if event.call else ""  # first: the text of others is all of the rest
+        return f'{{"type": "text.delta", {block}"text": {quoted(event.text)}}}'
     return json.dumps(fields_of(event))
 
 

@@ -26,6 +26,7 @@ class RedactedEvents:
         self._redactor = redactor
         self._open: dict[Stream, RedactedStream] = {}  # those that end with what may be the beginning of a secret
         self._waiting: Stream | None = None  # the one of them that withholds text
+        self._block: str | None = None  # the call whose block of code the text is
         self._length = 0  # of the text, before redaction
         self._replaced: list[Replaced] = []  # in the text
         self._repetition: Repetition | None = None  # as far as marks stand in it
@@ -48,7 +49,9 @@ class RedactedEvents:
         if stream not in self._open and self._redactor.is_plain(event.text):
             event = self._with_plain_name(event)
             return (event,) if self._waiting is None else [*self._flush(), event]
-        rest = self._flush() if stream != self._waiting else ()
+        block = event.call if isinstance(event, TextDelta) else self._block
+        rest = self._flush() if stream != self._waiting or block != self._block else ()
+        self._block = block
         return [*rest, *self._feed(stream, event)]
 
     def end(self) -> Sequence[AgentEvent]:
@@ -78,7 +81,7 @@ class RedactedEvents:
         text = held.end()
         match kind:
             case TextDelta.type:
-                return (TextDelta(text),)
+                return (TextDelta(text, self._block),)
             case ReasoningDelta.type:
                 return (ReasoningDelta(text),)
             case DocumentDelta.type:

@@ -371,7 +371,7 @@ class Reply:
         text = block if before in ("", "\n") else f"\n{block}"
         self._shown.write(text)
         self._blocks[call] = begin, self._shown.tell()
-        return TextDelta(text)
+        return TextDelta(text, call)
 
     def _take(self, call: AskedCall) -> Iterator[AgentEvent]:
         """One more call, unless it is there already, made in the other way."""

@@ -116,6 +116,8 @@ class View:
         self.ended: RunFinished | RunFailed | None = None
         self._summary = summary
         self._thinking = False
+        self._behind_block = False
+        self._blocks: dict[str, str] = {}  # of calls that have not started: the calls, as blocks of code
         self._repeated = 0  # characters of reasoning to come that stand on the screen already, as text
         self._width = width
         self._active: dict[str, Activity] = {}
@@ -130,8 +132,14 @@ class View:
     def apply(self, event: AgentEvent, now: float) -> list[Text]:
         """The text to print for this event, and a changed live region. `now` in seconds, from a monotonic clock."""
         match event:
-            case TextDelta(piece):
+            case TextDelta(piece, block):
                 self._repeated = 0
+                if block is not None:  # its call shows it
+                    self._blocks[block] = self._blocks.get(block, "") + piece
+                    self._behind_block = True
+                    return []
+                if self._behind_block:
+                    piece, self._behind_block = piece.removeprefix("\n"), False
                 return self._flow(piece, "", thinking=False)
             case ReasoningDelta(piece):
                 known = min(self._repeated, len(piece))
@@ -146,6 +154,7 @@ class View:
                 return self._unrun(event)
             case ApprovalRequired(call, name):
                 self._active.pop(call, None)
+                self._blocks.pop(call, None)
                 self._pending[call] = name
                 preview = preview_lines(self.previews.pop(call, {}), self._width())
                 return self._block(*question(event, self._width()), *preview)
@@ -200,6 +209,7 @@ class View:
                 )
                 return self._fresh_line()
             case ToolStarted(call, name, arguments):
+                self._blocks.pop(call, None)
                 self._active[call] = Activity(printable(name), now, text("terminal.call.starting"))
                 head = Text(f"▶ {printable(name)}", "bold cyan")
                 return self._block(head, *_indented(_argument_lines(arguments)))
@@ -228,7 +238,8 @@ class View:
                 self._active.pop(call or "", None)
                 call_name = printable(name or text("terminal.call.unnamed"))
                 refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
-                return self._block(Text(f"✗ {refused}", "yellow"))
+                block = printable(self._blocks.pop(call or "", "")).strip().splitlines()
+                return self._block(Text(f"✗ {refused}", "yellow"), *_indented(block))
 
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
         self.ended = event

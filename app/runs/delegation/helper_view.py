@@ -47,7 +47,7 @@ class HelperView:
             return None
         fields = json.loads(row.data)
         match row.type:
-            case TextDelta.type:
+            case TextDelta.type if "call" not in fields:  # else the line of the call has it
                 self._write(fields["text"])
             case ToolStarted.type:
                 self._line(f"{fields['name']} {json.dumps(fields['arguments'])[:ARGUMENTS]}")

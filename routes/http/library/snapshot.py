@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 TEXT: Mapping[str, Sequence[str]] = {
     "round.started": ("round",),
-    "text.delta": ("text",),
+    "text.delta": ("text", "call"),
     "plan": ("steps",),
     "run.finished": ("reason", "rounds", "calls"),
     "run.failed": ("code", "message", "retryable"),
@@ -111,6 +111,10 @@ async def _events(store: Store, run: str, options: ShareOptions) -> list[Row]:
             size += len(row.data)
             _add(events, row, kinds, options)
         last = rows[-1].seq
+    calls = {event["call"] for event in events if event["type"] in CALLS}
+    for event in events:
+        if event["type"] == DELTA and event.get("call") not in calls:
+            event.pop("call", None)  # of a call that is not shared: its block is shown as text
     return events
 
 

@@ -68,6 +68,11 @@ export class CardHead {
     if (focused && this.stop.hidden) this.fold.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 
+  /** Leaves the title to screen readers. */
+  hideTitle(hidden) {
+    this.title.classList.toggle("visually-hidden", hidden);
+  }
+
   expand(open) {
     this.open = open;
     this.fold.setAttribute("aria-expanded", String(open));

@@ -303,6 +303,7 @@ export class ToolCard {
     this.head.expand(open);
     this.body.hidden = !open;
     if (open) this.#drawResult();
+    this.head.hideTitle(open && PROCESSES.has(this.name) && !this.given.element.hidden); // the body has the command
     const brief = over && (!open || this.#result?.stays) ? this.#result?.brief?.() : null;
     fill(this.brief, brief);
     this.brief.hidden = !brief;

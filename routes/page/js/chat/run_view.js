@@ -14,7 +14,7 @@ import { ToolCard } from "../cards/tool_card.js";
 const HANDLERS = {
   "run.started": (view, event) => view.start(event),
   "round.started": (view) => view.close(),
-  "text.delta": (view, { text }) => view.write(Answer, text),
+  "text.delta": (view, { text, call }) => (call ? view.addBlock(text) : view.write(Answer, text)),
   "reasoning.delta": (view, { text }) => view.write(Reasoning, text),
   "text.reclassified": (view, { characters }) => view.reclassify(characters),
   "message.added": (view, event) => view.addSteered(event),
@@ -141,6 +141,12 @@ export class RunView {
     this.#blank = null;
     if (this.#part instanceof Kind || words.trim()) this.part(Kind).add(words);
     else this.#blank = { Kind, text: words };
+  }
+
+  /** A call that is a block of code: its card shows it. It counts as text, which may turn out to be reasoning. */
+  addBlock(text) {
+    this.close();
+    this.#texts.push(new StreamedText(text));
   }
 
   #dropBlank() {

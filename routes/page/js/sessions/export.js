@@ -33,7 +33,11 @@ const SECTIONS = {
     text,
     ...attachments.map(({ name, media_type }) => `(${name || media_type})`),
   ],
-  assistant: ({ text, shown = text, calls = [] }) => [`## ${t("export.assistant")}`, shown, ...calls.map(call)],
+  assistant: ({ text, shown = text, calls = [] }) => [
+    `## ${t("export.assistant")}`,
+    shown,
+    ...calls.filter(({ name }) => !shown.includes(`\`\`\`${name}\n`)).map(call), // the text has the others
+  ],
   tool: ({ text, name }) => [`**${t("export.result", { name: name ?? "tool" })}**`, fenced(text)],
 };
 
