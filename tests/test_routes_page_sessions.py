@@ -61,7 +61,9 @@ async def test_conversations_are_listed_marked_and_found(tmp_path: Path) -> None
 
 
 async def test_a_conversation_is_renamed_and_saved_as_a_file(tmp_path: Path) -> None:
-    script = ["```bash\n", "echo one two\n", "```\n"], "It said `one two`."
+    block = "```bash\necho one two\n```\n"
+    tagged = '<tool_call>{"name": "bash", "arguments": {"command": "echo three"}}</tool_call>'
+    script = [block, f"I could write:\n\n````\n{block}````\n\n{tagged}", "It said `one two`."]
     async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         await served.chat("Say something.")
         page = await browser.page()
@@ -94,12 +96,14 @@ async def test_a_conversation_is_renamed_and_saved_as_a_file(tmp_path: Path) -> 
         assert download.suggested_filename == "Words-of-one-kind.md"
         text = await AsyncPath(await download.path()).read_text()
         assert text.startswith("# Words of one kind\n\n## You\n\nSay something.\n")
-        assert "**bash**" in text and '"command": "echo one two"' in text and "It said `one two`." in text
+        assert "It said `one two`." in text
+        calls = "```bash\necho one two\n```\n", '"command": "echo one two"', '"command": "echo three"'
+        assert [text.count(call) for call in calls] == [2, 0, 1]  # the block of code is not written again
         await more.click()
         async with page.expect_download() as saved:
             await page.get_by_role("menuitem", name="Export as JSON").click()
         session = json.loads(await AsyncPath(await (await saved.value).path()).read_text())
-        assert [message["role"] for message in session["messages"]] == ["user", "assistant", "tool", "assistant"]
+        assert [message["role"] for message in session["messages"]] == ["user", *2 * ["assistant", "tool"], "assistant"]
 
 
 async def test_a_conversation_is_deleted_by_who_means_it(tmp_path: Path) -> None:

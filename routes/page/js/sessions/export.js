@@ -5,6 +5,8 @@ import { fenced } from "../chat/attachments.js";
 import { saveText } from "../dom/download.js";
 import { t } from "../dom/more_texts.js";
 
+const FENCED = "fence_tool_tag";
+
 const FORMATS = {
   md: ["text/markdown", (session) => markdown(session)],
   json: ["application/json", (session) => JSON.stringify(session, null, 2)],
@@ -36,10 +38,15 @@ const SECTIONS = {
   assistant: ({ text, shown = text, calls = [] }) => [
     `## ${t("export.assistant")}`,
     shown,
-    ...calls.filter(({ name }) => !shown.includes(`\`\`\`${name}\n`)).map(call), // the text has the others
+    ...calls.filter((one) => !isInText(one, shown)).map(call),
   ],
   tool: ({ text, name }) => [`**${t("export.result", { name: name ?? "tool" })}**`, fenced(text)],
 };
+
+/** A call that the model wrote as a block of code is text of its message. */
+function isInText({ name, dialect }, text) {
+  return dialect === FENCED && text.includes(`\`\`\`${name}\n`);
+}
 
 function call({ name, arguments: given }) {
   return `**${name}**\n\n${fenced(typeof given === "string" ? given : JSON.stringify(given, null, 2), "json")}`;
