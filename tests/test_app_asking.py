@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.budget.budgets import Ledger
+from app.budget.budgets import EXCESS_S, Ledger, PromptExcess
 from app.budget.kinds import COST, BudgetSpent
 from app.budget.metered_request import ALLOWANCE, NOTHING, MeteredRequest
 from app.budget.run_budget import RunBudget
@@ -228,3 +228,70 @@ async def test_nothing_is_counted_of_a_question_that_nobody_heard(tmp_path: Path
         with pytest.raises(ProviderFailed):
             await at.ask(DOWN)
         assert not at.told and not at.spent and TokenUsage(at.totals.prompt_tokens, 0) == NOTHING
+
+
+async def test_a_report_beyond_the_reserve_ends_the_answer_where_it_goes_on(tmp_path: Path) -> None:
+    """What was reported is counted, and nothing more is taken from the model."""
+    pieces = [TextChunk("One"), TokenUsage(50_000, 1), TextChunk(" two"), TextChunk(" three"), Finished("stop")]
+    for limit, ends in ((2000, True), (60_000, False)):
+        async with desk(tmp_path / str(limit), tokens_per_month=limit) as at:
+            try:
+                await at.ask(*pieces, prompt=100)
+            except BudgetSpent:
+                assert ends and 50_001 <= at.totals.prompt_tokens + at.totals.completion_tokens <= 50_003
+            else:
+                assert not ends
+            tokens = await at.used("tokens_per_month")
+            assert 50_000 < tokens["used"] <= 50_003 and tokens["reserved"] == 0
+
+
+async def test_an_answer_that_its_server_counts_higher_ends_at_the_reserve(tmp_path: Path) -> None:
+    """Some report in each chunk, also thoughts that nobody sees."""
+    async with desk(tmp_path, tokens_per_month=2000) as at:
+        chunks: list[Piece] = [
+            piece for count in range(100, 9000, 100) for piece in (TextChunk("x"), TokenUsage(100, count))
+        ]
+        with pytest.raises(BudgetSpent):
+            await at.ask(*chunks, prompt=100)
+        assert 1900 <= (await at.used("tokens_per_month"))["used"] <= 2100
+
+
+async def test_a_report_at_the_end_cuts_nothing_off_and_the_next_is_refused(tmp_path: Path) -> None:
+    async with desk(tmp_path, tokens_per_month=2000) as at:
+        await at.ask(TextChunk("Hi."), TokenUsage(50_000, 7), Finished("stop"), prompt=100)
+        assert (await at.used("tokens_per_month"))["used"] == 50_007
+        with pytest.raises(BudgetSpent):
+            await at.metered_request(1)
+
+
+async def test_a_prompt_from_the_cache_costs_what_its_server_says(tmp_path: Path) -> None:
+    """Ten thousand tokens more than estimated, nearly all of them for nothing."""
+    async with desk(tmp_path, Price(input=1, output=2, cached=0), cost_per_month=0.01) as at:
+        await at.ask(TextChunk("One"), TokenUsage(12_000, 1, 11_900), TextChunk(" two"), TokenUsage(12_000, 2, 11_900))
+        assert (await at.used())["used"] == pytest.approx(0.000104)
+
+
+async def test_what_a_server_adds_to_a_prompt_is_reserved_the_next_time(tmp_path: Path) -> None:
+    now = 0.0
+    async with asyncio.timeout(30), opened(tmp_path) as store:
+        ledger = Ledger(store, clock=lambda: now)
+        first, second = (
+            Desk(store, ledger, replace(ann(tokens_per_month=2000), name=name), Priced(CHEAP))
+            for name in ("ann", "ben")
+        )
+        await first.ask(TokenUsage(50_000, 7), Finished("stop"), prompt=100)
+        with pytest.raises(BudgetSpent) as spent:
+            await second.metered_request(100)
+        assert "needs at least 50,064" in str(spent.value)
+        now += EXCESS_S  # it may be right by now
+        await second.ask(TokenUsage(100, 7), Finished("stop"), prompt=100)
+        assert (await second.used("tokens_per_month"))["used"] == 107
+
+
+def test_an_excess_rises_at_once_and_falls_by_half() -> None:
+    excess = PromptExcess(lambda: 0.0)
+    known = []
+    for estimate, reported in ((100, 90), (100, 900), (500, 1000), (100, 100), (100, 100)):
+        excess.learn(estimate, "m", reported)
+        known.append(excess.of("m"))
+    assert known == [0, 800, 500, 250, 125] and excess.of("other") == 0

@@ -296,3 +296,13 @@ def test_a_content_filter_is_a_refusal_and_no_whole_answer() -> None:
     chunk = {"choices": [{"delta": {"content": "Hello"}, "finish_reason": "content_filter"}]}
     pieces = [*answer.feed(f"data: {json.dumps(chunk)}\n\n".encode()), *answer.close()]
     assert pieces == [TextChunk("Hello"), ProviderNotice("refusal", WHY_FILTERED), Finished("content_filter")]
+
+
+def test_a_usage_in_every_chunk_is_passed_on_now_and_then() -> None:
+    """A budget that ends in the middle of an answer is noticed there."""
+    answer, reported = ChatAnswer(URL), []
+    for count in range(1, 200):
+        chunk = {"choices": [{"delta": {"content": "a"}}], "usage": {"prompt_tokens": 7, "completion_tokens": count}}
+        pieces = answer.feed(f"data: {json.dumps(chunk)}\n\n".encode())
+        reported += [piece.completion_tokens for piece in pieces if isinstance(piece, TokenUsage)]
+    assert reported == [1, 65, 129, 193]

@@ -105,6 +105,25 @@ async def test_a_server_that_writes_more_is_cut_off(tmp_path: Path) -> None:
     assert (tokens["used"], tokens["reserved"], provider.unfinished) == (3000, 0, 1)
 
 
+async def test_a_server_that_reports_more_exceeds_a_budget_by_one_request(tmp_path: Path) -> None:
+    """The prompt is estimated: what its server reports is used, however much, and then nothing is left."""
+    provider = Scripted([["Hi.", TokenUsage(50_000, 7)], ["Never."]])
+    async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="3000") as served:
+        assert (await served.chat())[-1]["reason"] == "answered"
+        assert (await used(served))["used"] == 50_007
+        await refused(served)
+    assert len(provider.requests) == 1
+
+
+async def test_an_answer_that_goes_on_after_such_a_report_is_cut_off(tmp_path: Path) -> None:
+    script: list[list[Line]] = [[TokenUsage(50_000, 1), TextChunk("Hi."), *[TextChunk(" word") for _ in range(99)]]]
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(script), tokens_per_month="3000") as served:
+        events = await served.chat()
+        assert events[-1]["reason"] == "budget" and len(events[-1]["text"]) < 20
+        assert 50_001 <= (await used(served))["used"] < 50_010
+        await refused(served)
+
+
 async def test_a_long_answer_takes_more_as_it_grows(tmp_path: Path) -> None:
     provider = Scripted([[TextChunk("word " * 100) for _ in range(200)]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="100_000") as served:

@@ -24,6 +24,7 @@ from app.storage.usage import UsageStore
 from app.transcript.conversation import Conversation
 
 UNLIMITED = Budget()
+EXCESS_S = 3600.0
 Watch = Callable[[str, str, str, float, float], None]
 """Sees each use of a limited budget: principal, budget, period, used, limit."""
 
@@ -106,6 +107,29 @@ class ModelChecks(Protocol):
     ) -> None: ...
 
 
+class PromptExcess:
+    """How many tokens of a prompt a model's server reports beyond the estimate, by the model.
+
+    Estimates learn the scale of a tokenizer by themselves (`TokenCounter`), but not what a server adds to each prompt,
+    or that it counts in another way. It rises at once and falls by half; after a while it is forgotten, since it may
+    refuse the very requests that would correct it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._learned: dict[str, tuple[int, float]] = {}
+
+    def of(self, model: str) -> int:
+        excess, learned = self._learned.get(model, (0, -math.inf))
+        return excess if self._clock() - learned < EXCESS_S else 0
+
+    def learn(self, estimate: int, model: str, reported: int) -> None:
+        """`estimate`: of the prompt, without any excess."""
+        excess = max(0, reported - estimate, self.of(model) // 2)
+        if excess or model in self._learned:
+            self._learned[model] = excess, self._clock()
+
+
 class Ledger:
     """All budgets of one server. `default` applies where a token sets no limit."""
 
@@ -120,6 +144,7 @@ class Ledger:
         self._default = default
         self._tallies: Tallies = tallies or MemoryTallies(store, clock)
         self._places: Places = places or MemoryPlaces()
+        self.excess = PromptExcess(clock)
         self.watch: Watch | None = None
         self.model_checks: ModelChecks | None = None
         self.observers = Observers()

@@ -1,4 +1,9 @@
-"""Meter one model request: reserve budget before it, count the actual usage however it ends."""
+"""Meter one model request: reserve budget before it, count the actual usage however it ends.
+
+The tokens of a prompt are estimated before its request; what its server reports is settled, also if it is more. So one
+request may exceed a budget, by as much as its server reports beyond the estimate; the answer is cut off as soon as a
+report in the stream says so, the next request is refused, and the model's next estimates are higher (`PromptExcess`).
+"""
 
 from __future__ import annotations
 
@@ -30,6 +35,8 @@ WORDIEST = 8  # maximum characters per token in a long text
 ALLOWANCE = 4096  # tokens of an answer that are reserved at a time
 LEAST_ANSWER = 64
 NOTHING = TokenUsage(0, 0)
+LearnPrompt = Callable[[str, int], None]
+"""Is told the model that has answered, and how many tokens of the prompt it has counted."""
 
 
 def tokens(used: TokenUsage) -> float:
@@ -39,6 +46,11 @@ def tokens(used: TokenUsage) -> float:
 def money_of(provider: Provider) -> Callable[[TokenUsage], float]:
     """Return a function for the cost of tokens, by the price of the model that answers, in parts of the budget."""
     return lambda used: round((provider.cost(used) or 0) * COST.parts)
+
+
+def model_of(provider: Provider) -> str:
+    """Return the name of the model that answers, or is asked first."""
+    return provider.answers or provider.model
 
 
 def at_most(weigh: Callable[[TokenUsage], float], prompt: int, answer: int) -> float:
@@ -52,17 +64,21 @@ class Meter(Struct, frozen=True):
     held: Reservation
     weigh: Callable[[TokenUsage], float]
 
-    def answer(self, prompt: int) -> float:
-        """Return how many tokens of an answer the reservation covers."""
+    def of_prompt(self, estimate: int, reported: TokenUsage) -> float:
+        """Return the amount for a prompt: the estimate's, or what the server has reported, if that is more."""
+        return max(at_most(self.weigh, estimate, 0), self.weigh(replace(reported, completion_tokens=0)))
+
+    def answer(self, prompt: float) -> float:
+        """Return how many tokens of an answer the reservation covers, beside the amount of the prompt."""
         if not self.held.is_limited:
             return math.inf
-        left = self.held.amount - at_most(self.weigh, prompt, 0)
+        left = self.held.amount - prompt
         each = self.weigh(TokenUsage(0, MILLION)) / MILLION
         return left / each if each else math.inf if left >= 0 else -1
 
-    async def grow(self, prompt: int) -> None:
+    async def grow(self, prompt: float) -> None:
         """Reserve more. Raises BudgetSpent, StoreFailed."""
-        missing = at_most(self.weigh, prompt, 0) - self.held.amount  # after a fallback to a more expensive model
+        missing = prompt - self.held.amount  # after a report, or after a fallback to a more expensive model
         least, most = (max(1, self.weigh(TokenUsage(0, answer))) for answer in (1, ALLOWANCE))
         await self.held.take(max(missing, least), max(missing, 0) + most)
 
@@ -84,14 +100,18 @@ class MeteredRequest:
         prompt: int,
         conversation: Conversation,
         observers: Observers,
+        learn: LearnPrompt,
     ) -> None:
         self._observers = observers
+        self._learn_prompt = learn
         self._provider = provider
         self._model = provider.model
         self._meters = meters
         self._prompt = prompt
         self._conversation = conversation
         self._limited = [meter for meter in meters if meter.held.is_limited]
+        self._reported = NOTHING  # in the stream
+        self._reported_at = 0  # characters of the answer
         left = self._tokens()
         self._bounded = left < ALLOWANCE
         self._most = max(1, int(min(left, request.max_tokens or left))) if self._bounded else request.max_tokens
@@ -133,6 +153,7 @@ class MeteredRequest:
             self._unread = True  # ignored if the model has answered already
         self._unread = self._unread or not self._provider.reached
         used, measured = self._used()
+        self._learn()
         for meter in self._meters:
             meter.held.settle(meter.weigh(used))
         times = replace(self._times, first=self._reply.first_at, ended=monotonic())
@@ -151,15 +172,23 @@ class MeteredRequest:
     @property
     def is_outgrown(self) -> bool:
         """True if the answer needs more budget than is reserved: then call `afford`."""
-        return self._reply.characters > self._room
+        reply = self._reply
+        if (reply.used or NOTHING) is not self._reported:
+            self._see_report()
+        return reply.characters > max(self._room, self._reported_at)
+
+    def _see_report(self) -> None:
+        """Take a report into account for the rest of the answer, if there is one: as a rule it comes at the end."""
+        self._reported, self._reported_at = self._reply.used or NOTHING, self._reply.characters
+        self._room = self._characters()
 
     async def afford(self) -> None:
         """Reserve the missing amount, at the price of the model that answers now. Raises BudgetSpent, StoreFailed."""
         self._room = self._characters()
         while self._reply.characters > self._room:
             for meter in self._limited:
-                if meter.answer(self._prompt) * self._each < self._reply.characters:
-                    await meter.grow(self._prompt)
+                if self._covered(self._answer(meter)) < self._reply.characters:
+                    await meter.grow(meter.of_prompt(self._prompt, self._reported))
             self._room = self._characters()
 
     @property
@@ -168,11 +197,18 @@ class MeteredRequest:
         return WORDIEST if self._bounded else CHARACTERS_PER_TOKEN
 
     def _characters(self) -> float:
-        return self._tokens() * self._each
+        return self._covered(self._tokens())
+
+    def _covered(self, answer: float) -> float:
+        """Return the characters that so many tokens of an answer pay for, fewer if its server has counted more."""
+        return self._each * min(answer, answer - self._reported.completion_tokens + self._reported_at / self._each)
 
     def _tokens(self) -> float:
         """Return how many tokens of an answer all reservations cover."""
-        return min([meter.answer(self._prompt) for meter in self._limited], default=math.inf)
+        return min(map(self._answer, self._limited), default=math.inf)
+
+    def _answer(self, meter: Meter) -> float:
+        return meter.answer(meter.of_prompt(self._prompt, self._reported))
 
     def failed(self, failure: ProviderFailed) -> None:
         self._unread, self._error = failure.code in UNREAD, failure.code
@@ -201,6 +237,12 @@ class MeteredRequest:
         prompt = reported.prompt_tokens or guess.prompt_tokens
         return replace(reported, prompt_tokens=prompt, completion_tokens=answer), False
 
+    def _learn(self) -> None:
+        """Learn how many tokens the prompt had, if it was text: pictures have estimates of their own."""
+        reported = self._reply.used
+        if reported and reported.prompt_tokens and not any(one.attachments for one in self._request.messages):
+            self._learn_prompt(model_of(self._provider), reported.prompt_tokens)
+
     def _observe(self, times: RequestTimes, error: BaseException | None) -> None:
         provider, usage = self._provider, self.usage
         self._observers.observe_request(
@@ -208,7 +250,7 @@ class MeteredRequest:
                 run=self._conversation.run,
                 session=self._conversation.session,
                 model=self._model,
-                answered_by=provider.answers or provider.model,
+                answered_by=model_of(provider),
                 sent=times.sent,
                 first=times.first,
                 ended=times.ended,
@@ -229,7 +271,7 @@ class MeteredRequest:
     def _keep(self, used: TokenUsage, cost: float | None, *, measured: bool) -> None:
         held = self._meters[0].held
         parts = None if cost is None else round(cost * COST.parts)
-        model = self._provider.answers or self._provider.model
+        model = model_of(self._provider)
         self._conversation.record(
             ModelUsage(
                 *(held.principal, held.period, model, self._conversation.run, self._conversation.session),
@@ -244,7 +286,7 @@ class MeteredRequest:
         """Return the error if the model stopped at the `max_tokens` that the budget had left."""
         if not self._bounded or stopped != "length":
             return None
-        least = min(self._limited, key=lambda meter: meter.answer(self._prompt))
+        least = min(self._limited, key=self._answer)
         return least.held.spent(at_most(least.weigh, self._prompt, LEAST_ANSWER))
 
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +14,16 @@ from msgspec import Struct
 
 from app.budget.budgets import Ledger, Reservation
 from app.budget.kinds import COST, GRAIN, TOKENS, TOOL_SECONDS, BudgetSpent
-from app.budget.metered_request import ALLOWANCE, LEAST_ANSWER, Meter, MeteredRequest, at_most, money_of, tokens
+from app.budget.metered_request import (
+    ALLOWANCE,
+    LEAST_ANSWER,
+    Meter,
+    MeteredRequest,
+    at_most,
+    model_of,
+    money_of,
+    tokens,
+)
 from app.core.provider import ModelRequest, Provider
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
@@ -40,6 +50,8 @@ class RunBudget(Struct):
         """
         if checks := self.ledger.model_checks:
             await checks.before_model(self.principal.name, provider.model, request.messages, conversation)
+        learn = partial(self.ledger.excess.learn, prompt)
+        prompt += self.ledger.excess.of(model_of(provider))
         meters, limits = list[Meter](), self.ledger.limits(self.principal)
         try:
             for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):
@@ -54,7 +66,7 @@ class RunBudget(Struct):
             for meter in meters:
                 meter.held.settle(0)
             raise
-        return MeteredRequest(provider, request, meters, prompt, conversation, self.ledger.observers)
+        return MeteredRequest(provider, request, meters, prompt, conversation, self.ledger.observers, learn)
 
     async def check_reply(self, provider: Provider, reply: Reply, conversation: Conversation) -> None:
         """Have the whole reply of a request checked. Raises RequestDenied."""

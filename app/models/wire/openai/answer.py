@@ -33,6 +33,7 @@ FILTERED = "content_filter"
 CUT_REASONS = ("length", FILTERED)
 WHY_FILTERED = "The model's server ended this answer: its content filter does not let more of it pass."
 PROMISES = ("tool_calls", "function_call")
+REPORTED_EACH = 64  # tokens of an answer, if its server reports in each chunk
 # Finish reasons of a server that aborted (DeepSeek, SGLang and vLLM, OpenRouter and Mistral, Z.ai).
 ABORTED = ("insufficient_system_resource", "abort", "aborted", "error", "network_error")
 
@@ -146,9 +147,14 @@ class ChatAnswer(AnswerStream):
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and not index_of(choice.get("index")):
                 yield from self._read_choice(choice)
-        if self._used and not self._early and self._body.streamed and not self.whole:
-            self._early = self._used  # once: the answer may break off, but the prompt is billed
+        if self._used and self._body.streamed and not self.whole and self._is_news(self._used):
+            self._early = self._used  # the answer may break off, but it is billed
             yield self._used
+
+    def _is_news(self, used: TokenUsage) -> bool:
+        """Some servers report in each chunk: now and then is enough."""
+        early = self._early
+        return early is None or used.completion_tokens >= early.completion_tokens + REPORTED_EACH
 
     def _read_choice(self, choice: dict[str, Any]) -> Iterator[Piece]:
         self._answered = True
