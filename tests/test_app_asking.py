@@ -232,7 +232,13 @@ async def test_nothing_is_counted_of_a_question_that_nobody_heard(tmp_path: Path
 
 async def test_a_report_beyond_the_reserve_ends_the_answer_where_it_goes_on(tmp_path: Path) -> None:
     """What was reported is counted, and nothing more is taken from the model."""
-    pieces = [TextChunk("One"), TokenUsage(50_000, 1), TextChunk(" two"), TextChunk(" three"), Finished("stop")]
+    pieces: list[Piece] = [
+        TextChunk("One"),
+        TokenUsage(50_000, 1),
+        TextChunk(" two"),
+        TextChunk(" three"),
+        Finished("stop"),
+    ]
     for limit, ends in ((2000, True), (60_000, False)):
         async with desk(tmp_path / str(limit), tokens_per_month=limit) as at:
             try:

@@ -108,7 +108,7 @@ class ModelChecks(Protocol):
 
 
 class PromptExcess:
-    """How many tokens of a prompt a model's server reports beyond the estimate, by the model.
+    """Tokens of a prompt that a model's server reports beyond the estimate, by the model.
 
     Estimates learn the scale of a tokenizer by themselves (`TokenCounter`), but not what a server adds to each prompt,
     or that it counts in another way. It rises at once and falls by half; after a while it is forgotten, since it may
