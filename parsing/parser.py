@@ -17,7 +17,7 @@ from parsing.framing import ANY_CLOSER, PROMPT_ENDS, reasoning_open_in
 from parsing.matching import NEED_MORE
 from parsing.openers import AHEAD, OPENERS, Openers
 from parsing.prose import Prose
-from parsing.sink import Excerpts, Sink
+from parsing.sink import RAW_LIMIT, Excerpts, Sink
 from parsing.state import AFTER, CALL, FENCE, OVER, TEXT, Channel, State
 
 LIMIT = 1 << 20
@@ -40,8 +40,8 @@ class Parser:
     (the end of the prompt) are hints, and so is `stop_cut`: the engine's stop string was the closer of the last call.
     `limit`: the characters that an undecided candidate may hold; a call may be sixteen times as long. Without `calls`
     markup is text that is shown; thoughts are still thoughts.
-    `raw` has of each call, by its index, the block that it stands in as it was written, up to 4,096 characters of it;
-    it is whole when the parser is closed. `openers` are the dialects that are read.
+    `raw` has of each call, by its index, the block that it stands in as it was written, up to `excerpt` characters of
+    it; it is whole when the parser is closed. `openers` are the dialects that are read.
     """
 
     def __init__(
@@ -54,9 +54,10 @@ class Parser:
         prompt_suffix: str = "",
         limit: int = LIMIT,
         calls: bool = True,
+        excerpt: int = RAW_LIMIT,
         openers: Openers = OPENERS,
     ) -> None:
-        excerpts = Excerpts()
+        excerpts = Excerpts(excerpt)
         self.raw = excerpts.by_index
         self._sink = Sink(tools)
         self._sink.stop_cut = stop_cut

@@ -135,9 +135,10 @@ class Sink:
 class Excerpts:
     """The beginning of each block as it was written, by the index of each of its calls."""
 
-    __slots__ = ("_block", "_first", "by_index", "room")
+    __slots__ = ("_block", "_first", "_most", "by_index", "room")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most  # characters of each
         self.by_index: dict[int, str] = {}
         self.room = 0  # characters of the open block that are still kept
         self._block: list[str] = []
@@ -147,7 +148,7 @@ class Excerpts:
         """Keep the text from here on, whatever it turns out to be."""
         self._first = index
         self._block.clear()
-        self.room = RAW_LIMIT
+        self.room = self._most
         self.keep(opening)
 
     def keep(self, text: str) -> None:
@@ -162,7 +163,7 @@ class Excerpts:
     def extend(self, index: int, text: str) -> None:
         """Keep what stands behind a call as well."""
         kept = self.by_index.get(index, "")
-        self.by_index[index] = (kept + text)[:RAW_LIMIT]
+        self.by_index[index] = (kept + text)[: self._most]
 
     def drop(self, first: int, end: int) -> None:
         """Forget the calls from `first` to `end`."""

@@ -31,7 +31,7 @@ from app.policy.canary import Canary
 from app.policy.guards import WatchedReply
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import MARK, Redactor
-from app.transcript.reply import THOUGHT, TWICE, Reply
+from app.transcript.reply import THOUGHT, TWICE, Reply, TextCalls
 from app.transcript.run_totals import RunTotals
 from parsing import Call, Thought
 
@@ -255,7 +255,7 @@ def test_the_code_of_the_prompt_stays_hidden_in_hindsight() -> None:
         fences=lambda: True,
         new_id=lambda: f"c{next(ids)}",
         prompt_suffix=str,
-        text_calls=lambda _: True,
+        text_calls=lambda _: TextCalls.READ,
     )
     events = read(reply, [*f"My code is {canary.code}, I think.", "</think>", *f"It is {canary.code}."])
     screen, message = Screen().show(events), reply.message()

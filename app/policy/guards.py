@@ -27,7 +27,7 @@ from app.redaction.redactor import Redactor
 from app.storage.audit import AuditRow
 from app.transcript.conversation import Conversation
 from app.transcript.document_drafts import DocumentDrafts
-from app.transcript.reply import Reply
+from app.transcript.reply import Reply, TextCalls
 from app.transcript.run_totals import RunTotals
 
 CANARY, JUDGE, SCREEN = "canary", "judge", "screen"  # the deciding guard in the audit, and the codes of notices
@@ -81,7 +81,7 @@ class Guards(Struct):
         fences: Callable[[], bool],
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str],
-        text_calls: Callable[[bool], bool],
+        text_calls: Callable[[bool], TextCalls],
         is_handed: Callable[[str], bool],
         keep_file: Callable[[File], None] | None = None,
     ) -> Reply:
@@ -189,7 +189,7 @@ class WatchedReply(Reply):
         fences: Callable[[], bool],
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str],
-        text_calls: Callable[[bool], bool],
+        text_calls: Callable[[bool], TextCalls],
         is_handed: Callable[[str], bool] = lambda _: False,
         drafts: DocumentDrafts | None = None,
         keep_file: Callable[[File], None] | None = None,

@@ -1,7 +1,7 @@
-"""Decide if a model's text can hold calls: not where the model calls natively.
+"""Decide what calls in a model's text are: doubted where the model calls natively.
 
-A model that has native calls and writes one as text, quotes it, or is made to. Only servers that are known to leave
-calls in the text are believed to have meant it.
+A model that has native calls and writes one as text, shows it, quotes it, is made to write it, or has a server that
+could not parse it. Servers that are known to leave calls in the text are believed to have done so.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from app.core.messages import Message
 from app.core.provider import Provider
+from app.models.wire.native_calls import NATIVE
+from app.transcript.reply import TextCalls
 
 
 def name_of(provider: Provider) -> str:
@@ -17,14 +19,28 @@ def name_of(provider: Provider) -> str:
     return provider.answers or provider.model
 
 
-def text_may_call(provider: Provider, messages: Sequence[Message], natively: bool) -> bool:
+def calls_in_text(provider: Provider, messages: Sequence[Message], natively: bool) -> TextCalls:
     """`natively`: it has called natively in this reply; `messages` are those before.
 
     Asked when the model's text begins: only then is it known which one answers.
     """
     if provider.leaves_calls or not provider.native_tools:
-        return True
-    if provider.calls_natively or natively:
-        return False
+        return TextCalls.READ
     name = name_of(provider)
-    return not any(message.by == name for message in messages)
+    if provider.calls_natively or natively or any(message.by == name for message in messages):
+        return TextCalls.DOUBTED
+    return TextCalls.READ
+
+
+def insists(messages: Sequence[Message]) -> bool:
+    """Return whether the model has gone on to call in text, when it was asked to call natively, in an earlier run."""
+    called, before = False, False
+    for message in messages:
+        if message.role == "user":
+            before = False
+        elif message.role == "assistant":
+            in_text = called and any(call.dialect != NATIVE for call in message.calls)
+            if in_text and before:
+                return True
+            called, before = called or bool(message.by), in_text
+    return False

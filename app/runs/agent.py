@@ -34,7 +34,8 @@ from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, Take
 from app.documents.news import news_of
 from app.labels.consent import clear_request
 from app.models.wire.client_history import settled
-from app.provenance.native_text import name_of, text_may_call
+from app.provenance.native_text import calls_in_text, name_of
+from app.runs.discipline.doubted_calls import ASKED, to_make_natively
 from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
 from app.runs.discipline.reminders import GOES_ON
@@ -48,7 +49,7 @@ from app.runs.run_options import RunOptions
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
-from app.transcript.reply import NEVER_MADE, Reply
+from app.transcript.reply import NEVER_MADE, Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from parsing.dialects import FENCED
@@ -153,7 +154,7 @@ class Agent(Struct):
                 await context.emit(notice)
             reply, before = self._reply(conversation), len(conversation.messages)
             await self._stream_reply(context, reply, plan)
-            await self._answer(context, self._unanswered(reply, plan), shown=reply.refused)
+            await self._answer(context, await self._unanswered(context, reply, plan), shown=reply.refused)
             await round_end.conclude(plan, reply, conversation.messages[before:])
         for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
             await context.emit(event)
@@ -242,21 +243,21 @@ class Agent(Struct):
             fences=lambda: self.provider.call_form is CallForm.FENCED,
             new_id=self.new_id,
             prompt_suffix=self.provider.prompt_suffix,
-            text_calls=partial(self._text_may_call, conversation),
+            text_calls=partial(self._calls_in_text, conversation),
             is_handed=self.toolbox.is_handed,
             keep_file=conversation.keep_file if self.keeps_files else None,
         )
 
-    def _text_may_call(self, conversation: Conversation, natively: bool) -> bool:
-        return text_may_call(self.provider, conversation.messages, natively)
+    def _calls_in_text(self, conversation: Conversation, natively: bool) -> TextCalls:
+        return calls_in_text(self.provider, conversation.messages, natively)
 
-    def _unanswered(self, reply: Reply, plan: RoundPlan) -> Unanswered:
-        """The calls of a reply, with why those are refused that the rules of this round leave out."""
-        refused = self.discipline.refusals(plan, reply, self.totals)
-        unreadable = [
-            call for call, reason in reply.refused.items() if call not in refused and reason not in NEVER_MADE
-        ]
-        return Unanswered(reply.calls, {**reply.refused, **refused}, unreadable=unreadable)
+    async def _unanswered(self, context: RunContext, reply: Reply, plan: RoundPlan) -> Unanswered:
+        """Return the calls of a reply, with why those are refused that the rules of this round leave out."""
+        unreadable = [call for call, reason in reply.refused.items() if reason not in NEVER_MADE]
+        refused = {**reply.refused, **self.discipline.refusals(plan, reply, self.totals)}
+        if again := to_make_natively(reply, refused, self.toolbox, context):
+            await context.emit(ASKED)
+        return Unanswered(reply.calls, {**refused, **again}, unreadable=[*unreadable, *again])
 
     async def _answer(self, context: RunContext, unanswered: Unanswered, *, shown: Collection[str]) -> None:
         """Answer calls. The client knows already that those in `shown` are refused."""

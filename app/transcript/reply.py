@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from io import StringIO
 from time import monotonic
 from typing import Any
@@ -45,23 +46,32 @@ from parsing import (
     Reclassified,
     Text,
     Thought,
-    parse,
 )
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
 from parsing.fitting import read_arguments
+from parsing.sink import RAW_LIMIT
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 from tools.builtin.documents import CONTENT, CREATE_DOCUMENT
 
 CUT_OFF = (None, TOO_LONG, "length", "content_filter")  # stop reasons; None: the stream broke off
-ONLY_TEXT = "text_call"  # the code of a notice
-REPAIRED = "repaired"  # another
+REPAIRED = "repaired"  # the code of a notice
 TWICE = "The same call came twice, natively and in the text: it is made once."
 THOUGHT = "This call stood in the model's thoughts: it was not run."
-NEVER_MADE = frozenset({TWICE, THOUGHT})  # such a rejection leaves nothing to be answered
+LEFT = "This call was left in the text: it may be a quotation, and this model calls its tools natively."
+NEVER_MADE = frozenset({TWICE, THOUGHT, LEFT})  # such a rejection leaves nothing to be answered
 _HALF = lazy_pattern("[\ud800-\udfff]")  # a surrogate
 FOLDED_AFTER = 128  # characters, and a sixteenth of all that came before
+LONGEST_BLOCK = 1 << 24  # characters of a block that may be left in the text: no answer is longer
+
+
+class TextCalls(Enum):
+    """What calls in a model's text are."""
+
+    READ = "read"  # calls
+    DOUBTED = "doubted"  # calls of a model that makes others natively: perhaps it only shows them
+    IGNORED = "ignored"  # text, since no calls are wanted
 
 
 class Reply:
@@ -70,8 +80,8 @@ class Reply:
     Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. A call that
     is made in both ways (a server has left it in the text, or the model says it twice) is one, the native one. `fences`
     and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its server
-    took the tools or they had to be taught. So is `text_calls`: whether the text of that model can hold calls at all,
-    given that it has (or has not) called natively in this reply.
+    took the tools or they had to be taught. So is `text_calls`: what calls in the text of that model are, given that it
+    has (or has not) called natively in this reply.
 
     A call that is a block of code is shown as well, once it is whole: a request for code is answered with it. A call
     of a client's tool (`is_handed`) is not: the client gets it as a call. `drafts` are its documents.
@@ -84,7 +94,7 @@ class Reply:
         fences: Callable[[], bool],
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str] = str,
-        text_calls: Callable[[bool], bool] = lambda _: True,
+        text_calls: Callable[[bool], TextCalls] = lambda _: TextCalls.READ,
         is_handed: Callable[[str], bool] = lambda _: False,
         drafts: DocumentDrafts | None = None,
         keep_file: Callable[[File], None] | None = None,
@@ -105,7 +115,9 @@ class Reply:
         self._text_calls = text_calls
         self._is_handed = is_handed
         self._drafts = drafts or DocumentDrafts()
-        self._only_text = False  # what looks like a call in the text is none
+        self.doubts_text = False  # as TextCalls.DOUBTED says
+        self._raw: dict[str, str] = {}  # call in the text -> the block that it stands in
+        self._places: dict[str, int] = {}  # call in the text -> where it stood, in what is shown
         self._parser: Parser | None = None
         self._new_id = new_id
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
@@ -199,22 +211,42 @@ class Reply:
             yield from self._see(seen, "text")
         if self._shown.tell() in (after for _, after in self._blocks.values()):
             yield from self._see(Text("\n"), "text")  # the next reply begins a line
-        raw = {self._id("text", index): written for index, written in self._parser.raw.items()}
-        for id in raw.keys() & self._made.keys():
-            self._made[id] = replace(self._made[id], raw=raw[id])
-        if self._only_text and self._tools:
-            yield from self._warn_of_text_calls()
-
-    def _warn_of_text_calls(self) -> Iterator[Notice]:
-        """Name the calls in the text that are not run because this model calls natively."""
-        found = parse(self._wrote.getvalue(), self._tools, fences=False).calls
-        if names := ", ".join(dict.fromkeys(call.name for call in found)):
-            why = "This model calls its tools natively, so its text is only shown."
-            yield Notice(ONLY_TEXT, f"What looks like a call of {names} in the text was not run. {why}")
+        self._raw |= {self._id("text", index): written for index, written in self._parser.raw.items()}
+        for id in self._raw.keys() & self._made.keys():
+            self._made[id] = replace(self._made[id], raw=self._raw[id][:RAW_LIMIT])
 
     @property
     def calls(self) -> list[AskedCall]:
         return [*self._made.values()]
+
+    @property
+    def text_calls(self) -> list[AskedCall]:
+        """Return the calls in the text, those included that could not be understood."""
+        return [call for call in self._made.values() if call.dialect != NATIVE]
+
+    def is_in_text(self, call: str) -> bool:
+        """Return True if this call stands in the text of the answer."""
+        return call in self._places
+
+    def leave_in_text(self, calls: Collection[str]) -> dict[str, str]:
+        """Let the blocks of these calls be text again, which is shown where they stood. Return each, by its first call.
+
+        A block with several calls is left whole. The reply must have ended.
+        """
+        blocks = {id(self._raw[call]) for call in calls if call in self._raw}
+        left, shown, end, parts = dict[str, str](), self._shown.getvalue(), 0, list[str]()
+        for call in [one.id for one in self.text_calls]:
+            raw = self._raw.get(call, "")
+            if call not in calls and id(raw) not in blocks:
+                continue
+            del self._made[call]
+            self.refused.pop(call, None)
+            left[call] = "" if any(raw is other for other in left.values()) else raw
+            parts += shown[end : (place := max(end, self._places[call]))], left[call]
+            end = place
+        self._shown = StringIO()
+        self._shown.write("".join([*parts, shown[end:]]))
+        return left
 
     @property
     def is_cut(self) -> bool:
@@ -281,9 +313,16 @@ class Reply:
     def _new_parser(self) -> Parser:
         """Return the parser of the text, which begins."""
         self.first_at = self.first_at or self._clock()
-        self._only_text = not self._text_calls(self.called_natively)
+        mode = self._text_calls(self.called_natively)
+        self.doubts_text = mode is TextCalls.DOUBTED
         self._hint = suffix = self._prompt_suffix()
-        return Parser(self._tools, fences=self._fences(), prompt_suffix=suffix, calls=not self._only_text)
+        return Parser(
+            self._tools,
+            fences=self._fences(),
+            prompt_suffix=suffix,
+            calls=mode is not TextCalls.IGNORED,
+            excerpt=LONGEST_BLOCK if self.doubts_text else RAW_LIMIT,
+        )
 
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
         match seen:
@@ -295,24 +334,29 @@ class Reply:
                 yield ReasoningDelta(text)
             case CallOpened(index, name):
                 yield ToolDelta(call_id := self._id(source, index, name), "", name)
-                if name == CREATE_DOCUMENT and name in self._tools and not self._is_handed(name):
+                if name == CREATE_DOCUMENT and self._writes_document(name, source):
                     self._drafts.open(call_id, CONTENT)
             case CallDelta(index, text):
                 yield from self._drafts.feed(self._id(source, index), text)
             case Call():
                 yield from self._see_call(seen, source)
-            case BadCall(index, _, reason):
+            case BadCall(index, raw, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
                 self._made[call] = rejected = AskedCall(call, name, {}, source, self._seal(source, index))
                 if source != NATIVE:
                     self._written.append(rejected)
+                    self._raw[call] = raw
                 self.refused[call] = reason
                 yield ToolRejected(reason, call, name or None)
             case Reclassified(characters, calls):
                 drafts = self._written[max(0, len(self._written) - calls) :]
                 yield from self._reclassify(characters + self._characters_of_blocks(drafts))
                 yield from self._take_back(drafts)
+
+    def _writes_document(self, name: str, source: str) -> bool:
+        certain = source == NATIVE or not self.doubts_text
+        return certain and name in self._tools and not self._is_handed(name)
 
     def _see_call(self, seen: Call, source: str) -> Iterator[AgentEvent]:
         index, name, dialect, schema = seen.index, seen.name, seen.dialect, self._tools.get(seen.name, {})
@@ -360,6 +404,7 @@ class Reply:
                 self._unpaired[True].setdefault(same, []).append(twin)
         for draft in drafts:
             self.refused.pop(draft.id, None)
+            self._places.pop(draft.id, None)
             if self._made.pop(draft.id, None):  # else a native call is made in its place
                 yield ToolRejected(THOUGHT, draft.id, draft.name or None)
 
@@ -397,5 +442,7 @@ class Reply:
 
     def _id(self, source: str, index: int, name: str = "") -> str:
         if (source, index) not in self._ids:
-            self._ids[source, index] = (self._new_id(), name)
+            self._ids[source, index] = (new := self._new_id(), name)
+            if source != NATIVE:
+                self._places[new] = self._shown.tell()
         return self._ids[source, index][0]

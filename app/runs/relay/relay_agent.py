@@ -23,19 +23,21 @@ from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import TokenCounter
 from app.models.wire.tool_choice import may_call
 from app.policy.gate import CLIENT_TOOLS
-from app.provenance.native_text import text_may_call
+from app.provenance.native_text import calls_in_text
 from app.runs.agent import Agent
 from app.runs.client_tools import tool_of
+from app.runs.discipline.doubted_calls import TEXT_CALL
 from app.runs.discipline.limit_enforcer import ANSWERED
 from app.runs.recovery.left_off import LeftOff
 from app.runs.relay.call_repair import ask_again, problems
+from app.runs.relay.doubted_text import DoubtedText
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.run_context import RunContext
 from app.runs.run_options import ClientTool
 from app.transcript.client_calls import fitted_for_client
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
-from app.transcript.reply import Reply
+from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from tools.base.schemas import client_argument_error
@@ -46,6 +48,10 @@ ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer b
 REPAIRED = "The model was asked once more for calls that did not fit their schemas, and has corrected them."
 UNREPAIRED = "The model was asked once more for calls that did not fit their schemas, without success."
 TOO_MANY = "This call was not handed over: a reply may make {limit} calls, and they are made."
+LEFT_IN_TEXT = (
+    "What looks like a call of {names} was left in the text: it may be a quotation, and this model calls its tools "
+    "natively."
+)
 UNREADABLE = "A call of {name} could not be read and was left out: {reason}"
 
 
@@ -112,6 +118,7 @@ class RelayAgent(Agent):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     repairs: bool = False
     json_answer: JSONAnswer | None = None
+    doubted_text: DoubtedText | None = None
     adds_words: ClassVar[bool] = False
     takes_messages: ClassVar[bool] = False
     keeps_files: ClassVar[bool] = False
@@ -127,6 +134,7 @@ class RelayAgent(Agent):
         self.totals.rounds = 1
         await context.emit(RoundStarted(1))
         reply = self._reply(context.conversation)
+        self.doubted_text = DoubtedText(reply)
         await self._stream_reply(context, reply, ONLY_ROUND)
         handed = False
         for call in await self._allowed(context, await self._calls(context, reply)):
@@ -172,7 +180,8 @@ class RelayAgent(Agent):
         return decision
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
-        """Return a reply's events; of an answer that is to be JSON only that."""
+        """Return a reply's events, up to the first doubted call; of an answer that is to be JSON only that."""
+        events = self.doubted_text.passed(events) if self.doubted_text else events
         return self._only_json(events, self.json_answer) if self.json_answer else events
 
     def _only_json(self, events: Iterable[AgentEvent], answer: JSONAnswer) -> Iterator[AgentEvent]:
@@ -189,6 +198,8 @@ class RelayAgent(Agent):
 
     async def _end_reply(self, context: RunContext, reply: Reply) -> None:
         await super()._end_reply(context, reply)
+        if self.doubted_text and reply.doubts_text and reply.text_calls:
+            await self._settle(context, reply, self.doubted_text)
         if self.json_answer and (rest := self.json_answer.close()):
             await context.emit(TextDelta(rest))
 
@@ -206,6 +217,8 @@ class RelayAgent(Agent):
             await context.emit(Notice("budget", str(spent)))
             return calls
         await context.emit(usage)
+        if again.doubts_text:
+            again.leave_in_text([call.id for call in again.text_calls])
         corrected = self._fitted(again)
         better = corrected and not problems(again, [one.call for one in corrected], self.toolbox.schemas)
         await context.emit(Notice("call_repair", REPAIRED if better else UNREPAIRED))
@@ -234,10 +247,22 @@ class RelayAgent(Agent):
         await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
         return True
 
-    def _text_may_call(self, conversation: Conversation, natively: bool) -> bool:
-        return (
-            self.toolbox.offers and self._takes_calls and text_may_call(self.provider, conversation.messages, natively)
-        )
+    async def _settle(self, context: RunContext, reply: Reply, text: DoubtedText) -> None:
+        """Leave calls in the text that may be quotations, or stand in a reply that was cut. Raises StoreFailed."""
+        conversation, calls, self.doubted_text = context.conversation, reply.text_calls, None
+        quoted = await self.calls.provenance.quotations(calls, conversation, self.toolbox)
+        names = {call.id: call.name for call in calls}
+        left = reply.leave_in_text(names if reply.is_cut else quoted)
+        for event in self._corrected(text.released(left)):
+            await context.emit(event)
+        if left:
+            called = ", ".join(dict.fromkeys(names[call] or "a tool" for call in left))
+            await context.emit(Notice(TEXT_CALL, LEFT_IN_TEXT.format(names=called)))
+
+    def _calls_in_text(self, conversation: Conversation, natively: bool) -> TextCalls:
+        if not (self.toolbox.offers and self._takes_calls):
+            return TextCalls.IGNORED
+        return calls_in_text(self.provider, conversation.messages, natively)
 
     def _is_refused_empty(self, name: str) -> bool:
         schema = self.toolbox.schemas.get(name)
