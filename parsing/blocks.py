@@ -270,6 +270,7 @@ class Blocks:
         if groups is not None:
             if groups.get("shut") is not None:
                 self._after = _after("")
+            self._excerpts.close_behind(self._sink.index - 1, buf[pos:end])
             self._leave(buf[pos:end])
             return end
         if end == NEED_MORE:

@@ -41,7 +41,8 @@ class Parser:
     `limit`: the characters that an undecided candidate may hold; a call may be sixteen times as long. Without `calls`
     markup is text that is shown; thoughts are still thoughts.
     `raw` has of each call, by its index, the block that it stands in as it was written, up to `excerpt` characters of
-    it; it is whole when the parser is closed. `openers` are the dialects that are read.
+    it, and `closers` the marks behind that; they are whole when the parser is closed. `openers` are the dialects that
+    are read.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Parser:
         openers: Openers = OPENERS,
     ) -> None:
         excerpts = Excerpts(excerpt)
-        self.raw = excerpts.by_index
+        self.raw, self.closers = excerpts.by_index, excerpts.closers
         self._sink = Sink(tools)
         self._sink.stop_cut = stop_cut
         self._state = State()

@@ -133,13 +133,17 @@ class Sink:
 
 
 class Excerpts:
-    """The beginning of each block as it was written, by the index of each of its calls."""
+    """The beginning of each block as it was written, by the index of each of its calls.
 
-    __slots__ = ("_block", "_first", "_most", "by_index", "room")
+    `closers` has the marks behind a block that only end it, by the index of its last call.
+    """
+
+    __slots__ = ("_block", "_first", "_most", "by_index", "closers", "room")
 
     def __init__(self, most: int) -> None:
         self._most = most  # characters of each
         self.by_index: dict[int, str] = {}
+        self.closers: dict[int, str] = {}
         self.room = 0  # characters of the open block that are still kept
         self._block: list[str] = []
         self._first = 0  # index of its first call
@@ -163,12 +167,18 @@ class Excerpts:
     def extend(self, index: int, text: str) -> None:
         """Keep what stands behind a call as well."""
         kept = self.by_index.get(index, "")
+        self.closers.pop(index, None)
         self.by_index[index] = (kept + text)[: self._most]
+
+    def close_behind(self, index: int, closer: str) -> None:
+        """Keep a mark that stands behind a block."""
+        self.closers[index] = (self.closers.get(index, "") + closer)[: self._most]
 
     def drop(self, first: int, end: int) -> None:
         """Forget the calls from `first` to `end`."""
         for index in range(first, end):  # not all there are: drafts are as many as a text likes
             self.by_index.pop(index, None)
+            self.closers.pop(index, None)
 
 
 class Reader(Protocol):

@@ -117,6 +117,7 @@ class Reply:
         self._drafts = drafts or DocumentDrafts()
         self.doubts_text = False  # as TextCalls.DOUBTED says
         self._raw: dict[str, str] = {}  # call in the text -> the block that it stands in
+        self._closers: dict[str, str] = {}  # the last call of a block -> what stands behind that
         self._places: dict[str, int] = {}  # call in the text -> where it stood, in what is shown
         self._parser: Parser | None = None
         self._new_id = new_id
@@ -212,6 +213,7 @@ class Reply:
         if self._shown.tell() in (after for _, after in self._blocks.values()):
             yield from self._see(Text("\n"), "text")  # the next reply begins a line
         self._raw |= {self._id("text", index): written for index, written in self._parser.raw.items()}
+        self._closers = {self._id("text", index): written for index, written in self._parser.closers.items()}
         for id in self._raw.keys() & self._made.keys():
             self._made[id] = replace(self._made[id], raw=self._raw[id][:RAW_LIMIT])
 
@@ -233,15 +235,15 @@ class Reply:
 
         A block with several calls is left whole. The reply must have ended.
         """
-        blocks = {id(self._raw[call]) for call in calls if call in self._raw}
+        blocks = dict.fromkeys((id(self._raw.get(call, "")) for call in calls), False)  # and if it has been put back
         left, shown, end, parts = dict[str, str](), self._shown.getvalue(), 0, list[str]()
         for call in [one.id for one in self.text_calls]:
-            raw = self._raw.get(call, "")
-            if call not in calls and id(raw) not in blocks:
+            if id(raw := self._raw.get(call, "")) not in blocks:
                 continue
             del self._made[call]
             self.refused.pop(call, None)
-            left[call] = "" if any(raw is other for other in left.values()) else raw
+            left[call] = ("" if blocks[id(raw)] else raw) + self._closers.get(call, "")
+            blocks[id(raw)] = True
             parts += shown[end : (place := max(end, self._places[call]))], left[call]
             end = place
         self._shown = StringIO()
