@@ -67,7 +67,7 @@ LONGEST_BLOCK = 1 << 24  # characters of a block that may be left in the text: n
 
 
 class TextCalls(Enum):
-    """What calls in a model's text are."""
+    """Kinds of calls in the text of a model."""
 
     READ = "read"  # calls
     DOUBTED = "doubted"  # calls of a model that makes others natively: perhaps it only shows them
