@@ -27,6 +27,7 @@ from app.notifications.sender import Sender, retry_after
 from app.notifications.service import Notifications, TargetDisabled, TargetForbidden, TooManyTargets
 from app.notifications.signing import signed_headers
 from app.notifications.targets import MOST_PENDING
+from app.policy.entitlements import NotEntitled
 from app.storage.database import DATABASE, open_store
 from app.storage.labels import SessionLabel
 from app.storage.notices.notifications import DeliveryRow, TargetRow
@@ -289,9 +290,23 @@ async def test_events_reach_their_owner_only(tmp_path: Path) -> None:
                 one.notifications.own(hook.id, "webhook", other)
         with pytest.raises(TargetForbidden):
             await one.hook(of_bob.url, by=bob, everyone=True)
-        with pytest.raises(TargetForbidden):
+        with pytest.raises(NotEntitled):
             await one.hook(of_bob.url, by=Principal("gus", Role.GUEST))
         await one.row(everyone, "delivered")
+
+
+async def test_a_webhook_of_someone_who_became_a_guest_is_switched_off_with_the_reason(tmp_path: Path) -> None:
+    async with receiver() as there, house(tmp_path) as one:
+        await one.tokens(ann="guest")
+        target = await one.hook(there.url, by=Principal("ann", Role.USER))
+        await one.happens(ENDED, principal="ann")
+        ann = Principal("ann", Role.GUEST)
+        async with asyncio.timeout(20):
+            for _ in count():
+                if (row := one.notifications.own(target.id, "webhook", ann)).state != "active":
+                    break
+                await asyncio.sleep(0)
+        assert row.reason.startswith("Guests have no webhooks, and ann is a guest.") and not there.requests
 
 
 async def test_a_labelled_conversation_is_not_named(tmp_path: Path) -> None:

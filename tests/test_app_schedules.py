@@ -193,7 +193,11 @@ async def test_the_rights_and_budget_of_the_owner_are_those_of_now(tmp_path: Pat
         assert first.outcome == "started"
         steps: list[tuple[list[Change], str]] = [
             ([TokenRevoked("a" * 64, 1.0)], "ann no longer has a valid token"),
-            ([replace(token, sha256="b" * 64, disabled='["list_files"]')], "there is no 'list_files'"),
+            ([replace(token, sha256="d" * 64, role="guest")], "Guests have no schedules, and ann is a guest"),
+            (
+                [TokenRevoked("d" * 64, 1.0), replace(token, sha256="b" * 64, disabled='["list_files"]')],
+                "there is no 'list_files'",
+            ),
             (
                 [TokenRevoked("b" * 64, 1.0), replace(token, sha256="c" * 64, budget='{"tokens_per_month": 1}')],
                 "ann may use 1 tokens a month",
@@ -204,10 +208,10 @@ async def test_the_rights_and_budget_of_the_owner_are_those_of_now(tmp_path: Pat
             [last, *_] = await one.at(NOON + number * DAY)
             assert (last.outcome, last.run) == ("refused", None) and words in last.reason
         audited = [row for _, row in await one.store.audit(1 << 40, 100) if row.action == "schedule"]
-        assert [row.decision for row in audited] == ["refused", "refused", "refused", "made"]
-        await one.at(NOON + 5 * DAY)
+        assert [row.decision for row in audited] == ["refused", "refused", "refused", "refused", "made"]
+        await one.at(NOON + 6 * DAY)
         again = [row for _, row in await one.store.audit(1 << 40, 100) if row.decision == "refused"]
-        assert len(again) == 3, "the same reason is audited once"
+        assert len(again) == 4, "the same reason is audited once"
 
 
 async def test_a_time_waits_while_its_owner_has_the_most_active_runs(tmp_path: Path) -> None:

@@ -61,6 +61,41 @@ async def test_another_role_holds_from_the_next_request(tmp_path: Path) -> None:
         assert (await served.client.patch("/people/root", json={"role": "user"}, headers=ann)).status_code == 403
 
 
+async def test_what_acts_for_a_person_rests_while_that_is_a_guest(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Done."]] * 4)) as served:
+        root, ann = await bearer(served, "root", "admin"), await bearer(served, "ann")
+        served.client.headers |= ann
+        made = {"name": "look", "message": "Look."}
+        schedule = (await served.client.post("/schedules", json=made | {"cron": "0 7 * * *"})).json()
+        trigger = (await served.client.post("/triggers", json=made | {"scheme": "bearer"})).json()
+        at = f"/schedules/{schedule['id']}"
+
+        async def acted() -> list[int]:
+            key = {"authorization": f"Bearer {trigger['secret']}"}
+            answers = [await served.client.post(trigger["path"], json={}, headers=key)]
+            answers.append(await served.client.post(f"{at}/run"))
+            for answer in answers:
+                if answer.status_code == 202:
+                    await served.services.runs.ended(answer.json()["run"])
+            return [answer.status_code for answer in answers]
+
+        assert await acted() == [202, 202]
+        await served.client.patch("/people/ann", json={"role": "guest"}, headers=root)
+        assert await acted() == [409, 409]
+        words = "Guests have no {}, and ann is a guest."
+        assert words.format("schedules") in (await served.client.post(f"{at}/run")).json()["error"]["message"]
+        last = (await served.client.get(trigger["path"])).json()["last"][0]
+        assert last["outcome"] == "refused" and last["reason"].startswith(words.format("triggers"))
+        assert words.format("triggers") in (await served.client.get("/audit", headers=root)).text
+        for path in (at, trigger["path"]):
+            changed = await served.client.patch(path, json={"message": "Look again."})
+            assert (changed.status_code, changed.json()["error"]["code"]) == (403, "forbidden"), changed.text
+            assert (await served.client.patch(path, json={"enabled": False})).status_code == 200
+            assert (await served.client.patch(path, json={"enabled": True})).status_code == 200
+        await served.client.patch("/people/ann", json={"role": "user"}, headers=root)
+        assert await acted() == [202, 202]
+
+
 async def test_the_last_admin_stays(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         root = await bearer(served, "root", "admin")

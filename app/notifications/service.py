@@ -24,6 +24,7 @@ from app.notifications.sender import Attempt, Sender
 from app.notifications.signing import signed_headers
 from app.notifications.targets import Targets
 from app.policy.current_rights import principal_named
+from app.policy.entitlements import Kind, check_entitled
 from app.replicas.duty import attended
 from app.replicas.vault import Vault
 from app.runs.run_manager import RunManager
@@ -60,12 +61,6 @@ class TargetForbidden(Exception):
 
 class TargetDisabled(Exception):
     """The target is switched off."""
-
-
-def check_role(principal: Principal) -> None:
-    """Raises TargetForbidden."""
-    if principal.role is Role.GUEST:
-        raise TargetForbidden("Guests have no webhooks. Ask an admin for a token of the role user.")
 
 
 class Notifications:
@@ -118,8 +113,8 @@ class Notifications:
     async def add_webhook(
         self, principal: Principal, url: str, name: str, events: Sequence[str], *, everyone: bool
     ) -> TargetRow:
-        """Raises UnfitUrl, TooManyTargets, TargetForbidden."""
-        check_role(principal)
+        """Raises NotEntitled, UnfitUrl, TooManyTargets, TargetForbidden."""
+        check_entitled(principal, Kind.WEBHOOKS)
         if everyone and principal.role is not Role.ADMIN:
             raise TargetForbidden("A webhook for the events of all principals is for admins: leave out everyone.")
         self._check_room(principal, WEBHOOK)
@@ -245,6 +240,7 @@ class Notifications:
         now = self._timing.now()
         if target.kind == PUSH:
             return await self._push(row, target, now)
+        check_entitled(owner, Kind.WEBHOOKS)
         body = await self._messages.webhook(row, target)
         headers = signed_headers(row.id, now, body, self.keys.webhook_secret(target.id, target.version))
         return await self.sender.post(target.url, AGENT | {"Content-Type": "application/json"} | dict(headers), body)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from app.core.events import Notice
 from app.core.rules import ApprovalMode
 from app.policy.current_rights import principal_named
+from app.policy.entitlements import Kind, check_entitled
 from app.runs.composition.unattended import UnattendedRuns, unpinned_options
 from app.runs.run_options import RunOptions
 from app.storage.changes import Change
@@ -38,11 +39,12 @@ class Starts(Struct, frozen=True):
     async def begin(self, origin: ScheduleRow | TriggerRow, start: Start) -> RunRow:
         """Begin a run, or find the one that the same key has begun.
 
-        Raises NotFound where its owner or what it needs is there no more, BudgetSpent, SessionBusy, KeyReused, Paused,
-        Stopping, StoreFailed.
+        Raises NotFound where its owner or what it needs is there no more, NotEntitled, BudgetSpent, SessionBusy,
+        KeyReused, Paused, Stopping, StoreFailed.
         """
         store = self.unattended.factory.store
         principal = await principal_named(store, origin.principal)
+        check_entitled(principal, Kind.TRIGGERS if isinstance(origin, TriggerRow) else Kind.SCHEDULES)
         session = origin.session if origin.place == "one" else None
         if session and await store.owner_of(session) != principal.name:
             session = None  # it has been deleted

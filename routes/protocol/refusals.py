@@ -19,6 +19,7 @@ from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServe
 from app.notifications.sender import UnfitKeys, UnfitUrl
 from app.notifications.service import TargetDisabled, TargetForbidden, TooManyTargets
 from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
+from app.policy.entitlements import NotEntitled
 from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
 from app.runs.branching.forking import NotForkable
@@ -106,6 +107,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     InvalidProfile: lambda error: Refused(422, "unfit_profile", str(error)),
     UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
     ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),
+    NotEntitled: lambda error: Refused(403, "forbidden", str(error)),
     TargetForbidden: lambda error: Refused(403, "forbidden", str(error)),
     TargetDisabled: lambda error: Refused(409, "target_disabled", str(error)),
     TooManyTargets: lambda error: Refused(409, "too_many_targets", str(error)),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.policy.entitlements import Kind, check_entitled
 from app.schedules.requests import RunPart, ScheduleRequest, changed_fields, occurrence_fields, schedule_fields
 from app.schedules.times import UnfitTime, checked
 from app.storage.principals import Principal
@@ -20,7 +21,6 @@ from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import checked as checked_body
 from routes.protocol.requests import read_changes, read_fields
 from routes.services import Services, current_principal, services_of
-from tools.base.rights import Role
 
 MOST_BYTES = 256 * 1024
 
@@ -39,10 +39,10 @@ async def show_schedule(request: Request) -> Response:
 async def add_schedule(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     scheduler = services.automation.scheduler
-    check_room(services, principal, 0, "schedules")
+    check_room(services, principal, 0, Kind.SCHEDULES)
     body = await read_fields(request, ScheduleRequest, MOST_BYTES)
     async with scheduler.changing:
-        check_room(services, principal, len(scheduler.of(principal.name)), "schedules")
+        check_room(services, principal, len(scheduler.of(principal.name)), Kind.SCHEDULES)
         row = await _row(services, principal, body, f"sch_{token_hex(10)}", time.time())
         row = await scheduler.put(row, "made", principal.name)
     return ASCIIResponse(await _shown(services, row), 201)
@@ -92,10 +92,9 @@ async def run_schedule(request: Request) -> Response:
     return ASCIIResponse({"run": run.id, "session": run.session, "state": run.state}, 202)
 
 
-def check_room(services: Services, principal: Principal, there: int, kind: str) -> None:
-    """Raises Refused if the principal may add none."""
-    if principal.role is Role.GUEST:
-        raise Refused(403, "forbidden", f"This is for users and admins; {principal.name} is a guest.")
+def check_room(services: Services, principal: Principal, there: int, kind: Kind) -> None:
+    """Raises NotEntitled, Refused if the principal may add none."""
+    check_entitled(principal, kind)
     check_switched_on(services)
     most = services.settings.max_schedules
     if there >= most:
@@ -110,8 +109,9 @@ def check_switched_on(services: Services) -> None:
         raise Refused(403, "schedules_off", message)
 
 
-async def check_run(services: Services, principal: Principal, body: RunPart) -> None:
-    """Raises Refused if the runs that it describes could not begin."""
+async def check_run(services: Services, principal: Principal, body: RunPart, kind: Kind) -> None:
+    """Raises NotEntitled, Refused if the runs that it describes could not begin."""
+    check_entitled(principal, kind)
     try:
         await services.automation.starts.check(principal, body.options)
     except NotFound as unfit:
@@ -125,7 +125,7 @@ async def _row(services: Services, principal: Principal, body: ScheduleRequest, 
         checked(body.kind, body.expression, zone, body.jitter_s, time.time())
     except UnfitTime as unfit:
         raise Refused(422, "invalid_request", str(unfit)) from None
-    await check_run(services, principal, body)
+    await check_run(services, principal, body, Kind.SCHEDULES)
     return ScheduleRow(
         name,
         principal.name,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.policy.entitlements import Kind
 from app.schedules.requests import TriggerRequest, changed_fields, occurrence_fields, trigger_fields
 from app.schedules.signatures import WrongSignature
 from app.schedules.templates import UnfitDelivery
@@ -54,11 +55,11 @@ async def add_trigger(request: Request) -> Response:
     """The only answer that ever has the secret in it."""
     services, principal = services_of(request), current_principal(request)
     triggers = services.automation.triggers
-    check_room(services, principal, 0, "triggers")
+    check_room(services, principal, 0, Kind.TRIGGERS)
     body = await read_fields(request, TriggerRequest, MOST_BYTES)
     async with triggers.changing:
-        check_room(services, principal, len(await triggers.of(principal.name)), "triggers")
-        await check_run(services, principal, body)
+        check_room(services, principal, len(await triggers.of(principal.name)), Kind.TRIGGERS)
+        await check_run(services, principal, body, Kind.TRIGGERS)
         secret = triggers.secret(body.scheme)
         row = _row(principal, body, f"trg_{token_hex(10)}", secret.stored, time.time())
         await triggers.put(row, "made", principal.name)
@@ -84,7 +85,7 @@ async def _changed(services: Services, principal: Principal, row: TriggerRow, ch
         raise Refused(422, "invalid_request", "scheme: cannot be changed; add another trigger")
     if changes.keys() <= {"enabled", "name"}:  # so that one that cannot run can be switched off
         return replace(row, enabled=body.enabled, name=body.name)
-    await check_run(services, principal, body)
+    await check_run(services, principal, body, Kind.TRIGGERS)
     return replace(_row(principal, body, row.id, row.secret, row.created), session=row.session)
 
 

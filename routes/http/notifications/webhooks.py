@@ -14,7 +14,7 @@ from app.core.strict_model import StrictModel
 from app.models.http.failures import redact_url
 from app.notifications.kinds import KINDS
 from app.notifications.sender import LONGEST_URL, Attempt
-from app.notifications.service import check_role
+from app.policy.entitlements import Kind, check_entitled
 from app.storage.notices.notifications import ACTIVE, DISABLED, WEBHOOK, DeliveryRow, TargetRow
 from app.transcript.titles import one_line
 from routes.protocol.errors import ASCIIResponse, Refused
@@ -94,7 +94,7 @@ async def list_webhooks(request: Request) -> Response:
 async def add_webhook(request: Request) -> Response:
     """Answer with the secret, which no other answer has."""
     notifications, principal = services_of(request).notifications, current_principal(request)
-    check_role(principal)
+    check_entitled(principal, Kind.WEBHOOKS)
     body = await read_fields(request, WebhookRequest, plain=True)
     row = await notifications.add_webhook(principal, body.url, body.name, body.events, everyone=body.everyone)
     return _with_secret(request, row, 201)
@@ -111,6 +111,8 @@ async def change_webhook(request: Request) -> Response:
     given = {name: getattr(body, name) for name in ("url", "name") if getattr(body, name) is not None}
     if body.events is not None:
         given["events"] = json.dumps(body.events)
+    if body.enabled is not False:  # it may be switched off in any case
+        check_entitled(principal, Kind.WEBHOOKS)
     if body.enabled is not None:
         given["state"] = ACTIVE if body.enabled else DISABLED
         given["reason"] = "" if body.enabled else f"Switched off by {principal.name}."

@@ -1,0 +1,34 @@
+"""The things of a person that act without a request: who may have one, asked when it is made and whenever it acts.
+
+A role may be lowered in between. What is there then stays, and acts again once the role is raised.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from app.storage.principals import Principal
+from app.transcript.run_request import NotFound
+from tools.base.rights import Role
+
+
+class Kind(StrEnum):
+    """The things, each named in the plural."""
+
+    SCHEDULES = "schedules"
+    TRIGGERS = "triggers"
+    WEBHOOKS = "webhooks"
+
+
+LEAST_ROLE = {Kind.SCHEDULES: Role.USER, Kind.TRIGGERS: Role.USER, Kind.WEBHOOKS: Role.USER}
+
+
+class NotEntitled(NotFound):
+    """The role of the owner does not allow it: nothing is there to act for."""
+
+
+def check_entitled(principal: Principal, kind: Kind) -> None:
+    """Raises NotEntitled."""
+    if principal.role.rank < LEAST_ROLE[kind].rank:
+        who = f"{principal.name} is a {principal.role}"
+        raise NotEntitled(f"Guests have no {kind}, and {who}. An admin can raise the role under People.")
