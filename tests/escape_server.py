@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from tests.escape_forms import Attack
 from tests.escapes import attacks
-from tests.processes import ended
+from tests.processes import command_line, ended, pids
 from tools.base.outcome import Result
 from tools.base.screen import Window
 from tools.builtin.shell import running
@@ -133,7 +133,8 @@ class Target:
             found.append("files outside were changed")
             self._restore()
         # bubblewrap tells of its end before the kernel has ended all that is in the box.
-        if left := [pid for pid in pids() if self.marker in cmdline(pid) and not ended(pid, self.dying_s)]:
+        mine = [pid for pid in pids() if self.marker.encode() in command_line(pid)]
+        if left := [pid for pid in mine if not ended(pid, self.dying_s)]:
             found.append("a process was left behind")
             for pid in left:
                 with suppress(ProcessLookupError):  # it may end by itself by now
@@ -217,16 +218,6 @@ def answers(process: subprocess.Popen[bytes]) -> bool:
         process.stdin.write(b"?")
         return bool(select.select([process.stdout], [], [], DYING_S)[0]) and process.stdout.read(1) == b"?"
     return False
-
-
-def pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def cmdline(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    return ""
 
 
 async def suffered(attack: Attack, target: Target, context: Context) -> tuple[list[str], str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 LOOKS = 5
+STARTING_S = 5.0  # `execve` has taken the old words away and has not set the new ones
 
 
 def endless() -> str:
@@ -21,12 +23,21 @@ def endless() -> str:
 def alive(sleeper: str) -> list[int]:
     """The process ids of a sleeper that really run; a zombie has no command line."""
     words = sleeper.encode().replace(b" ", b"\0") + b"\0"
-    found = []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and (entry / "cmdline").read_bytes() == words:
-                found.append(int(entry.name))
-    return found
+    return [pid for pid in pids() if command_line(pid) == words]
+
+
+def pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def command_line(pid: int) -> bytes:
+    """The words of a process, of one that is just starting a program as soon as it has some; of a zombie none."""
+    process, until = Path(f"/proc/{pid}"), time.monotonic() + STARTING_S
+    with suppress(OSError):
+        while not (words := (process / "cmdline").read_bytes()) and time.monotonic() < until:
+            (process / "exe").readlink()  # which threads of the kernel and zombies do not have
+        return words
+    return b""
 
 
 async def until_alive(sleeper: str) -> None:

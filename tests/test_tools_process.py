@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from itertools import pairwise
@@ -14,14 +15,17 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.processes import all_gone, endless
+from tests.processes import all_gone, ended, endless
 from tools.base.outcome import Progress, ToolFailed
 from tools.base.output_buffer import TEXT_CHARACTERS
+from tools.process.orphan_reaper import MARK
+from tools.process.process_tree import sweep_now
 from tools.sandbox.boxed_process import Finished, stream
 from tools.sandbox.command import Command
 
 BASH = shutil.which("bash") or "bash"
 PATH = {"PATH": os.environ["PATH"]}
+ROUNDS = 50
 
 News = AsyncGenerator[Progress | Finished, None]
 Runner = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -201,6 +205,19 @@ def test_a_fork_that_outlives_its_parent_neither_hangs_nor_survives(run: Runner,
     sleeper = endless()
     end = run(finished(bash(script.format(sleeper))))
     assert (end.exit_code, end.text) == (0, "begun\n") and all_gone(sleeper)
+
+
+def test_a_process_that_is_just_starting_a_program_is_killed_too(tmp_path: Path) -> None:
+    """While it does, it has no environment by which it could be found: this one does nothing else."""
+    script = tmp_path / "again"
+    script.write_text('#!/bin/sh\nexec "$0"\n')
+    script.chmod(0o755)
+    for number in range(ROUNDS):
+        with subprocess.Popen([script], env={MARK: f"{tmp_path}.{number}"}) as process:
+            sweep_now(f"{tmp_path}.{number}")
+            survives = not ended(process.pid)
+            process.kill()
+        assert not survives, number
 
 
 def test_the_command_is_asked_before_it_is_killed(run: Runner, tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tools.process.orphan_reaper import MARK
@@ -18,7 +20,12 @@ from tools.process.orphan_reaper import MARK
 if TYPE_CHECKING:
     import psutil
 
+_PROCESSES = Path("/proc")
 _SWEEPS = 20
+_ENVIRONMENT = slice(47, 49)  # where it begins and ends, in /proc/PID/stat behind the name
+# In the middle of `execve` a process has no environment: that takes a moment, unless the machine is busy.
+_STARTING_S = 0.5
+_LOOK_S = 0.001
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -29,18 +36,6 @@ def descendants(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """All live processes that carry `mark`."""
-    import psutil
-
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
 
 
 def send_signal(processes: list[psutil.Process], number: signal.Signals) -> None:
@@ -64,11 +59,54 @@ def handle_of(process: psutil.Process) -> int | None:
 
 def sweep_now(mark: str) -> None:
     """KILL every process that carries `mark`, until none is left."""
+    word = f"{MARK}={mark}".encode()
     for _ in range(_SWEEPS):
-        found = marked(mark)
-        if not found:
+        if not _kill_marked(word):
             return
-        send_signal(found, signal.SIGKILL)
+
+
+def _kill_marked(word: bytes) -> bool:
+    """Kill those that can be seen; return False if there are none, nor were.
+
+    A process that ends before it is looked at may have forked another, which the list does not have: so those that
+    have come since are looked at, too.
+    """
+    seen, killed = set[str](), False
+    for _ in range(_SWEEPS):
+        new = {name for name in os.listdir(_PROCESSES) if name.isdigit()} - seen  # noqa: PTH208
+        if not new:
+            break
+        for pid in map(int, new):
+            killed |= _kill_if_marked(pid, word)
+        seen |= new
+    return killed
+
+
+def _kill_if_marked(pid: int, word: bytes) -> bool:
+    if word not in _environment(pid):
+        return False
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            if word in _environment(pid):  # else its number was given to another process meanwhile
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+    return True
+
+
+def _environment(pid: int) -> list[bytes]:
+    """Return the environment of a process, of one that is starting a program once it is there; of others' none."""
+    process, until = _PROCESSES / str(pid), time.monotonic() + _STARTING_S
+    with suppress(OSError):
+        while not (environment := (process / "environ").read_bytes()) and time.monotonic() < until:
+            begin, end = (process / "stat").read_bytes().rpartition(b")")[2].split()[_ENVIRONMENT]
+            if begin == end != b"0":
+                break  # it really has none
+            (process / "exe").readlink()  # which threads of the kernel and zombies do not have
+            time.sleep(_LOOK_S)
+        return environment.split(b"\0")
+    return []
 
 
 async def sweep(mark: str) -> None:
