@@ -41,6 +41,7 @@ EXPECTED = {
     "vllm/text.sse": SAID,
     "vllm/reasoning.sse": THOUGHT_OF,
     "vllm/reasoning_before.sse": THOUGHT_OF,
+    "vllm/whole_reasoning.sse": replace(SAID, text="", thought=SAID.text),
     "vllm/parallel_calls.sse": CALLED,
     "vllm/error_in_stream.sse": FAILED,
     "vllm/refused_effort.json": Outcome(end="model_rejected"),

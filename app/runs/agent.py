@@ -52,6 +52,7 @@ from app.transcript.inbox import Inbox
 from app.transcript.reply import NEVER_MADE, Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
+from app.transcript.whole_thoughts import as_answer
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
 from tools.toolbox import Toolbox
@@ -375,6 +376,8 @@ class Agent(Struct):
         elif reply.is_only_thought and self.provider.ability(SUFFIX).source == "answer":
             self.provider.show(SUFFIX, "", "an answer came without a thought")
             await context.emit(reply.show_thought())
+        for event in self._corrected(as_answer(self.provider, reply, asks_again=self.adds_words)):
+            await context.emit(event)
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events. The end of a thought ends it also in the replies before that broke off in it."""

@@ -63,6 +63,8 @@ LEFT = "This call was left in the text: it may be a quotation, and this model ca
 NEVER_MADE = frozenset({TWICE, THOUGHT, LEFT})  # such a rejection leaves nothing to be answered
 _HALF = lazy_pattern("[\ud800-\udfff]")  # a surrogate
 FOLDED_AFTER = 128  # characters, and a sixteenth of all that came before
+CALL_ENDS = tuple(">])}`")  # in every dialect
+SLICE = 1024  # characters of a reply that are read at once where all are there
 LONGEST_BLOCK = 1 << 24  # characters of a block that may be left in the text: no answer is longer
 
 
@@ -130,6 +132,7 @@ class Reply:
         self._fold_at = FOLDED_AFTER
         self._blocks: dict[str, tuple[int, int]] = {}  # call id -> where it stands in that, as a block of code
         self._thought = StringIO()
+        self._has_reasoning = False  # apart from the text
         # Native calls (True) and those in the text that have not been made in the other way.
         self._unpaired: tuple[dict[str, list[AskedCall]], dict[str, list[AskedCall]]] = {}, {}
         self._written: list[AskedCall] = []  # the calls in the text, rejected ones included
@@ -199,6 +202,7 @@ class Reply:
                 self.first_at = self.first_at or self._clock()
                 if isinstance(piece, Thought | CallDelta):
                     self.characters += len(piece.text)
+                    self._has_reasoning |= isinstance(piece, Thought)
                 yield from self._see(piece, NATIVE)
 
     def end(self) -> Iterator[AgentEvent]:
@@ -284,6 +288,41 @@ class Reply:
         text = self._thought.getvalue()
         self._shown.write(text)
         return TextDelta(text)
+
+    @property
+    def has_thought_apart(self) -> bool:
+        """Return True if the server has told reasoning from an answer."""
+        return self._has_reasoning and bool(self._wrote.tell() or self.called_natively)
+
+    @property
+    def is_whole_thought(self) -> bool:
+        """Return True if the reply came whole as reasoning, which its server has not signed, and ended as it should."""
+        return self._has_reasoning and self.stopped == "stop" and not (self._wrote.tell() or self._ids or self._sealed)
+
+    @property
+    def thought_ends_in_calls(self) -> bool:
+        """Return True if this reasoning, read as text, has no sign of a thought and ends in its calls."""
+        thought = self._thought.getvalue().rstrip()
+        if not thought.endswith(CALL_ENDS) or self._text_calls(False) is TextCalls.IGNORED:
+            return False
+        parser = Parser(self._tools, fences=self._fences())
+        found = [*parser.feed(thought), *parser.close()]
+        first = next((at for at, seen in enumerate(found) if isinstance(seen, CallOpened | Call | BadCall)), None)
+        if first is None or any(isinstance(seen, Thought | Reclassified) for seen in found):
+            return False
+        return not any(isinstance(seen, Text) and seen.text.strip() for seen in found[first:])
+
+    def take_thought(self, *, calls: bool) -> Iterator[AgentEvent]:
+        """Read the reasoning as the text that it is, with or without calls in it.
+
+        Reasoning that was sent cannot be taken back.
+        """
+        text, characters = self._thought.getvalue(), self.characters
+        self._parser = self._new_parser() if calls else Parser({}, fences=False, calls=False)
+        for begin in range(0, len(text), SLICE):
+            yield from self.add(TextChunk(text[begin : begin + SLICE]))
+        yield from self.end()
+        self.characters = characters
 
     @property
     def shown(self) -> str:

@@ -63,6 +63,10 @@ PROFILES: tuple[Profile, ...] = (
         leaves_calls=True,
         quirks=(
             Quirk("Thoughts come as `reasoning`, in older versions as `reasoning_content`.", "reasoning.sse"),
+            Quirk(
+                "With `--reasoning-parser`, all that a model writes that does not think comes as `reasoning`.",
+                "whole_reasoning.sse",
+            ),
             Quirk("[DONE] follows an error, too.", "error_in_stream.sse"),
             Quirk("A refused field is named with `body.` in front.", "refused_effort.json"),
         ),

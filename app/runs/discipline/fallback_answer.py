@@ -47,13 +47,13 @@ async def synthesise(side_query: SideQuery, reply: Reply, totals: RunTotals, con
     return await side_query.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, temperature=None)
 
 
-def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation) -> str:
+def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation, why: str = "") -> str:
     """Say what was done, what is missing and why, where the model gave no answer."""
     request = next((in_words(one) for one in reversed(conversation.messages) if one.role == "user"), "")
     asked = " ".join(request.split())
     asked = f"{asked[:MOST_REQUEST]}…" if len(asked) > MOST_REQUEST else asked
     done = ", ".join(_done(totals)) or "nothing"
-    why = WHY.get(reason, reason.replace("_", " "))
+    why = why or WHY.get(reason, reason.replace("_", " "))
     return f"I have no answer: {why}. Done so far: {done}. Missing: an answer to “{asked}”. Send a message to go on."
 
 

@@ -22,6 +22,7 @@ from app.transcript.inbox import Inbox, added
 from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
+from app.transcript.whole_thoughts import IN_VAIN, answer_again
 
 TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
 
@@ -109,21 +110,23 @@ class RoundEnd(Struct):
         The answer is shown whole: it is no part of the model's unfinished reply. A `draft`, its text beside calls that
         were not run, is the answer if there is no better one.
         """
-        text, cut, emit = "", False, self.context.emit
+        text, why, cut, emit = "", "", False, self.context.emit
         if not self.discipline.limits.spent(self.totals):
             self.check_not_paused()
             await emit(Notice("synthesis", ASKED))
             answer = await synthesise(self.side_query, self.new_reply(), self.totals, self.conversation)
-            for notice in answer.notices:
+            for notice in (*answer.notices, *answer_again(self.side_query.provider, answer.reply)):
                 await emit(notice)
             await emit(answer.usage)
             text, cut = answer_in(answer.reply), bool(answer.trouble)
+            why = IN_VAIN if answer.reply.is_whole_thought else ""
         if not text and draft.strip() and reason != TOKEN_LIMIT:
             return reason
         self.silent = not text
         if not text:
+            why = why if reason == ANSWERED else ""
             reason = NO_ANSWER if reason == ANSWERED else reason
-            text, cut = fallback_answer(reason, self.totals, self.conversation), False
+            text, cut = fallback_answer(reason, self.totals, self.conversation, why), False
         self.totals.text = self.conversation.redactor.redact(text)
         self.conversation.append(Message("assistant", text, shown=text, cut=cut))
         await emit(TextDelta(text))
