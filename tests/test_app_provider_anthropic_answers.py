@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.messages import OpaqueMetadata
-from app.core.provider import Finished, MetadataChunk, Piece, ProviderNotice, TextChunk, TokenUsage
+from app.core.provider import CallId, Finished, MetadataChunk, Piece, ProviderNotice, TextChunk, TokenUsage
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.messages_streams import BEFORE, ORIGIN, fails, outcome
 
@@ -131,7 +131,8 @@ def test_every_stream_is_expected_and_told_of() -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_what_is_made_of_it(name: str) -> None:
-    assert outcome([(FIXTURES / name).read_bytes()]) == list(EXPECTED[name])
+    seen = [piece for piece in outcome([(FIXTURES / name).read_bytes()]) if not isinstance(piece, CallId)]
+    assert seen == list(EXPECTED[name])
 
 
 def test_thoughts_without_calls_are_sealed_as_well() -> None:

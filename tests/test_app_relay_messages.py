@@ -16,7 +16,8 @@ from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest
 from app.models.http.json_body import encode
-from app.models.wire.client_history import EARLIER, joined_replies, settled, takes_nine
+from app.models.wire.call_ids import takes_nine
+from app.models.wire.client_history import EARLIER, joined_replies, settled
 from app.models.wire.openai.history import BRIDGE, INTERRUPTED
 from app.models.wire.openai.template_limits import TemplateLimit, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages

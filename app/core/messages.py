@@ -15,7 +15,7 @@ from parsing import Arguments
 Role = Literal["system", "user", "assistant", "tool"]
 PICTURES = "[The pictures of the results and replies above. They are data.]"
 FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that clients do not receive
-FOR_US = frozenset({"raw", "sealed"})  # the same of a call
+FOR_US = frozenset({"raw", "sealed", "given", "giver"})  # the same of a call
 
 
 class OpaqueMetadata(Struct, frozen=True):
@@ -31,7 +31,8 @@ class OpaqueMetadata(Struct, frozen=True):
 class AskedCall(Struct, frozen=True):
     """A call that the model made. `id` is ours and unique in the session.
 
-    `raw` is how a call in text was written, the block that it stands in or the beginning of a long one.
+    `raw` is how a call in text was written, the block that it stands in or the beginning of a long one. `given` is the
+    id that the server `giver` gave a native call.
     """
 
     id: str
@@ -40,6 +41,8 @@ class AskedCall(Struct, frozen=True):
     dialect: str
     sealed: OpaqueMetadata | None = None
     raw: str = ""
+    given: str = ""
+    giver: str = ""
 
 
 class Message(Struct, frozen=True):

@@ -49,6 +49,14 @@ class MetadataChunk(Struct, frozen=True):
     index: int | None = None
 
 
+class CallId(Struct, frozen=True):
+    """The id that the server `origin` gave the native call `index`; before the call's other pieces if it is known."""
+
+    index: int
+    id: str
+    origin: str
+
+
 class PictureChunk(Struct, frozen=True):
     """A picture that the model returns."""
 
@@ -82,6 +90,7 @@ Piece = (
     | Call
     | BadCall
     | MetadataChunk
+    | CallId
     | PictureChunk
     | TokenUsage
     | ProviderNotice

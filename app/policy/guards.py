@@ -83,6 +83,7 @@ class Guards(Struct):
         prompt_suffix: Callable[[], str],
         text_calls: Callable[[bool], TextCalls],
         is_handed: Callable[[str], bool],
+        id_for_client: Callable[[str], str] = lambda _: "",
         keep_file: Callable[[File], None] | None = None,
     ) -> Reply:
         """Return the model's next reply, which hides the code of the prompt."""
@@ -91,6 +92,7 @@ class Guards(Struct):
             tools,
             fences=fences,
             new_id=new_id,
+            id_for_client=id_for_client,
             prompt_suffix=prompt_suffix,
             text_calls=text_calls,
             is_handed=is_handed,
@@ -191,6 +193,7 @@ class WatchedReply(Reply):
         prompt_suffix: Callable[[], str],
         text_calls: Callable[[bool], TextCalls],
         is_handed: Callable[[str], bool] = lambda _: False,
+        id_for_client: Callable[[str], str] = lambda _: "",
         drafts: DocumentDrafts | None = None,
         keep_file: Callable[[File], None] | None = None,
     ) -> None:
@@ -198,6 +201,7 @@ class WatchedReply(Reply):
             tools,
             fences=fences,
             new_id=new_id,
+            id_for_client=id_for_client,
             prompt_suffix=prompt_suffix,
             text_calls=text_calls,
             is_handed=is_handed,

@@ -243,11 +243,16 @@ class Agent(Struct):
             self.toolbox.schemas,
             fences=lambda: self.provider.call_form is CallForm.FENCED,
             new_id=self.new_id,
+            id_for_client=self._id_for_client(conversation),
             prompt_suffix=self.provider.prompt_suffix,
             text_calls=partial(self._calls_in_text, conversation),
             is_handed=self.toolbox.is_handed,
             keep_file=conversation.keep_file if self.keeps_files else None,
         )
+
+    def _id_for_client(self, conversation: Conversation) -> Callable[[str], str]:
+        """Return a function that makes of a server's id of a call that of our clients; "": a new one of ours."""
+        return lambda _: ""
 
     def _calls_in_text(self, conversation: Conversation, natively: bool) -> TextCalls:
         return calls_in_text(self.provider, conversation.messages, natively)

@@ -23,6 +23,7 @@ from app.core.events import (
 from app.core.messages import AskedCall, Message, OpaqueMetadata
 from app.core.provider import (
     TOO_LONG,
+    CallId,
     FallbackUsed,
     Finished,
     MetadataChunk,
@@ -37,6 +38,7 @@ from app.storage.files.kinds import file_of
 from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.unfit_arguments import unfit
 from parsing import (
+    Arguments,
     BadCall,
     Call,
     CallDelta,
@@ -79,7 +81,8 @@ class TextCalls(Enum):
 class Reply:
     """Pieces of a model's stream go in, events for the client come out; the calls and the message remain.
 
-    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours. A call that
+    Calls in text and native calls meet here: both have an index of their own, and each gets one id of ours, or of a
+    native one's server if `id_for_client` returns it. A call that
     is made in both ways (a server has left it in the text, or the model says it twice) is one, the native one. `fences`
     and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its server
     took the tools or they had to be taught. So is `text_calls`: what calls in the text of that model are, given that it
@@ -95,6 +98,7 @@ class Reply:
         *,
         fences: Callable[[], bool],
         new_id: Callable[[], str],
+        id_for_client: Callable[[str], str] = lambda _: "",
         prompt_suffix: Callable[[], str] = str,
         text_calls: Callable[[bool], TextCalls] = lambda _: TextCalls.READ,
         is_handed: Callable[[str], bool] = lambda _: False,
@@ -122,7 +126,8 @@ class Reply:
         self._closers: dict[str, str] = {}  # the last call of a block -> what stands behind that
         self._places: dict[str, int] = {}  # call in the text -> where it stood, in what is shown
         self._parser: Parser | None = None
-        self._new_id = new_id
+        self._new_id, self._id_for_client = new_id, id_for_client
+        self._given: dict[int, CallId] = {}  # the server's own ids of native calls
         self._ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
         self._reclassified = False
         self._half = ""  # of a character that the server has sent in two pieces
@@ -195,6 +200,8 @@ class Reply:
                 self._keep_file(file := file_of(data))
                 self.pictures.append(file.attachment)
                 yield image_event(file)
+            case CallId(index):
+                self._given[index] = piece
             case MetadataChunk(sealed, index):
                 if not unfit(sealed.fields):
                     self._sealed[index] = sealed
@@ -384,7 +391,7 @@ class Reply:
             case BadCall(index, raw, reason):
                 call = self._id(source, index)
                 name = self._ids[source, index][1]
-                self._made[call] = rejected = AskedCall(call, name, {}, source, self._seal(source, index))
+                self._made[call] = rejected = self._asked(call, name, {}, source, index)
                 if source != NATIVE:
                     self._written.append(rejected)
                     self._raw[call] = raw
@@ -411,7 +418,7 @@ class Reply:
             return
         if dialect == FENCED.name and not self._is_handed(name):
             yield self._show_block(call_id, fenced_call(name, arguments, schema))
-        yield from self._take(AskedCall(call_id, name, arguments, dialect, self._seal(source, index)))
+        yield from self._take(self._asked(call_id, name, arguments, dialect, index))
         if repairs:
             yield Notice(REPAIRED, f"A call of {name} was repaired: {' '.join(repairs)}")
 
@@ -478,12 +485,19 @@ class Reply:
         self._twins[written.id] = call if native else twin
         yield ToolRejected(TWICE, written.id, written.name)
 
-    def _seal(self, source: str, index: int) -> OpaqueMetadata | None:
-        return self._sealed.get(index) if source == NATIVE else None
+    def _asked(self, id: str, name: str, arguments: Arguments, dialect: str, index: int) -> AskedCall:
+        """Return the call, a native one with what its server wants back."""
+        if dialect != NATIVE:
+            return AskedCall(id, name, arguments, dialect)
+        call = AskedCall(id, name, arguments, dialect, self._sealed.get(index))
+        given = self._given.get(index)
+        return replace(call, given=given.id, giver=given.origin) if given else call
 
     def _id(self, source: str, index: int, name: str = "") -> str:
         if (source, index) not in self._ids:
-            self._ids[source, index] = (new := self._new_id(), name)
+            given = self._given.get(index) if source == NATIVE else None
+            id = (self._id_for_client(given.id) if given else "") or self._new_id()
+            self._ids[source, index] = (id, name)
             if source != NATIVE:
-                self._places[new] = self._shown.tell()
+                self._places[id] = self._shown.tell()
         return self._ids[source, index][0]

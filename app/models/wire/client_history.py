@@ -6,8 +6,7 @@ they use twice. Servers refuse all of these.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
@@ -15,15 +14,11 @@ from msgspec.structs import replace
 
 from app.core.attachments import Attachment
 from app.core.messages import AskedCall, Message
+from app.models.wire.call_ids import CallIds, TakesId, takes_short_ids
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.history import INTERRUPTED
-from tools.base.patterns import lazy_pattern
 
 EARLIER = "(The conversation began earlier.)"  # for servers that want a user's message first
-LONGEST_ID = 64
-NINE = lazy_pattern(r"[a-zA-Z0-9]{9}")  # Mistral's servers and templates take no other ids
-
-TakesId = Callable[[str], bool]
 
 
 class PairedCall(Struct):
@@ -37,29 +32,21 @@ class PairedCall(Struct):
         return replace(given, call=self.call.id, name=given.name or self.call.name, attachments=())
 
 
-def takes_short_ids(id: str) -> bool:
-    return 0 < len(id) <= LONGEST_ID
-
-
-def takes_nine(id: str) -> bool:
-    return NINE.fullmatch(id) is not None
-
-
 def with_opening(opening: Sequence[Message], history: Sequence[Message]) -> list[Message]:
     """Return both, with the opening behind the client's own first system messages, which it belongs to."""
     leading = list(takewhile(lambda message: message.role == "system", history))
     return [*leading, *opening, *history[len(leading) :]]
 
 
-def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids) -> list[Message]:
+def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids, origin: str = "") -> list[Message]:
     """Return the history with each call followed by exactly one result, in order, native calls first.
 
-    Neighbouring replies are one. Calls have ids that differ and that the server takes. Files of results follow these as
-    the user's. A result without a call stays where it is, without an id.
+    Neighbouring replies are one. Calls have ids that differ and that the server takes (see `CallIds`). Files
+    of results follow these as the user's. A result without a call stays where it is, without an id.
     """
     rows: list[Message | list[PairedCall]] = []
     waiting: dict[str, list[PairedCall]] = {}
-    taken: set[str] = set()
+    ids = CallIds(takes_id, origin)
     for message in joined_replies(history):
         if message.role == "tool":
             pair = _pair_for(message, waiting)
@@ -68,7 +55,7 @@ def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids) -> 
             else:
                 pair.result = message
             continue
-        pairs = [PairedCall(replace(call, id=_new_id(call.id, taken, takes_id))) for call in message.calls]
+        pairs = [PairedCall(replace(call, id=ids.of(call))) for call in message.calls]
         waiting |= _by_id(message.calls, pairs)
         rows.append(replace(message, calls=tuple(pair.call for pair in pairs)))
         rows += [pairs] if pairs else []
@@ -116,16 +103,6 @@ def _by_id(calls: Sequence[AskedCall], pairs: Sequence[PairedCall]) -> dict[str,
     for call, pair in zip(calls, pairs, strict=True):
         found.setdefault(call.id, []).append(pair)
     return found
-
-
-def _new_id(id: str, taken: set[str], takes_id: TakesId) -> str:
-    """Return the id, or if it is taken or refused, one made of it: the same in the next request."""
-    tries, new = 0, id
-    while new in taken or not takes_id(new):
-        new = f"c{hashlib.sha256(f'{tries} {id}'.encode('utf-8', 'replace')).hexdigest()[:8]}"
-        tries += 1
-    taken.add(new)
-    return new
 
 
 def _results(pairs: Sequence[PairedCall]) -> Iterator[Message]:

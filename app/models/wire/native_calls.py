@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from app.core.provider import MetadataChunk
+from app.core.provider import CallId, MetadataChunk
 from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.opaque_metadata import MetadataCollector
@@ -28,7 +28,7 @@ NOT_JSON = "The arguments were not valid JSON ({why}): they were read as what th
 IN_A_STRING = "The arguments were a text that holds JSON."
 _MARKS = {False: lazy_pattern(r'["{}\[\]]'), True: lazy_pattern(r'["\\]')}  # of JSON, outside strings and inside
 
-NativeEvent = CallOpened | CallDelta | Call | BadCall | MetadataChunk
+NativeEvent = CallOpened | CallDelta | Call | BadCall | MetadataChunk | CallId
 
 
 class Brackets:
@@ -65,10 +65,11 @@ class CallSlot(Struct):
     """One incomplete call. `number` is its position in the reply; the server's index is unreliable."""
 
     number: int
-    id: str = ""
+    id: str = ""  # cut like the name
     name: str = ""  # cut to MAX_NAME + 1 characters if it is too long
     parts: list[str] = field(default_factory=list)
     opened: bool = False
+    is_named: bool = False  # its id has been yielded
     _brackets: Brackets = field(default_factory=Brackets)
     _looked: int = 0  # parts that were scanned; only done for servers that reuse an index
     _not_an_object: bool = False  # its arguments can no longer become an object
@@ -129,7 +130,7 @@ class NativeCalls:
             return []
         function = fragment.get("function")
         function = function if isinstance(function, dict) else {}
-        name, id = text_of(function.get("name"))[: MAX_NAME + 1], text_of(fragment.get("id"))[:MAX_NAME]
+        name, id = text_of(function.get("name"))[: MAX_NAME + 1], text_of(fragment.get("id"))[: MAX_NAME + 1]
         written = arguments_text(function.get("arguments"))
         slot = self._latest = self._slot(index_of(fragment.get("index")), place, CallStart(id, name, written))
         if id and not slot.id:
@@ -148,6 +149,7 @@ class NativeCalls:
     def close(self, *, cut: bool) -> Iterator[NativeEvent]:
         """Yield each call once, valid or bad, after its metadata. `cut`: the model reached its token limit."""
         for slot in self._slots:
+            yield from self._call_id(slot)
             if slot.name and not slot.opened:
                 yield CallOpened(slot.number, slot.name)
             yield from self._metadata.of_call(slot.number)
@@ -159,8 +161,15 @@ class NativeCalls:
             yield from [CallDelta(slot.number, written)] if written else []
         elif slot.name and slot.parts:
             slot.opened = True
+            yield from self._call_id(slot)
             yield CallOpened(slot.number, slot.name)
             yield CallDelta(slot.number, "".join(slot.parts))
+
+    def _call_id(self, slot: CallSlot) -> Iterator[CallId]:
+        """Yield the server's id once, if it can be sent back."""
+        if self._metadata.origin and not slot.is_named and 0 < len(slot.id) <= MAX_NAME and slot.id.isprintable():
+            slot.is_named = True
+            yield CallId(slot.number, slot.id, self._metadata.origin)
 
     def _slot(self, index: int | None, place: int | None, start: CallStart) -> CallSlot:
         if index is not None:

@@ -34,7 +34,7 @@ class MetadataCollector:
     """Collector for one reply."""
 
     def __init__(self, origin: str = "") -> None:
-        self._origin = origin
+        self.origin = origin
         self._calls: dict[int, dict[str, Any]] = {}
         self._reply: dict[str, Any] = {}
         self._details: list[ReasoningDetail] | None = []  # None once they are too long: a part of them is useless
@@ -54,12 +54,12 @@ class MetadataCollector:
 
     def of_call(self, number: int) -> Iterator[MetadataChunk]:
         if number in self._calls:
-            yield MetadataChunk(OpaqueMetadata(self._origin, self._calls[number]), number)
+            yield MetadataChunk(OpaqueMetadata(self.origin, self._calls[number]), number)
 
     def of_reply(self) -> Iterator[MetadataChunk]:
         details = {DETAILS: [detail.whole() for detail in self._details]} if self._details else {}
         if fields := self._reply | details:
-            yield MetadataChunk(OpaqueMetadata(self._origin, fields))
+            yield MetadataChunk(OpaqueMetadata(self.origin, fields))
 
     def _see_detail(self, detail: Any) -> None:
         if self._details is None or not isinstance(detail, dict) or not detail:

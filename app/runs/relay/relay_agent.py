@@ -7,7 +7,7 @@ mended: every call, in whatever dialect, is handed over as one call of the clien
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct, field
@@ -21,6 +21,7 @@ from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest, ProviderFailed
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import TokenCounter
+from app.models.wire.call_ids import CallIds, id_for_client, unpacked
 from app.models.wire.tool_choice import may_call
 from app.policy.gate import CLIENT_TOOLS
 from app.provenance.native_text import calls_in_text
@@ -263,6 +264,14 @@ class RelayAgent(Agent):
         if not (self.toolbox.offers and self._takes_calls):
             return TextCalls.IGNORED
         return calls_in_text(self.provider, conversation.messages, natively)
+
+    def _id_for_client(self, conversation: Conversation) -> Callable[[str], str]:
+        """The client keeps the history, so it gets the server's own ids, each once: they come back with it."""
+        ids = CallIds()
+        for message in conversation.messages[: conversation.begins]:
+            for call in message.calls:
+                ids.take(unpacked(call.id))
+        return lambda given: id_for_client(ids.take(given) or "")
 
     def _is_refused_empty(self, name: str) -> bool:
         schema = self.toolbox.schemas.get(name)

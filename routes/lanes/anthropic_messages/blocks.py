@@ -9,6 +9,7 @@ from typing import Any
 
 from app.core.messages import Message
 from app.models.tokens.estimates import estimated
+from app.models.wire.call_ids import plain_for_client
 from routes.lanes.answer import HandedCall, OwnCall
 from routes.lanes.lane import LaneRequest, Turn
 
@@ -68,7 +69,7 @@ def _estimated_message(message: Message) -> float:
 
 
 def tool_use(call: HandedCall) -> Block:
-    return {"type": "tool_use", "id": call.call, "name": call.name, "input": call.arguments}
+    return {"type": "tool_use", "id": plain_for_client(call.call), "name": call.name, "input": call.arguments}
 
 
 def own_tool_use(call: OwnCall) -> Block:

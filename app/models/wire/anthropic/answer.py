@@ -43,7 +43,7 @@ class MessagesAnswer(AnswerStream):
         self._origin = origin
         self._before = before
         self._notice: ProviderNotice | None = None
-        self._blocks = ReplyBlocks()
+        self._blocks = ReplyBlocks(origin)
         self._counts = UsageCounts()
         self._early: TokenUsage | None = None  # the usage emitted before the end
 

@@ -13,7 +13,7 @@ from app.core.attachments import PDF, Attachment, described
 from app.core.messages import AskedCall
 from app.models.http.json_body import encodable, encodable_value
 from app.models.wire.attachment_parts import Encoded
-from app.models.wire.openai.history import ODD, plain_name
+from app.models.wire.openai.history import plain_name
 from tools.tool import Tool
 
 Block = dict[str, Any]
@@ -59,7 +59,3 @@ def wire_tool(tool: Tool) -> Block:
     schema = {name: value for name, value in tool.parameters.items() if name not in NOT_AT_THE_TOP}
     described = {"description": encodable(tool.description)} if tool.description.strip() else {}
     return {"name": plain_name(tool.name), **described, "input_schema": schema | {"type": "object"}}
-
-
-def plain_id(id: str) -> str:
-    return ODD.sub("_", id)

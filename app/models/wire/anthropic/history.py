@@ -10,9 +10,10 @@ from msgspec import Struct, field
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
 from app.models.http.json_body import encodable
-from app.models.wire.anthropic.blocks import Block, file_blocks, plain_id, text_blocks, tool_result, tool_use
+from app.models.wire.anthropic.blocks import Block, file_blocks, text_blocks, tool_result, tool_use
 from app.models.wire.anthropic.reasoning import Digest, replayed
 from app.models.wire.attachment_parts import Encoded
+from app.models.wire.call_ids import TakesId, call_ids, takes_plain
 from app.models.wire.client_history import EARLIER
 from app.models.wire.openai.history import ENOUGH, INTERRUPTED, as_text, ends_text_results, native_calls, result
 
@@ -63,8 +64,8 @@ class Wire(Struct, frozen=True):
 
     With `native`, native calls stay native: each is followed directly by exactly one result, before anything else. All
     other calls are text, with results in user messages. With a `clock`, user messages end with the time they were
-    sent. Reasoning with this `origin` is sent back; none if it is empty. With `verbatim`, results have no delimiters
-    and no reminder.
+    sent. The server `origin` gets its own ids back, and its reasoning if `replays`. With `verbatim`, results have no
+    delimiters and no reminder, and ids are ready.
     """
 
     native: bool
@@ -73,32 +74,46 @@ class Wire(Struct, frozen=True):
     clock: Clock | None = None
     files: Encoded = field(default_factory=dict)
     verbatim: bool = False
+    replays: bool = True
+    takes_id: TakesId = takes_plain
 
     def write(self, history: Sequence[Message]) -> Written:
         written = Written(self.tools)
         written.digest.add("tools", self.tools)
         results: dict[str | None, Message] = {one.call: one for one in history if one.role == "tool" and one.call}
-        in_pairs = {call.id for message in history if self.native for call in native_calls(message)}
+        ids = self._ids(history)
         for position, message in enumerate(history):
-            self._add(written, message, results, in_pairs)
-            if not self.verbatim and ends_text_results(history[position : position + 2], in_pairs):
+            self._add(written, message, results, ids)
+            if not self.verbatim and ends_text_results(history[position : position + 2], ids):
                 written.append("user", text_blocks(ENOUGH))
         if not written.messages or written.messages[-1]["role"] == "assistant":
             written.append("user", text_blocks(GO_ON))
         return written
 
+    def _ids(self, history: Sequence[Message]) -> Mapping[str | None, str]:
+        """Return the ids that are sent, by those of the native calls."""
+        if not self.native:
+            return {}
+        if self.verbatim:
+            return {call.id: call.id for message in history for call in native_calls(message)}
+        return dict(call_ids(history, self.takes_id, self.origin).items())
+
     def _add(
-        self, written: Written, message: Message, results: Mapping[str | None, Message], in_pairs: set[str]
+        self,
+        written: Written,
+        message: Message,
+        results: Mapping[str | None, Message],
+        ids: Mapping[str | None, str],
     ) -> None:
         match message.role:
             case "system" if not written.messages:
                 written.instruct(text_blocks(message.text))
-            case "tool" if message.call in in_pairs:
+            case "tool" if message.call in ids:
                 return
             case "tool":
                 written.append("user", text_blocks(result(message, bare=self.verbatim)))
             case "assistant":
-                self._reply(written, message, results)
+                self._reply(written, message, results, ids)
             case _:
                 hashes = {sha256: sha256 for sha256 in self.files}
                 written.append("user", self._user_blocks(message, self.files), self._user_blocks(message, hashes))
@@ -109,18 +124,24 @@ class Wire(Struct, frozen=True):
         blocks = [*file_blocks(message.attachments, files), *text_blocks(text)]
         return blocks or text_blocks(EMPTY_MESSAGE)
 
-    def _reply(self, written: Written, message: Message, results: Mapping[str | None, Message]) -> None:
+    def _reply(
+        self,
+        written: Written,
+        message: Message,
+        results: Mapping[str | None, Message],
+        ids: Mapping[str | None, str],
+    ) -> None:
         calls = native_calls(message)
         if calls and not self.native:
             written.append("assistant", text_blocks(as_text(message.text, calls)["content"]))
             return
-        thought = replayed(message, calls, self.origin, written.before) if self.origin else None
-        blocks = thought or [*text_blocks(message.text), *(tool_use(call, plain_id(call.id)) for call in calls)]
+        thought = replayed(message, calls, ids, self.origin, written.before) if self.replays and self.origin else None
+        blocks = thought or [*text_blocks(message.text), *(tool_use(call, ids[call.id]) for call in calls)]
         written.with_reasoning |= thought is not None
         written.append("assistant", blocks)
-        ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        sent = [block["id"] for block in blocks if block["type"] == "tool_use"]
         answers = [self._answer_to(call, results) for call in calls]
-        written.append("user", [tool_result(id, answer) for id, answer in zip(ids, answers, strict=True)])
+        written.append("user", [tool_result(id, answer) for id, answer in zip(sent, answers, strict=True)])
 
     def _answer_to(self, call: AskedCall, results: Mapping[str | None, Message]) -> str:
         if call.id not in results:

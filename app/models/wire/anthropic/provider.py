@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx2
+from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import ModelRequest
@@ -20,6 +21,7 @@ from app.models.wire.anthropic.history import Wire, Written
 from app.models.wire.anthropic.parameters import THINKING, message_fields, with_thinking
 from app.models.wire.anthropic.reasoning import metadata_origin, reasoning_in
 from app.models.wire.attachment_parts import Encoded, encoded_files
+from app.models.wire.call_ids import TakesId, takes_plain, takes_short_ids
 from app.models.wire.client_history import settled, with_opening
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
 from app.models.wire.parameters import EFFORT, FORMAT, limit_in
@@ -60,6 +62,10 @@ class AnthropicMessages(HostedProvider):
     @property
     def _origin(self) -> str:
         return metadata_origin(self.model, self.base_url)
+
+    @property
+    def _takes_id(self) -> TakesId:
+        return takes_plain if CLAUDE.search(self.model) else takes_short_ids
 
     async def window(self) -> int | None:
         return await super().window() or (WINDOW if CLAUDE.search(self.model) else None)
@@ -111,14 +117,15 @@ class AnthropicMessages(HostedProvider):
         return is_structured(request.parameters.get(FORMAT))
 
     def _written(self, request: ModelRequest, files: Encoded, *, native: bool, with_reasoning: bool) -> Written:
-        tools, origin = wire_tools(request.tools) if native else [], self._origin if with_reasoning else ""
+        tools = wire_tools(request.tools) if native else []
+        wire = Wire(native, tools, self._origin, replays=with_reasoning, files=files, takes_id=self._takes_id)
         if not request.verbatim:
-            return Wire(native, tools, origin, self._clock, files).write(request.whole())
+            return replace(wire, clock=self._clock).write(request.whole())
         opening = [] if native else [*request.opening()]
         if self._prompts_format(request):
             opening.append(Message("system", instruction(request.parameters[FORMAT])))
-        history = settled(with_opening(opening, request.messages))
-        return Wire(native, tools, origin, files=files, verbatim=True).write(history)
+        history = settled(with_opening(opening, request.messages), self._takes_id, self._origin)
+        return replace(wire, verbatim=True).write(history)
 
     def _body(self, request: ModelRequest, written: Written, room: int, given: Mapping[str, Any]) -> dict[str, Any]:
         thinks = not request.verbatim and bool(given.get("thinking"))  # which takes no other temperature than 1

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.core.messages import AskedCall, Message, OpaqueMetadata
-from app.models.wire.anthropic.blocks import Block, plain_id, text_blocks, tool_use
+from app.models.wire.anthropic.blocks import Block, text_blocks, tool_use
+from app.models.wire.call_ids import takes_plain
 from app.models.wire.opaque_metadata import MOST, origin_of
 
 BEFORE, CONTENT = "before", "content"  # fields of the metadata
@@ -48,23 +49,26 @@ def sealed(origin: str, before: str, content: Sequence[Block]) -> OpaqueMetadata
     return OpaqueMetadata(origin, {BEFORE: before, CONTENT: list(content)})
 
 
-def replayed(message: Message, calls: Sequence[AskedCall], origin: str, before: str) -> list[Block] | None:
+def replayed(
+    message: Message, calls: Sequence[AskedCall], ids: Mapping[str | None, str], origin: str, before: str
+) -> list[Block] | None:
     """Return the original blocks of a reply; None without reasoning, or if the history has changed."""
     seal = message.sealed
     if seal is None or seal.origin != origin or seal.fields.get(BEFORE) != before:
         return None
-    return rebuilt(seal.fields.get(CONTENT), message.text, list(calls))
+    return rebuilt(seal.fields.get(CONTENT), message.text, list(calls), ids)
 
 
-def rebuilt(content: Any, text: str, calls: list[AskedCall]) -> list[Block] | None:
+def rebuilt(content: Any, text: str, calls: list[AskedCall], ids: Mapping[str | None, str]) -> list[Block] | None:
     blocks: list[Block] = []
     for block in content if isinstance(content, list) else ():
         match block:
             case {"type": "text", "characters": int(size)} if size <= len(text):
                 blocks += text_blocks(text[:size])
                 text = text[size:]
-            case {"type": "tool_use", "id": str(id)} if calls and id and id == plain_id(id):
-                blocks.append(tool_use(calls.pop(0), id))
+            case {"type": "tool_use", "id": str(id)} if calls and id and (calls[0].given or takes_plain(id)):
+                call = calls.pop(0)
+                blocks.append(tool_use(call, ids[call.id] if call.given else id))
             case {"type": "thinking" | "redacted_thinking"}:
                 blocks.append(block)
             case _:

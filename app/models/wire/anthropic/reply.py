@@ -13,7 +13,7 @@ from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.anthropic.reasoning import sealed
 from app.models.wire.native_calls import NativeCalls, arguments_text, index_of, text_of
-from app.models.wire.opaque_metadata import MOST
+from app.models.wire.opaque_metadata import MOST, MetadataCollector
 from parsing import Thought
 
 MAX_BLOCKS = 1024
@@ -49,8 +49,8 @@ class OpenBlock(Struct):
 class ReplyBlocks:
     """The blocks of one reply, in order."""
 
-    def __init__(self) -> None:
-        self.calls = NativeCalls()
+    def __init__(self, origin: str = "") -> None:
+        self.calls = NativeCalls(MetadataCollector(origin))
         self._all: list[OpenBlock] = []
         self._by_index: dict[int | None, OpenBlock] = {}
         self._left = MOST  # characters of reasoning; beyond that none of it is kept
@@ -71,7 +71,8 @@ class ReplyBlocks:
                 one.data = self._kept(text_of(block.get("data")))
             case "tool_use":
                 one.id, one.arguments = self._kept(text_of(block.get("id"))), self._held(block.get("input"))
-                yield from self.calls.add({"index": one.place, "function": {"name": block.get("name")}})
+                named = {"function": {"name": block.get("name")}} | ({"id": one.id} if block.get("name") else {})
+                yield from self.calls.add({"index": one.place} | named)
         if index is None:
             yield from self._end(one)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,6 +13,7 @@ from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.models.http.json_body import EncodedJSON, encodable, encodable_fields, encodable_value, encoded
 from app.models.wire.attachment_parts import Encoded, joined, with_files
+from app.models.wire.call_ids import TakesId, call_ids, takes_short_ids
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
 from tools.base.patterns import lazy_pattern
@@ -38,6 +39,7 @@ def wire_messages(
     bridged: bool = False,
     files: Encoded | None = None,
     before: Sequence[WireMessage] = (),
+    takes_id: TakesId = takes_short_ids,
 ) -> list[WireMessage]:
     """Encode the history, with or without native tools.
 
@@ -48,22 +50,23 @@ def wire_messages(
     Results are delimited; `bare` omits the delimiters of trusted text results. With a `clock`, user messages end with
     the time they were sent. `replay` adds reasoning and metadata. With `bridged`, an assistant message separates a
     result from the next user message. `files` has the data of attachments. The messages are added to those `before`.
+    `takes_id` says which ids of other servers' calls this one takes.
     """
     replay = replay if replay and native else ReplayPolicy()
     extras = replay.fields_for(history) if native else [{}] * len(history)
     results = {message.call: message for message in history if message.role == "tool" and message.call}
-    in_pairs = {call.id for message in history if native for call in native_calls(message)}
+    ids = call_ids(history, takes_id, replay.origin) if native else {}
     sent: list[WireMessage] = [*before]
     for position, message in enumerate(history):
-        for wired in wire(message, results, in_pairs, bare=bare, clock=clock, replay=replay, files=files or {}):
+        for wired in wire(message, results, ids, bare=bare, clock=clock, replay=replay, files=files or {}):
             whole = wired | encodable_fields(extras[position]) if wired["role"] == "assistant" else wired
             add(sent, whole, bridged=bridged)
-        if ends_text_results(history[position : position + 2], in_pairs):
+        if ends_text_results(history[position : position + 2], ids):
             add(sent, {"role": "user", "content": ENOUGH})
     return sent
 
 
-def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
+def ends_text_results(here: Sequence[Message], in_pairs: Container[str | None]) -> bool:
     """Return whether the first of `here` is a text result that no other result follows."""
     return here[0].role == "tool" and here[0].call not in in_pairs and all(later.role != "tool" for later in here[1:])
 
@@ -71,7 +74,7 @@ def ends_text_results(here: Sequence[Message], in_pairs: set[str]) -> bool:
 def wire(
     message: Message,
     results: Mapping[str, Message],
-    in_pairs: set[str],
+    ids: Mapping[str, str],
     *,
     bare: bool,
     clock: Clock | None,
@@ -80,12 +83,12 @@ def wire(
 ) -> Iterator[WireMessage]:
     text = encodable(message.text)
     match message.role:
-        case "tool" if message.call in in_pairs:
+        case "tool" if message.call in ids:
             return
         case "tool":
             yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
-            yield from pairs(text, calls, results, replay) if calls[0].id in in_pairs else [as_text(text, calls)]
+            yield from pairs(text, calls, results, ids, replay) if ids else [as_text(text, calls)]
         case "user":
             stamped = clock.stamped(text, message.at) if clock else text
             yield {"role": "user", "content": with_files(stamped, message.attachments, files)}
@@ -103,18 +106,22 @@ def result(message: Message, *, bare: bool = False) -> str:
 
 
 def pairs(
-    text: str, calls: Sequence[AskedCall], results: Mapping[str, Message], replay: ReplayPolicy
+    text: str,
+    calls: Sequence[AskedCall],
+    results: Mapping[str, Message],
+    ids: Mapping[str, str],
+    replay: ReplayPolicy,
 ) -> Iterator[WireMessage]:
     """Yield an assistant message with native calls, and a result for each of them, in order."""
     functions = [{"name": plain_name(call.name), "arguments": arguments_text(call)} for call in calls]
     asked = [
-        {"id": call.id, "type": "function", "function": function} | replay.call_fields(call)
+        {"id": ids[call.id], "type": "function", "function": function} | replay.call_fields(call)
         for call, function in zip(calls, functions, strict=True)
     ]
     yield {"role": "assistant", "content": text, "tool_calls": asked}
     for call in calls:
         answer = result(results[call.id]) if call.id in results else INTERRUPTED
-        yield {"role": "tool", "tool_call_id": call.id, "content": answer}
+        yield {"role": "tool", "tool_call_id": ids[call.id], "content": answer}
 
 
 def arguments_text(call: AskedCall) -> str:

@@ -19,6 +19,7 @@ from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, 
 from app.models.http.json_body import EncodedJSON, encode, encoded
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.attachment_parts import Encoded, encoded_files
+from app.models.wire.call_ids import takes_for
 from app.models.wire.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
@@ -109,15 +110,18 @@ class OpenAIChat(HostedProvider):
 
     def _messages(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
         opening = self._openings.wired(request.opening())
+        bridged = bool(BRIDGED.search(self.model))
+        takes_id = takes_for(mistral=bridged, openai=profile_of(self.base_url).any_order)
         messages = wire_messages(
             request.messages,
             native=native,
             bare=self._bare,
             clock=self._clock,
             replay=self._replay,
-            bridged=bool(BRIDGED.search(self.model)),
+            bridged=bridged,
             files=files,
             before=opening.wired,
+            takes_id=takes_id,
         )
         return opening.with_rest(messages)
 

@@ -8,7 +8,8 @@ from typing import Any
 from app.core.messages import AskedCall, Message
 from app.models.http.json_body import encodable, encodable_fields
 from app.models.wire.attachment_parts import Encoded, with_files
-from app.models.wire.client_history import settled, takes_nine, takes_short_ids, with_opening
+from app.models.wire.call_ids import takes_for
+from app.models.wire.client_history import settled, with_opening
 from app.models.wire.openai.history import WireMessage, add, arguments_text, as_text, native_calls, plain_name, result
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
 from parsing.arguments import Schema
@@ -34,8 +35,8 @@ def verbatim_messages(
     directly behind a result, and ids of other lengths than theirs. Calls that become text are blocks of code if the
     model is taught these: `fenced` has the schemas of its tools.
     """
-    messages = settled(with_opening(opening, history), takes_nine if mistral else takes_short_ids)
     replay = replay if replay and native else ReplayPolicy()
+    messages = settled(with_opening(opening, history), takes_for(mistral=mistral, openai=as_sent), replay.origin)
     extras = replay.fields_for(messages)
     in_pairs = {call.id for message in messages if native for call in native_calls(message)}
     sent: list[WireMessage] = []
