@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from app.models.scripted import Scripted
-from routes.page import FOLDER, FRAME, INDEX, KINDS, VENDORED_KINDS, files, without_comments
+from routes.page import FOLDER, FRAME, INDEX, KINDS, PROBE, VENDORED_KINDS, files, without_comments
 from routes.page.vendored import VENDOR, vendored_names
 from routes.protocol.errors import SAFE_HEADERS
 from routes.texts import languages
@@ -92,6 +92,10 @@ async def test_every_file_comes_with_a_policy_that_lets_nothing_else_in(tmp_path
                 assert not {"'self'", "*", "http:", "https:"} & {one for part in policy.values() for one in part[1:]}
                 continue
             assert policy["default-src"] == ["'none'"]
+            if path == f"/page/{PROBE}":  # empty; what its own policy allows the other header refuses
+                assert answer.headers["connection-allowlist"] == "()" and policy["connect-src"] == ["'self'"]
+                assert {*policy} == {"default-src", "connect-src", "frame-ancestors"}
+                continue
             assert answer.headers["content-type"] == (KINDS[".html"] if path == "/" else KINDS[Path(path).suffix])
             assert answer.headers["x-content-type-options"] == "nosniff"
             if path.endswith((".js", ".css", ".json", ".png", ".webmanifest")):

@@ -85,6 +85,8 @@ FRAME_POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'self'",
         "sandbox allow-scripts",
+        "require-trusted-types-for 'script'",  # what becomes HTML is read for frames first
+        "trusted-types own default",
     )
 )
 DEVICES = (
@@ -92,12 +94,17 @@ DEVICES = (
     *("encrypted-media", "fullscreen", "geolocation", "gyroscope", "hid", "microphone", "midi", "payment"),
     *("picture-in-picture", "publickey-credentials-get", "screen-wake-lock", "serial", "usb"),
 )
-FRAME_HEADERS = {
+OFFLINE = {"Connection-Allowlist": "()"}
+FRAME_HEADERS = OFFLINE | {
     "Content-Security-Policy": FRAME_POLICY,
-    "Connection-Allowlist": "()",
     "Permissions-Policy": ", ".join(f"{name}=()" for name in DEVICES),
     "X-DNS-Prefetch-Control": "off",
 }
+# An empty page by which a browser shows that it heeds `Connection-Allowlist`: its content policy would allow what the
+# other header refuses.
+PROBE = "frame/probe.html"
+PROBE_HEADERS = OFFLINE | {"Content-Security-Policy": "default-src 'none'; connect-src 'self'; frame-ancestors 'self'"}
+OWN_HEADERS = WORKERS | {FRAME: FRAME_HEADERS, PROBE: PROBE_HEADERS}
 DOCUMENTS = (".html", ".svg")
 ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -212,9 +219,7 @@ def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept
 
 
 def _safety(name: str) -> dict[str, str]:
-    if name == FRAME:
-        return FRAME_HEADERS
-    return HEADERS if name.endswith(DOCUMENTS) else WORKERS.get(name, PART)
+    return OWN_HEADERS.get(name) or (HEADERS if name.endswith(DOCUMENTS) else PART)
 
 
 def _takes_gzip(accepted: str) -> bool:

@@ -1,6 +1,6 @@
 /**
  * Previews of HTML, SVG and Mermaid in a frame. The document is handed to a page of ours that has neither origin nor
- * network (frame/artefact.html); all that comes back is its height, the first mistake, and that something was blocked.
+ * network (frame/artefact.html); all that comes back is its height, the first mistake, and that something is missing.
  */
 
 import { saveText } from "../dom/download.js";
@@ -9,6 +9,7 @@ import { librarySource } from "../dom/library.js";
 import { t } from "../dom/more_texts.js";
 import { escapeLine } from "./exact_text.js";
 import { guardFocus } from "./focus_guard.js";
+import { heedsAllowlist } from "./offline_proof.js";
 
 const FRAME = new URL("../../frame/artefact.html", import.meta.url).href;
 const LONGEST = 2_000_000; // characters
@@ -51,8 +52,8 @@ class Artefact {
     this.element = h("div", { class: "artefact" }, this.place, this.note, h("div", { class: "artefact-tools" }, tools));
     figure.append(this.element);
     const { signal } = this.#ends;
-    const within = (source) => source && this.#frame && isWithin(source, this.#frame.contentWindow);
-    addEventListener("message", (event) => within(event.source) && this.#hear(event), { signal });
+    const isOurs = (source) => source && source === this.#frame?.contentWindow;
+    addEventListener("message", (event) => isOurs(event.source) && this.#hear(event.data), { signal });
     this.load();
   }
 
@@ -91,15 +92,17 @@ class Artefact {
   }
 
   /** What the frame says may be anything: it can say that something is wrong with it, and how high it is. */
-  async #hear({ source, data }) {
+  async #hear(data) {
     if (this.#isLoud()) return this.#stop("loud");
-    if (source !== this.#frame.contentWindow) return undefined;
-    const { ready, height, error, mistaken, blocked } = Object(data?.artefact);
+    const { ready, height, error, mistaken, ...missing } = Object(data?.artefact);
     if (ready) return this.#handOver();
     if (typeof height === "number" && this.kind !== "html") this.#fit(height);
     else if (typeof error === "string")
       this.#say(mistaken ? "mistaken" : "failed", { reason: escapeLine(error.slice(0, 300).replace(/\s+/g, " ")) });
-    else if (blocked && !this.note.textContent) this.#say("blocked");
+    else if (!this.note.textContent) {
+      const name = ["still", "inner", "blocked"].find((one) => missing[one]);
+      if (name) this.#say(name);
+    }
     return undefined;
   }
 
@@ -122,8 +125,8 @@ class Artefact {
     const frame = this.#frame;
     if ((this.#given += 1) > MOST_GIVEN) return;
     try {
-      const given = await DOCUMENTS[this.kind](this.source);
-      frame.contentWindow?.postMessage(given, "*"); // it has no origin that could be named
+      const [given, heeds] = await Promise.all([DOCUMENTS[this.kind](this.source), heedsAllowlist()]);
+      frame.contentWindow?.postMessage({ ...given, heeds }, "*"); // it has no origin that could be named
     } catch {
       this.#say("not_loaded");
     }
@@ -148,13 +151,6 @@ class Artefact {
   }
 }
 
-/** Whether a message is from the frame, or from a frame that its document has made. */
-function isWithin(source, frame) {
-  let at = source;
-  while (at && at !== frame) at = at.parent === at ? null : at.parent;
-  return Boolean(at);
-}
-
 function move(frame, place) {
   if (place.moveBefore && frame.isConnected && place.isConnected) place.moveBefore(frame, null);
   else place.append(frame);
@@ -163,7 +159,8 @@ function move(frame, place) {
 const DOCUMENTS = {
   html: (source) => ({ html: /^\s*<!doctype/i.test(source) ? source : `<!doctype html>${source}` }),
   svg: (source) => ({
-    html: `<!doctype html><style>svg{max-width:100%;height:auto}</style><body style="${CENTRED}"><div data-fits style="text-align:center">${source}`,
+    html: `<!doctype html><style>svg{max-width:100%;height:auto}</style><body style="${CENTRED}"><div data-fits style="text-align:center">`,
+    svg: source,
   }),
   async mermaid(diagram) {
     const library = await librarySource("mermaid/mermaid.min.js");
