@@ -94,7 +94,8 @@ def ag_ui_calls(events: list[dict[str, Any]]) -> list[Made]:
     for event in events:
         if event["type"] in ("TOOL_CALL_START", "TOOL_CALL_ARGS"):
             made[event["toolCallId"]] = made.get(event["toolCallId"], "") + event.get("delta", "")
-    return [Made(id, json.loads(written)) for id, written in made.items()]
+    answered = {event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT"}  # by the server
+    return [Made(id, json.loads(written)) for id, written in made.items() if id not in answered]
 
 
 def ag_ui_answering(body: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
