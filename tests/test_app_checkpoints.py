@@ -18,7 +18,7 @@ from app.checkpoints.call_changes import CallChanges, CallEvents
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.looks import RunOwner
 from app.checkpoints.report import report, undone_message
-from app.checkpoints.retention import tidy
+from app.checkpoints.retention import tidy, vacuum
 from app.checkpoints.undo import UndoRefused, recover, undo, undo_run
 from app.core.events import Notice
 from app.redaction.redactor import Redactor
@@ -256,6 +256,53 @@ async def test_sessions_that_are_gone_take_their_checkpoints_along(tmp_path: Pat
     await tidy(checkpoints, owner_of)
     assert [row.run for row in checkpoints.store.rows(KEPT)] == ["s"]
     assert checkpoints.store.content(checkpoints.store.changes("s")[0].after.digest) == b"s"  # type: ignore[union-attr]
+
+
+async def test_the_last_look_forgets_what_was_deleted_with_its_session(tmp_path: Path) -> None:
+    checkpoints = opened(tmp_path)
+    await run_of(checkpoints, "r", partial((checkpoints.root / "a").write_text, "zanzibar"))
+    [change] = checkpoints.store.changes("r")
+    (checkpoints.root / "a").unlink()
+    await tidy(checkpoints, no_owner)
+    assert change.after and not checkpoints.store.size()
+    with pytest.raises(StoreFailed, match="missing"):
+        checkpoints.store.content(change.after.digest)
+
+
+async def test_a_vacuumed_file_holds_no_word_of_what_is_gone(tmp_path: Path) -> None:
+    """Neither of a session nor, from the last look, of a file; what is there still is known."""
+    checkpoints = opened(tmp_path)
+    work, words = checkpoints.root, ("zanzibar", "edited", "harmless")
+    for word in words:
+        await run_of(checkpoints, word, partial((work / word).write_text, word * 20))
+    checkpoints.store.close()
+    (work / "zanzibar").unlink()
+    (work / "edited").write_text("other")
+    await vacuum(checkpoints.store, no_owner)
+    checkpoints.store.close()
+    data = (tmp_path / "checkpoints.db").read_bytes()  # closed: there is no log beside it
+    assert b"harmless" * 20 in data and b"zanzibar" not in data and b"edited" not in data
+    again = opened(tmp_path)
+    await run_of(again, "r", partial((work / "edited").write_text, "more"))
+    assert [(one.path, one.before is not None) for one in again.store.changes("r")] == [(b"edited", True)]
+    await undo_run(again, "r", "ann")
+    assert (work / "edited").read_text() == "other" and (work / "harmless").exists()
+
+
+async def test_a_vacuum_leaves_a_call_that_was_cut_off_to_the_next_start(tmp_path: Path) -> None:
+    checkpoints = opened(tmp_path)
+    (checkpoints.root / "a").write_text("before")
+    await checkpoints.begin(RunOwner("r", "s", "ann"), checkpoints.root)
+    (checkpoints.root / "a").write_text("after")
+    await vacuum(checkpoints.store, no_owner)
+    again = opened(tmp_path)
+    await again.recover()
+    [change] = again.store.changes("r")
+    assert change.before and again.store.content(change.before.digest) == b"before"
+
+
+async def no_owner(_: str) -> None:
+    """All sessions are gone."""
 
 
 async def test_a_store_that_fails_stops_no_run(tmp_path: Path) -> None:

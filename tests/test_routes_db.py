@@ -54,6 +54,23 @@ async def test_the_command_line_beside_a_server_takes_nothing_from_it(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+def database(folder: Path, name: str) -> bytes:
+    return (folder / "data" / f"{name}.db").read_bytes()  # closed: there is no log beside it
+
+
+async def test_a_vacuum_leaves_no_word_of_a_deleted_file_and_session(tmp_path: Path) -> None:
+    script = "```bash\nprintf 'zanzi''bar' > a.txt\n```\n"
+    async with serving(tmp_path, Scripted([script, "Done."]), checkpoints=True) as served:
+        session = (await served.chat("Write it"))[0]["session"]
+        written = served.services.settings.workspace / "a.txt"
+        assert written.read_text() == "zanzibar"
+        await served.client.delete(f"/sessions/{session}")
+        written.unlink()  # after the look that goes with the session
+    assert b"zanzibar" in database(tmp_path, "checkpoints")
+    assert dragoman(tmp_path, "db", "vacuum").returncode == 0
+    assert not [name for name in ("checkpoints", "dragoman") if b"zanzibar" in database(tmp_path, name)]
+
+
 async def test_what_is_a_secret_by_now_is_not_exported(tmp_path: Path) -> None:
     key = "sk-of-today-4711-Zeisig"
     async with serving(tmp_path, Scripted([f"It was {key}."])) as served:

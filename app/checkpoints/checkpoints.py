@@ -277,7 +277,16 @@ class Checkpoints(Looks):
             folder.open_calls = {}
 
     async def forget(self, sessions: Collection[str], before: float = math.inf) -> None:
-        """Forget the checkpoints of sessions that are gone, or those from before that time."""
+        """Forget the checkpoints of sessions that are gone, or those from before that time.
+
+        The last looks at their workspaces are taken again: they still have files that were deleted since.
+        """
+        rows = await asyncio.to_thread(self.store.rows, KEPT, UNAVAILABLE, UNDONE)
+        for path in {row.workspace for row in rows if row.session in sessions and row.created < before}:
+            folder = self.folder(path)
+            async with self.looking(folder):
+                if not folder.open_calls:
+                    await asyncio.to_thread(self._take, folder)
         await self._alone(partial(self._forget, sessions, before))
 
     def _forget(self, sessions: Collection[str], before: float) -> None:

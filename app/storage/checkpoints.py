@@ -114,12 +114,20 @@ class CheckpointStore(Protocol):
 
     def forget_workspace(self, workspace: str) -> None: ...
 
+    def workspaces(self) -> list[str]:
+        """Return the workspaces that were looked at."""
+        ...
+
     def size(self) -> int:
         """Return the bytes of all contents."""
         ...
 
     def sweep(self) -> None:
         """Delete the contents that nothing refers to."""
+        ...
+
+    def vacuum(self) -> None:
+        """Rewrite the file: what was deleted is still in the free parts of its pages."""
         ...
 
     def close(self) -> None: ...

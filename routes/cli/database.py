@@ -6,16 +6,17 @@ import argparse
 import json
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
+from app.checkpoints import retention
 from app.config.folders import lock_data_dir
 from app.config.settings import Loaded
 from app.core.messages import as_json
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
-from app.storage.database import DATABASE
+from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints
 from app.storage.runs import ALL
 from app.storage.store import Store
 from app.storage.transfer.backup import back_up, restore
@@ -108,14 +109,28 @@ def vacuum(loaded: Loaded) -> int:
     """Give the room of deleted rows back to the disk. Exit code 1 while a server uses it."""
 
     async def shrink(store: Store) -> int:
+        settings = loaded.settings
         # Writes to a file would wait for us until they fail.
-        with nullcontext() if loaded.settings.postgres_url else lock_data_dir(loaded.settings.data_dir):
+        with nullcontext() if settings.postgres_url else lock_data_dir(settings.data_dir):
             before = (await store.sizes())["bytes"]
             await store.vacuum()
+            if not settings.postgres_url:
+                await vacuum_checkpoints(settings.data_dir, store)
+        if settings.postgres_url:
+            with lock_data_dir(settings.data_dir):
+                await vacuum_checkpoints(settings.data_dir, store)
         print(f"{before:,} bytes before, {(await store.sizes())['bytes']:,} now")
         return 0
 
     return _with_database(loaded, shrink)
+
+
+async def vacuum_checkpoints(data_dir: Path, store: Store) -> None:
+    """Contents of workspaces are kept beside the database: those that are gone leave, too. Raises StoreFailed."""
+    path = data_dir / CHECKPOINTS
+    if path.exists():
+        with closing(open_checkpoints(path)) as kept:
+            await retention.vacuum(kept, store.owner_of)
 
 
 def export(loaded: Loaded, session: str) -> int:

@@ -168,6 +168,12 @@ class SQLiteCheckpoints:
         with self._transaction() as connection:
             connection.execute("DELETE FROM workspaces WHERE path = ?", (workspace,))
 
+    def workspaces(self) -> list[str]:
+        if self._is_missing():
+            return []
+        with self._transaction() as connection:
+            return [path for (path,) in connection.execute("SELECT path FROM workspaces").fetchall()]
+
     def size(self) -> int:
         if self._is_missing():
             return 0
@@ -188,6 +194,16 @@ class SQLiteCheckpoints:
             connection.executemany("DELETE FROM contents WHERE digest = ?", unused)
         with self._lock:
             self._connection().execute("PRAGMA incremental_vacuum").fetchall()
+
+    def vacuum(self) -> None:
+        if self._is_missing():
+            return
+        with self._lock:
+            try:
+                for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                    self._connection().execute(statement).fetchall()
+            except FAILURES as error:
+                raise self._failure(error) from error
 
     def close(self) -> None:
         with self._lock:
