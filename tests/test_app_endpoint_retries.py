@@ -184,8 +184,9 @@ async def test_a_dead_host_is_passed_over_until_it_may_be_back() -> None:
     assert (len(dead.requests), len(other.requests)) == (1, 2)
 
     time.now += 20
-    assert server.status()["state"] == "ok"
+    assert server.status()["state"] == "dead", "as long as it has not answered"
     assert said(await heard(time.route(*handles))) == "Back"
+    assert (server.status()["state"], server.status()["last_error"]) == ("ok", None)
     assert said(await heard(time.route(*handles))) == "And well"
 
 

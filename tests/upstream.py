@@ -104,7 +104,9 @@ def left(event: asyncio.Event) -> Act:
 
 
 @asynccontextmanager
-async def upstream(*acts: Act, repeat: bool = False, chats: bool = False) -> AsyncGenerator[Upstream, None]:
+async def upstream(
+    *acts: Act, repeat: bool = False, chats: bool = False, port: int = 0
+) -> AsyncGenerator[Upstream, None]:
     """A server that answers the first request with the first act, and so on; on `repeat` each with the first.
 
     With `chats` that is about chats only: who asks what the server can do is told that there is no such page.
@@ -127,7 +129,7 @@ async def upstream(*acts: Act, repeat: bool = False, chats: bool = False) -> Asy
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
     state.port = server.sockets[0].getsockname()[1]
     async with server:
         yield state

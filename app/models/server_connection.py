@@ -101,13 +101,15 @@ class HTTPConnection:
     async def models(self, key: str | None) -> list[str]:
         url = f"{self.base_url}/models"
         try:
-            return await model_names(
+            names = await model_names(
                 self._client, self.base_url, headers=self._provider.headers(key), query=self._provider.list_query
             )
         except httpx2.TimeoutException as error:
             raise failures.silent(url, self._client.timeout.read) from error
         except httpx2.HTTPError as error:
             raise failures.unreachable(url, str(error)) from error
+        self._abilities.answered()
+        return names
 
     async def close(self) -> None:
         await self._client.aclose()

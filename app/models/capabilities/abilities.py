@@ -20,6 +20,7 @@ from app.models.http.served_model import ServedModel
 
 LIMIT_S = 5.0  # for a probe, and for a count
 AGAIN_S = 60.0  # after a failed probe
+REFUSED_AGAIN_S = 1.0  # where nothing listened: that is soon known, and the server may be there any moment
 LOCAL_AGE_S = 300.0  # a local server may be restarted with another model
 HOSTED_AGE_S = 3600.0
 MOST_MODELS = 1024  # bounded, because clients may send any name
@@ -70,6 +71,7 @@ class AbilityRecord(Struct):
     shown: dict[str, tuple[Ability, float]] = field(default_factory=dict)
     counts: bool = True
     sure: bool = False  # the last probe was complete
+    failed: bool = False  # it failed
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def update(self, known: ProbeResult) -> None:
@@ -78,7 +80,7 @@ class AbilityRecord(Struct):
         if any(before[name].value != now[name].value for name in before.keys() & now.keys()):
             self.shown, self.counts = {}, True
         self.known = known if known.complete else ProbeResult({**before, **now})
-        self.sure = known.complete
+        self.sure, self.failed = known.complete, known.failed
 
 
 class AbilityCache:
@@ -128,6 +130,12 @@ class AbilityCache:
         if record.sure:
             record.probe_at = float("-inf")
 
+    def answered(self) -> None:
+        """Probe again soon what failed: the server answers now. All records are of one server."""
+        for record in self._records.values():
+            if record.failed:
+                record.failed, record.probe_at = False, float("-inf")
+
     async def window(self, endpoint: ServedModel) -> int | None:
         await self._refresh(endpoint)
         window = self.find(endpoint, "window").value
@@ -168,4 +176,5 @@ class AbilityCache:
             record.update(known := await probe_model(endpoint, self._limit_s))
             self.changes += 1
             age = LOCAL_AGE_S if endpoint.local else HOSTED_AGE_S
-            record.probe_at = self._clock() + (age if known.complete else AGAIN_S)
+            again_s = REFUSED_AGAIN_S if known.refused else AGAIN_S
+            record.probe_at = self._clock() + (age if known.complete else again_s)

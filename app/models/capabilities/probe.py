@@ -21,10 +21,15 @@ AbilityMap = Mapping[str, Ability]
 
 
 class ProbeResult(Struct, frozen=True):
-    """Abilities that a server reports. If it is not `complete`, probe again soon."""
+    """Abilities that a server reports. If it is not `complete`, probe again soon.
+
+    `failed`: the server did not answer as it should. `refused`: nothing listens there.
+    """
 
     abilities: AbilityMap = field(default_factory=dict)
     complete: bool = False
+    failed: bool = False
+    refused: bool = False
 
 
 class ProbePage(Struct, frozen=True):
@@ -72,8 +77,8 @@ async def probe_model(endpoint: ServedModel, limit_s: float) -> ProbeResult:
                     break
         async with asyncio.timeout(limit_s):
             abilities |= await parser_hints(endpoint, abilities)
-    except (TimeoutError, httpx2.HTTPError, NoAnswer):
-        return ProbeResult(abilities)
+    except (TimeoutError, httpx2.HTTPError, NoAnswer) as error:
+        return ProbeResult(abilities, failed=True, refused=isinstance(error, httpx2.ConnectError))
     # A local server may report the window later, once it has loaded the model.
     return ProbeResult(abilities, "window" in abilities or not endpoint.local)
 

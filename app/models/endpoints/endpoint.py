@@ -15,6 +15,7 @@ from app.models.embedded.supervisor import SMOLLM2
 from app.models.endpoints.keys import Key
 from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.server_state import ServerState
+from app.models.http.client import is_local
 from app.models.server_connection import EmbeddedConnection, ScriptedConnection, ServerConnection, UnavailableConnection
 from app.models.tokens.counter import TokenCounter
 from app.models.tokens.estimates import LRUCache
@@ -22,6 +23,7 @@ from app.models.wire.openai.provider import ANY_MODEL
 
 LIST_LIMIT_S = 5.0  # for a server to list its models
 SOON_S = 30.0  # before a failed listing is retried
+LOCAL_SOON_S = 1.0  # the same of a server of this machine that is down: it may be starting
 OFTEN_S = 5.0  # the shortest time between two listings
 CHECK_EVERY_S = 1.0  # how often a removed endpoint is checked for runs that still use it
 REFUSED_KEY = (401, 403)
@@ -58,6 +60,7 @@ class Endpoint:
         self._handles: LRUCache[str, ModelHandle] = LRUCache(MOST_HANDLES)
         self._in_use: weakref.WeakSet[ModelHandle] = weakref.WeakSet()  # every handle that is still referenced
         self._refresh = asyncio.Event()
+        server.turned = self.refresh
 
     @property
     def only(self) -> tuple[str, ...] | None:
@@ -141,10 +144,14 @@ class Endpoint:
         self._refresh.set()
 
     async def learn_forever(
-        self, unpaused: Callable[[], Awaitable[None]], soon_s: float = SOON_S, often_s: float = OFTEN_S
+        self,
+        unpaused: Callable[[], Awaitable[None]],
+        soon_s: float = SOON_S,
+        often_s: float = OFTEN_S,
+        local_soon_s: float = LOCAL_SOON_S,
     ) -> None:
-        """Ask the server for its models and for the abilities of the default one: now, after `refresh`, and after a
-        failure.
+        """Ask the server for its models and for the abilities of the default one: now, after `refresh`, after a
+        failure, and as soon as it answers again.
         """
         learned = self._listed is not None or self.only is not None
         while True:
@@ -153,12 +160,13 @@ class Endpoint:
             if learned and self.connection.awake:
                 await unpaused()
                 await self.default.counter.window()  # also probes all other abilities of the model
+            again_s = local_soon_s if self.server.health.is_down and is_local(self.spec.url) else soon_s
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if learned else soon_s):
+                async with asyncio.timeout(None if learned else again_s):
                     await self._refresh.wait()
-            await asyncio.sleep(often_s)
+            await asyncio.sleep(min(often_s, again_s))
             self._refresh.clear()
-            learned = self.only is not None
+            learned = self.only is not None and not self.server.health.is_down
 
     async def learn(self, key: Key | None = None) -> bool:
         """List the server's models (with this key). On failure return False and record the last error."""
@@ -176,6 +184,7 @@ class Endpoint:
         except TimeoutError:
             self._failed(f"did not list its models within {LIST_LIMIT_S:g} s")
         else:
+            self.server.health.answered()
             return True
         return False
 

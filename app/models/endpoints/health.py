@@ -10,6 +10,7 @@ from msgspec import Struct
 
 Key = TypeVar("Key")
 Now = Callable[[], float]  # seconds of a monotonic clock
+DOWN = "model_down"  # the code of a failure to reach the server
 
 
 class Cooldown(Struct, frozen=True):
@@ -71,9 +72,18 @@ class Health:
     def cool_down(self, model: str, seconds: float, why: str) -> None:
         self._cooldowns.start(model, seconds, why)
 
-    def answered(self, model: str) -> None:
+    @property
+    def is_down(self) -> bool:
+        """Return True if the server could not be reached, and has not answered since."""
+        return self.last_error is not None and self.last_error.code == DOWN
+
+    def answered(self, model: str | None = None) -> None:
+        """The server has answered, and this model of it."""
         self._cooldowns.end(None)
-        self._cooldowns.end(model)
+        if model is not None:
+            self._cooldowns.end(model)
+        if self.is_down:
+            self.last_error = None
 
     def cooldown_of(self, model: str) -> Cooldown | None:
         """Return the cooldown that applies to the model, if one does."""

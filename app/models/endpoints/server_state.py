@@ -31,6 +31,7 @@ class ServerState:
         self.keys = KeyRing(keys, now)
         self.health = Health(now)
         self.queue = FairQueue(max_requests)
+        self.turned: Callable[[], None] = lambda: None  # called when the server is down, and when it answers again
         self._clock = clock
 
     def cooldown_of(self, model: str) -> Cooldown | None:
@@ -38,22 +39,33 @@ class ServerState:
         return self.health.cooldown_of(model) or self.keys.cooldown_of(model)
 
     def answered(self, model: str, key: Key) -> None:
+        was_down = self.health.is_down
         self.health.answered(model)
         self.keys.answered(key, model)
+        if was_down:
+            self.turned()
 
     def failed(self, failure: ProviderFailed) -> None:
         """Record the last error in one line, with keys redacted."""
+        was_down = self.health.is_down
         message = " ".join(failure.message.split())
         for key in self.keys.keys:
             message = message.replace(key.value, "***") if key.value else message
         self.health.last_error = LastError(failure.code, message[:MOST_ERROR], self._clock())
+        if self.health.is_down and not was_down:
+            self.turned()
+
+    def _state(self) -> str:
+        if self.health.server_cooldown or self.health.is_down:
+            return "dead"
+        return "cooling" if self.keys.status()["cooling"] or self.health.cooling else "ok"
 
     def status(self) -> dict[str, Any]:
         """Return the fields that admins see in GET /endpoints."""
         cooldown, error = self.health.server_cooldown, self.health.last_error
         keys = self.keys.status()
         return {
-            "state": "dead" if cooldown else "cooling" if keys["cooling"] or self.health.cooling else "ok",
+            "state": self._state(),
             "back_in_s": round(self.health.left_s(cooldown), 1) if cooldown else None,
             "resting": self.health.cooling,
             "last_error": {"code": error.code, "message": error.message, "at": error.at} if error else None,

@@ -117,6 +117,7 @@ class HostedProvider(BaseProvider, ABC):
         noticed: tuple[type[Piece], ...] = (TextChunk,)
         try:
             response, reader = await self._open(request)
+            self._abilities.answered()
             try:
                 for notice in self._parameters.take_notices():
                     yield notice
