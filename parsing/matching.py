@@ -20,7 +20,7 @@ BRIEF = 64  # characters: a beginning that comes again and again, in pieces as s
 Groups = Mapping[str, str | None]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def compiled(pattern: str) -> regex.Pattern[str]:
     return regex.compile(pattern)
 
@@ -30,17 +30,16 @@ def match_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tup
 
     The end of the message counts as the end of a line.
     """
-    if not last and len(buf) - pos <= BRIEF:
-        end, groups = _known(pattern, buf[pos:])
-        if groups is None:
-            return end, None
+    end, _ = _known(pattern, buf[pos : pos + BRIEF])
+    if end == NO_MATCH or (end == NEED_MORE and not last and len(buf) - pos <= BRIEF):
+        return end, None
     return match_anew(pattern, buf, pos, last)
 
 
 def groups_at(pattern: regex.Pattern[str], buf: str, pos: int, last: bool) -> tuple[int, Groups | None]:
     """The same, with the groups of the match alone."""
-    if not last and len(buf) - pos <= BRIEF:
-        end, groups = _known(pattern, buf[pos:])
+    end, groups = _known(pattern, buf[pos : pos + BRIEF])
+    if end == NO_MATCH or (not last and len(buf) - pos <= BRIEF):
         return end if groups is None else pos + end, groups
     end, match = match_anew(pattern, buf, pos, last)
     return end, match.groupdict() if match else None
@@ -70,11 +69,15 @@ def _known(pattern: regex.Pattern[str], text: str) -> tuple[int, Groups | None]:
 _WRITTEN_AS_CODE = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\U([0-9a-fA-F]{8})")
 
 
+def named_characters(pattern: str) -> set[str]:
+    """The characters that a pattern is written with, as themselves or as codes."""
+    return {*pattern, *(chr(int("".join(code), 16)) for code in _WRITTEN_AS_CODE.findall(pattern))}
+
+
 @lru_cache(maxsize=512)
 def first_characters(pattern: str) -> frozenset[str]:
     """The characters that a match of `pattern` can begin with, among ASCII and those that the pattern itself names."""
-    named = {chr(int("".join(code), 16)) for code in _WRITTEN_AS_CODE.findall(pattern)}
-    candidates = {*map(chr, range(128)), *pattern, *named}
+    candidates = {*map(chr, range(128)), *named_characters(pattern)}
     matcher = compiled(pattern)
     return frozenset(each for each in candidates if matcher.match(each, partial=True))
 

@@ -1,7 +1,9 @@
-"""Everything that may begin at a place in the text: one compiled alternation per table, made when first needed.
+"""Everything that may begin at a place in the text: a table of patterns per place, compiled when first needed.
 
-The gates, the characters at which each alternation is worth trying, are derived from it: a row that begins with a
-character that no other row begins with needs nothing but itself.
+A hundred patterns at each bracket would cost more than all else, and a text can be all brackets. So what may begin is
+narrowed down in steps, each derived from the rows and each a look into a cache for text that comes again: the gates are
+the first characters of all rows, and a head of more characters leaves fewer of the rows that a shorter one has left, as
+a rule none. Only the rows that a head of HEAD characters leaves are matched.
 """
 
 from __future__ import annotations
@@ -32,7 +34,17 @@ from parsing.framing import (
     Reasoning,
 )
 from parsing.framing import FOREIGN as FOREIGN_HEADER
-from parsing.matching import BRIEF, HOLD, NEED_MORE, Groups, compiled, first_characters, group_in, match_anew
+from parsing.matching import (
+    BRIEF,
+    HOLD,
+    NEED_MORE,
+    NO_MATCH,
+    Groups,
+    compiled,
+    first_characters,
+    group_in,
+    named_characters,
+)
 
 Kind = Dialect | Reasoning | str
 # The groups of an opener that its body, or its block, may need.
@@ -44,9 +56,13 @@ ORPHAN = "orphan"
 FOREIGN = "foreign"
 WRAPPER = "wrapper"
 ITEM = "item"
-AHEAD = 4
+AHEAD = 4  # characters that may rule all openers out
+HEAD = 8  # as many are looked at to do so
+_PAIR, _SHORT, _LONGER = 2, 3, 6  # shorter heads: two of which there are few, one for when these leave many rows
+_MANY = 12
 _FENCES = "`~ "  # a fence may be indented
 _ANY_WORD = "ꙮ"  # a letter that no pattern names
+_CLASSES = ((compiled(r"\d"), "٣"), (compiled(r"\w"), _ANY_WORD), (compiled(r"\s"), "\u2003"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,41 +78,87 @@ class Opening:
 class Table:
     """Patterns in the order in which they are tried, and the kind of each."""
 
-    pattern: regex.Pattern[str]
     rows: tuple[tuple[str, Kind], ...]
-    ends: tuple[int, ...]  # the empty group at the end of each alternative
+
+    @cached_property
+    def _patterns(self) -> tuple[regex.Pattern[str], ...]:
+        return tuple(compiled(opens) for opens, _ in self.rows)
 
     def match_at(self, buf: str, pos: int, last: bool) -> tuple[int, Opening | None]:
         """Match as `matching.match_at` does, row by row: a row that more text may complete goes before later ones."""
-        if last or len(buf) - pos > BRIEF:
+        end, opening = _known(self, buf[pos : pos + BRIEF])
+        if end == NEED_MORE and (last or len(buf) - pos > BRIEF):
             return self.match_anew(buf, pos, last)
-        end, opening = _known(self, buf[pos:])
         return (pos + end if opening else end), opening
 
     def match_anew(self, buf: str, pos: int, last: bool) -> tuple[int, Opening | None]:
         """The same, without a look at what is known from the last time."""
-        end, match = match_anew(self.pattern, buf, pos, last)
-        if match is None:
-            return end, None
-        number = match.group(0, *self.ends).index("", 1) - 1
-        if not last and len(buf) - pos < HOLD:
-            rivals = _rivals(self, number, buf[pos : pos + AHEAD])
-            if any(compiled(opens).match(buf, pos, partial=True) for opens in rivals):
-                return NEED_MORE, None
-        return end, Opening(self.rows[number][1], end - pos, groups_of(match))
+        if last or len(buf) - pos >= HOLD:  # no more is looked at, however much comes with it
+            return self._match_end(buf, pos)
+        for row in self._left(buf, pos):
+            match = self._patterns[row].match(buf, pos, partial=True)
+            if match is not None:
+                return (NEED_MORE, None) if match.partial else self._opening(row, match, pos, len(buf))
+        return NO_MATCH, None
 
-    @property
+    def _match_end(self, buf: str, pos: int) -> tuple[int, Opening | None]:
+        """Match where no more text can help a row; the end of the message counts as the end of a line."""
+        rows, texts = self._left(buf, pos), [buf]
+        if len(buf) - pos < HOLD:
+            texts.append(f"{buf}\n")
+        for text in texts if rows else ():
+            for row in rows:
+                if match := self._patterns[row].match(text, pos, pos + HOLD):
+                    return self._opening(row, match, pos, len(buf))
+        return NO_MATCH, None
+
+    def _opening(self, row: int, match: regex.Match[str], pos: int, most: int) -> tuple[int, Opening]:
+        end = min(match.end(), most)
+        return end, Opening(self.rows[row][1], end - pos, groups_of(match))
+
+    def _left(self, buf: str, pos: int) -> tuple[int, ...]:
+        """Return the rows that are worth a match: of few rows each is matched as soon as ruled out."""
+        rows = _begun(self, buf[pos : pos + _SHORT])
+        return rows if len(rows) <= _MANY else _begun(self, buf[pos : pos + HEAD])
+
+    def may_begin(self, text: str) -> bool:
+        """Return whether a row begins `text`, or may do so with more of it."""
+        return any(self._patterns[row].match(text, partial=True) for row in _begun(self, text[:HEAD]))
+
+    def is_cut(self, text: str) -> bool:
+        """Return whether a row may begin `text` with more of it, and none begins it as it is."""
+        matches = [self._patterns[row].match(text, partial=True) for row in _begun(self, text[:HEAD])]
+        found = [match.partial for match in matches if match]
+        return bool(found) and all(found)
+
+    @cached_property
     def first(self) -> frozenset[str]:
         """The characters that its rows begin with."""
-        return first_characters(self.pattern.pattern)
+        return frozenset().union(*(first_characters(opens) for opens, _ in self.rows))
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """The characters that its rows tell from all others."""
+        return frozenset(map(chr, range(128))).union(*(named_characters(opens) for opens, _ in self.rows))
+
+    def typical(self, head: str) -> str:
+        """Return `head` with a character for each class of those that no row tells from each other."""
+        return "".join(each if each in self._named else _class_of(each) for each in head)
+
+    def begun(self, head: str) -> tuple[int, ...]:
+        """Return the rows that `head` may begin."""
+        among: Iterable[int] = range(len(self.rows))
+        if len(head) > _SHORT:
+            among = _begun(self, head[:_SHORT])
+            if len(among) > _MANY and len(head) > _LONGER:
+                among = _begun(self, head[:_LONGER])
+        elif len(head) > _PAIR:
+            among = _begun(self, head[:_PAIR])
+        return tuple(row for row in among if self._patterns[row].match(head, partial=True))
 
 
 def _table(rows: Iterable[tuple[str, Kind]]) -> Table:
-    numbered = list(rows)
-    pattern = "|".join(rf"(?:{opens})(?P<row_{number}>)" for number, (opens, _) in enumerate(numbered)) or "(?!)"
-    compiled = regex.compile(pattern)
-    ends = tuple(compiled.groupindex[f"row_{number}"] for number in range(len(numbered)))
-    return Table(compiled, tuple(numbered), ends)
+    return Table(tuple(rows))
 
 
 @lru_cache(maxsize=4096)
@@ -105,10 +167,31 @@ def _known(table: Table, text: str) -> tuple[int, Opening | None]:
     return table.match_anew(text, 0, last=False)
 
 
-@lru_cache(maxsize=1024)
-def _rivals(table: Table, number: int, ahead: str) -> tuple[str, ...]:
-    """The rows before this one that may begin with `ahead` as well."""
-    return tuple(opens for opens, _ in table.rows[:number] if compiled(opens).match(ahead, partial=True))
+def _joined(*tables: Table) -> Table:
+    return _table(row for table in tables for row in table.rows)
+
+
+def _begun(table: Table, head: str) -> tuple[int, ...]:
+    """The rows that `head` may begin, found once for all replies."""
+    if len(head) > _SHORT:
+        return _begun_by_many(table, head)
+    return _begun_by_few(table, head if head.isascii() else table.typical(head))
+
+
+@lru_cache(maxsize=1 << 14)
+def _begun_by_many(table: Table, head: str) -> tuple[int, ...]:
+    return table.begun(head)
+
+
+@lru_cache(maxsize=1 << 15)
+def _begun_by_few(table: Table, head: str) -> tuple[int, ...]:
+    return table.begun(head)
+
+
+@lru_cache(maxsize=4096)
+def _class_of(character: str) -> str:
+    """Return the character that stands for all of the same class."""
+    return next((typical for shape, typical in _CLASSES if shape.match(character)), "☃")
 
 
 def groups_of(match: regex.Match[str]) -> Groups:
@@ -125,7 +208,6 @@ class Openers:
 
     def __init__(self, rows: Rows) -> None:
         self._all = rows
-        self.may_begin = lru_cache(maxsize=4096)(self._may_begin)
 
     @cached_property
     def marked(self) -> Table:
@@ -200,7 +282,7 @@ class Openers:
 
     def begins_first(self, text: str) -> bool:
         """Return whether `text` may begin an opener of `first` that is not the name of a tool."""
-        return self._first_words.pattern.match(text, partial=True) is not None
+        return self._first_words.may_begin(text)
 
     # --- gates ---
 
@@ -226,12 +308,21 @@ class Openers:
         calls = (self.marked.first | self.rest.first) - self.not_calls.first
         return frozenset(each for each in calls if not each.isascii())
 
-    def _may_begin(self, ahead: str) -> bool:
-        """Return whether an opener may begin with these AHEAD characters, which rule out most brackets of prose."""
-        return any(
-            table.pattern.match(ahead, partial=True)
-            for table in (self.marked, self.rest, self.last, self.tokens, self.shapes)
-        )
+    def may_begin(self, head: str) -> bool:
+        """Return whether an opener may begin with these AHEAD to HEAD characters, which rule out most brackets."""
+        return bool(_begun(self._anywhere, head))
+
+    def is_near(self, head: str) -> bool:
+        """Return whether a row that is tried wherever it may stand may begin with this head."""
+        return bool(_begun(self._always, head))
+
+    @cached_property
+    def _anywhere(self) -> Table:
+        return _joined(self._always, self.last, self.shapes)
+
+    @cached_property
+    def _always(self) -> Table:
+        return _joined(self.marked, self.rest, self.tokens)
 
 
 OPENERS = Openers(ROWS)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from parsing.blocks import LEASE, MARKS, PATIENCE, Blocks
@@ -104,6 +105,14 @@ class Parser:
                 return events
         return self._read_on(text)
 
+    @property
+    def tried(self) -> int:
+        """Places so far where a call, a mark or a token might have begun, as far as their first characters tell.
+
+        Answers have few; each may cost as much as a page of prose.
+        """
+        return self._prose.tried
+
     def close(self, *, cut: bool = False) -> list[ParseEvent]:
         """Return the events that only the end of the reply decides.
 
@@ -117,7 +126,7 @@ class Parser:
         self._scan_all("", last=False)  # a tag that waited for its end
         self._scan_all("", last=True)
         self._end()
-        return self._output.taken()
+        return _joined(self._output.taken())
 
     # --- pieces in which nothing can matter ---
 
@@ -254,7 +263,8 @@ class Parser:
             text = text[step:]
         self._scan_all(text, last=False)
         self._settle()
-        return self._output.taken()
+        events = self._output.taken()
+        return events if len(events) < 2 else _joined(events)
 
     def _scan_all(self, text: str, *, last: bool) -> None:
         """Scan in pieces of a bounded size, so that what is looked at together is bounded too."""
@@ -344,6 +354,16 @@ def parse(
         tools, fences=fences, starts_in_thought=starts_in_thought, stop_cut=stop_cut, prompt_suffix=prompt_suffix
     )
     return gather([*parser.feed(text), *parser.close()])
+
+
+def _joined(events: Sequence[ParseEvent]) -> list[ParseEvent]:
+    """Join neighbouring text: each event costs its consumers far more than its text does."""
+    found: list[ParseEvent] = []
+    for channel, run in groupby(events, type):
+        same = list(run)
+        texts = [event.text for event in same if isinstance(event, Text | Thought)]
+        found += [channel("".join(texts))] if texts and (channel is Text or channel is Thought) else same
+    return found
 
 
 def gather(events: Iterable[ParseEvent]) -> Parsed:

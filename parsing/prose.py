@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+import regex
+
 from parsing.arguments import properties_of, required_of
 from parsing.blocks import Blocks
 from parsing.dialects import FENCED, TOOL_ELEMENT, Dialect
@@ -18,6 +20,7 @@ from parsing.openers import (
     ANSWER,
     ECHO,
     FOREIGN,
+    HEAD,
     ITEM,
     ORPHAN,
     WRAPPER,
@@ -34,9 +37,11 @@ from parsing.truncation import is_truncated, is_truncated_call
 
 _FENCE = compiled(r" {0,3}(?P<run>`{3,40}|~{3,40})(?P<info>[^\n`]{0,400})\n")
 _CUT_HEADER = compiled(CUT_HEADER)
+_LINE_GATES = "`\n"  # what begins code, or a line
 _FENCE_INDENT = 3  # more makes it indented code
 _TICKS = re.compile("`+")
 _INDENT = re.compile(r"[^\S\n]+")
+_BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
 _INDENT_LIMIT = 3  # spaces in front of what begins at the beginning of a line
 _VISIBLE = re.compile(r"\S")
 _SPAN_LIMIT = 4096
@@ -59,6 +64,7 @@ class Prose:
         self._line_gates = openers.line_gates
         self._fences = fences
         self._elements = tool_elements(tuple(sink.tools))
+        self.tried = 0  # places where an opener was looked for that its head does not rule out
 
     # --- the modes ---
 
@@ -71,10 +77,29 @@ class Prose:
             return step
         if state.line_start and (indent := _INDENT.match(buf, pos)):
             return self._emit(buf, pos, max(pos + 1, indent.end() - _INDENT_LIMIT))
-        match = _gate(self._gates, state.closer_gates).search(buf, pos + 1)
-        end = match.start() if match else len(buf)
-        newline = buf.find("\n", pos, end)
-        return self._emit(buf, pos, newline + 1 if newline >= 0 else end)
+        end = self._next_gate(buf, pos, last)
+        newline = buf.find("\n", pos, end + 1)
+        if newline < 0:
+            return self._emit(buf, pos, end)
+        blank = _BLANK_LINES.match(buf, newline + 1) if state.shown and self._output.draft is None else None
+        return self._emit(buf, pos, blank.end() if blank else newline + 1)
+
+    def _next_gate(self, buf: str, pos: int, last: bool) -> int:
+        """Find the next character behind `pos` at which something may begin, or the reasoning end.
+
+        Brackets that their heads rule out are passed at once: a text may be all brackets.
+        """
+        state, output = self._state, self._output
+        search = _gate(self._gates, state.closer_gates).search
+        match = search(buf, pos + 1)
+        if last or output.hidden or output.draft is not None or buf[pos].isspace():
+            return match.start() if match else len(buf)
+        closer = state.closer if state.closer_gates else None
+        while match is not None and len(buf) - (at := match.start()) >= AHEAD and buf[at] not in _LINE_GATES:
+            if _may_begin(self._openers, self._elements, closer, buf[at : at + HEAD]):
+                return at
+            match = search(buf, at + 1)
+        return match.start() if match else len(buf)
 
     def span(self, buf: str, pos: int, last: bool) -> int:
         """Pass inline code, in which markup is text; a span that its line does not close was none."""
@@ -202,9 +227,16 @@ class Prose:
             return self._open_span(buf, pos, last)
         if buf[pos] == "\n":
             return NO_MATCH
-        openers = self._openers
-        if len(buf) - pos >= AHEAD and not openers.may_begin(buf[pos : pos + AHEAD]):
+        head = buf[pos : pos + HEAD]
+        if len(head) >= AHEAD and not self._openers.may_begin(head):
             return self._at_element(buf, pos, last)
+        step = self._try_openers(buf, pos, last)
+        if step != NEED_MORE and self._openers.is_near(head):
+            self.tried += 1
+        return step
+
+    def _try_openers(self, buf: str, pos: int, last: bool) -> int:
+        openers = self._openers
         for table in (openers.marked, openers.rest):
             end, opening = table.match_at(buf, pos, last)
             step = self._begin(opening, buf, pos, end) if opening else end
@@ -344,6 +376,16 @@ class Prose:
         if draft is not None and draft.channel is Thought:
             self._output.release(draft)
         self._state.close_channel()
+
+
+@lru_cache(maxsize=1 << 14)
+def _may_begin(
+    openers: Openers, elements: regex.Pattern[str] | None, closer: regex.Pattern[str] | None, head: str
+) -> bool:
+    """Return whether something may begin with these AHEAD to HEAD characters, or the reasoning end."""
+    ends = closer is not None and closer.match(head, partial=True) is not None
+    tool = elements is not None and elements.match(head, partial=True) is not None
+    return ends or tool or openers.may_begin(head)
 
 
 def _is_cut_header(buf: str, pos: int) -> bool:

@@ -35,7 +35,7 @@ def is_truncated(text: str, tools: Iterable[str], openers: Openers) -> bool:
     if not named and (not special or _PUNCTUATION.issuperset(word)):
         return False  # words after a tag: it is written about
     tables = (openers.marked, openers.rest, openers.tokens)
-    return any((match := table.pattern.match(text, partial=True)) and match.partial for table in tables)
+    return any(table.is_cut(text) for table in tables)
 
 
 def _may_be_truncated(text: str, openers: Openers) -> bool:
@@ -46,6 +46,6 @@ def _may_be_truncated(text: str, openers: Openers) -> bool:
 
 def is_truncated_call(text: str, openers: Openers) -> bool:
     """Return whether such an end began a call, and not reasoning or a token that is never shown."""
-    if openers.not_calls.pattern.match(text, partial=True):
-        return False
-    return any(table.pattern.match(text, partial=True) for table in (openers.marked, openers.rest))
+    return not openers.not_calls.may_begin(text) and any(
+        table.may_begin(text) for table in (openers.marked, openers.rest)
+    )

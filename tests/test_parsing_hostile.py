@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from parsing import BadCall, CallDelta, Parser, parse
+from parsing.matching import compiled
+from parsing.openers import HEAD, OPENERS
 from parsing.parser import gather
 from tests.nightly import at_night
 
@@ -189,3 +191,65 @@ def test_what_is_kept_of_the_calls_is_not_gone_through_for_each_thought() -> Non
     parser.feed(f"<think>a{PING}</think>" * 10 + PING)
     parser.close()
     assert parser.raw is kept and list(kept) == list(range(11))
+
+
+# Beginnings that are none: what is repeated, and how many of a thousand may be looked at row by row.
+RULED_OUT = (
+    "<tool",
+    "<|tool",
+    "</tool",
+    '<tool"',
+    "<user>",
+    "<",
+    "[",
+    "<|",
+    "<｜",
+    "✿",
+    "word <b> ",
+    "[TOOL",
+    "<a></a>",
+)
+
+
+@pytest.mark.parametrize("size", [7, 4096, 1 << 20])
+@pytest.mark.parametrize("repeated", RULED_OUT)
+def test_what_its_first_characters_rule_out_is_not_looked_at_further(repeated: str, size: int) -> None:
+    text = f"So: {repeated * 1000}\n\nDone."
+    parser = Parser(TOOLS)
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    assert len(events) <= len(text) // size + 1, "one text for each piece"
+    assert gather([*events, *parser.close()]).content == text
+    assert parser.tried <= 1, "the last"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Look: " + "<tool_call>x " * 50 + "<b>bold</b> " * 50,
+        "<tool_use> [TOOL_CALLS] " * 30,
+        "So. " + PING * 20 + "<think>a</think>" * 20,
+        "<x:invoke y> <x:invo <tool_call> {`a`<tool_call> } " * 20,
+        "<unknown_tool>a</unknown_tool> <ping>" * 20,
+    ],
+)
+def test_places_are_counted_alike_however_the_text_is_sliced(text: str) -> None:
+    counts = set()
+    for size in (1, 3, 7, 64, 65, 1000, len(text)):
+        parser = Parser(TOOLS)
+        for at in range(0, len(text), size):
+            parser.feed(text[at : at + size])
+        parser.close()
+        counts.add(parser.tried)
+    assert len(counts) == 1
+    assert counts.pop() > 19
+
+
+@pytest.mark.parametrize("letter", ["é", "中", "٣", "\u2003", "☃", "｜", "▁", "ꙮ", "\ud800"])
+def test_a_head_rules_nothing_out_that_a_row_may_begin(letter: str) -> None:
+    """Characters beyond ASCII stand for their class, so the short way must see what the long one sees."""
+    openers = [f"<{letter}", f"<{letter}:invoke name=", f"<｜{letter}", f"[{letter}", f"<tool_call>{letter}\n{{"]
+    for table in (OPENERS.marked, OPENERS.rest, OPENERS.last, OPENERS.tokens, OPENERS.shapes, OPENERS.lines):
+        for opener in openers:
+            slowly = any(compiled(opens).match(opener, partial=True) for opens, _ in table.rows)
+            assert table.may_begin(opener) == slowly
+            assert not slowly or table.begun(opener[:HEAD]), "the head leaves the row"
