@@ -284,3 +284,19 @@ def test_the_project_speaks_only_of_itself() -> None:
     elsewhere = re.compile(rf"{here}\b(?i:issue|ticket) #?\d+\b")
     told = [f"{path}: {found[0]}" for path, text in texts().items() for found in elsewhere.finditer(text)]
     nothing(told, because="These name the place or the plan that the code was written in:")
+
+
+STARTS = re.compile(r"\b(create_subprocess_\w+|subprocess_exec|Popen|posix_spawnp?)\(")
+# file -> why what it starts may inherit which signals are ignored
+SIGNALS_INHERITED = {
+    "tools/jobs/launch.py": "a supervisor, which sets those of its command",
+    "tools/jobs/supervisor.py": "the command, with `setsigdef`",
+    "tools/process/orphan_reaper.py": "the orphan reaper, which is only killed",
+}
+
+
+def test_programs_start_with_default_signals() -> None:
+    product = [one for one in sources() if one.path.startswith(FLOORS)]
+    starting = {one.path for one in product if STARTS.search(one.text) and "    reset_signals()\n" not in one.text}
+    nothing(sorted(starting - SIGNALS_INHERITED.keys()), because="Call reset_signals() before the start:")
+    nothing(sorted(SIGNALS_INHERITED.keys() - starting), because="These exceptions are no longer needed:")

@@ -18,6 +18,7 @@ from app.core.hook_rows import HookRow
 from app.hooks.verdicts import HookFailed
 from tools.process.orphan_reaper import MARK, watched
 from tools.process.process_tree import run_shielded, sweep
+from tools.process.signals import reset_signals
 from tools.web.bodies import connect
 
 MOST_ANSWER = 64 * 1024  # bytes
@@ -38,6 +39,7 @@ async def run_command(row: HookRow, payload: bytes, environ: Mapping[str, str]) 
     mark = f"{watched()}.{secrets.token_hex(8)}"
     names = [name for name in (*PASSED_ON, *row.env) if name in environ]
     environment = {name: environ[name] for name in names} | {MARK: mark}
+    reset_signals()
     try:
         process = await asyncio.create_subprocess_exec(
             *row.command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment, cwd="/", start_new_session=True

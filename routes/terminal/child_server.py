@@ -23,6 +23,7 @@ from routes.terminal.event_client import ChatFailed
 from routes.terminal.exit_codes import UNREACHABLE
 from routes.terminal.view import printable
 from routes.texts import text
+from tools.process.signals import reset_signals
 
 START_LIMIT_S = 60.0
 READY_LIMIT_S = 15.0
@@ -55,6 +56,7 @@ def own_server(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     # -P: a folder called `app` where the user happens to be must not be taken for ours.
     command = [sys.executable, "-P", "-m", "routes.cli.main", "serve", "--host", "127.0.0.1", "--port", str(port)]
+    reset_signals()
     with tempfile.TemporaryFile() as log:
         # Its own session: Ctrl-C in the terminal is for the run, not for the server.
         child = subprocess.Popen(

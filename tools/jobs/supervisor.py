@@ -33,12 +33,13 @@ from tools.jobs.folder import (
     write_json,
     write_over,
 )
+from tools.process.signals import ENDING
 from tools.sandbox.box_init import TERM_S, BoxInit
 
 DRAIN_S = 1.0  # how long remains of the output may take to arrive
 KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
 _BURST, _REST_S = 16, 0.005  # a command that writes without end may not take a processor for itself
-_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT)
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *ENDING)
 
 
 class Supervisor:

@@ -18,6 +18,7 @@ from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
 from tools.process.orphan_reaper import MARK, clear, watched
 from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep
+from tools.process.signals import reset_signals
 from tools.process.terminal import Terminal
 from tools.sandbox.box_init import TERM_S, BoxInit
 from tools.sandbox.command import Command
@@ -133,6 +134,7 @@ async def _start(command: Command, cwd: Path, principal: str, window: Window | N
     init = BoxInit() if command.wrapped else None
     try:
         os.set_blocking(read_end, False)
+        reset_signals()
         process = await asyncio.create_subprocess_exec(
             *command.before,
             *prefix,

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.core.provider import ProviderFailed
+from tools.process.signals import reset_signals
 
 SERVER = Path(__file__).with_name("server.py")
 ENGINE = "xllamacpp"
@@ -142,6 +143,7 @@ class ModelProcess(ABC):
 
     async def _run_child(self, argv: list[str]) -> None:
         """Run one child until it ends."""
+        reset_signals()
         try:  # own session: Ctrl-C goes to the server, which stops the child later
             child = await asyncio.create_subprocess_exec(
                 *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=child_environment(), start_new_session=True

@@ -14,6 +14,8 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from tools.process.signals import reset_signals
+
 PROGRAM = """
 import os, select, signal, sys, time
 parent, until, rest = int(sys.argv[1]), float(sys.argv[2]), b""
@@ -33,6 +35,7 @@ if os.getppid() == parent:
 async def undertaker(until: float) -> AsyncGenerator[Callable[[float], None], None]:
     """Yield the function that takes the monotonic time until which this process may live; at first it is `until`."""
     words = (sys.executable, "-I", "-S", "-c", PROGRAM, str(os.getpid()), str(until))
+    reset_signals()
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=DEVNULL, start_new_session=True)
     assert process.stdin
     pipe = process.stdin

@@ -19,6 +19,7 @@ from tools.mcp.model import ServerConfig
 from tools.process.kill_group import KillGroups, find_kill_groups
 from tools.process.orphan_reaper import MARK, watched
 from tools.process.process_tree import descendants, run_shielded, send_signal, sweep
+from tools.process.signals import reset_signals
 from tools.sandbox.box_init import TERM_S
 
 EOF_S, KILL_S = 1.0, 5.0
@@ -131,6 +132,7 @@ class Child(asyncio.SubprocessProtocol):
         """Spawn, shielded from cancellation: a process that is abandoned half-way would never be reaped."""
 
         async def spawn() -> None:
+            reset_signals()
             await self._loop.subprocess_exec(
                 lambda: self,
                 *argv,
