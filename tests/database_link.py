@@ -5,6 +5,7 @@ async with database_link(postgres.port) as link:
     link.cut()         # nothing goes through any more, and no end says so: as a cable that is pulled
     link.mend()        # new connections go through; those that were cut stay so
     link.deaf = True   # notifications are lost
+    link.silent = True  # ends do not go through: half-open connections, as behind a firewall that has forgotten them
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NOTIFICATION = b"A"
 
 class DatabaseLink:
     def __init__(self, port: int) -> None:
-        self.deaf = False
+        self.deaf = self.silent = False
         self.dropped = 0  # notifications
         self.port = 0
         self._to = port
@@ -49,6 +50,8 @@ class DatabaseLink:
                 back, onward = await asyncio.open_connection("127.0.0.1", self._to)
                 ends.append(onward)
                 await self._join(self._to_server(self._open, reader, onward), self._to_client(self._open, back, writer))
+            if self.silent:
+                await asyncio.Event().wait()
         finally:
             for end in ends:
                 end.transport.abort()

@@ -44,7 +44,7 @@ class Holder:
 class Server:
     def __init__(self, peers: PostgresPeers, store: PostgresStore) -> None:
         self.peers, self.store, self.holder = peers, store, Holder()
-        peers.begin(self.holder, partial(setattr, store, "fenced_by"))
+        peers.begin(self.holder, partial(setattr, store, "fenced_by"), store.connections.line)
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[Any, None]:

@@ -11,21 +11,25 @@ from pathlib import Path
 
 import pytest
 
+from app.replicas.postgres.lease import ACTS, ENDED
 from tests.chatting import DONE, chunk, says
 from tests.database_link import database_link
 from tests.nginx import needs_nginx
 from tests.nightly import only_at_night
 from tests.postgres import cluster
-from tests.replica_clients import Load, Run, calling, clients
+from tests.replica_clients import Load, Run, calling, clients, passed, slowly
 from tests.replicas import Balancer, Replica, Replicas, three_replicas
 from tests.upstream import Act, hang, stream, upstream
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60
 CLIENTS = 6
+KILLED_AFTER_S = 30  # by orchestrators
+LEASE_S = 6
 HURRIED = {"DRAGOMAN_LEASE_S": "3"}
 FAST, SLOW = {"TESTS_CLOCK_S": "3600"}, {"TESTS_CLOCK_S": "-3600"}
 TICKS = "```bash\nwhile :; do echo x >> ticks.txt; sleep 0.05; done\n```\n"
+BEAT = "SELECT lease_until FROM replicas WHERE id = $1"
 NEWEST = "SELECT id, state FROM replicas WHERE node = $1 ORDER BY started DESC LIMIT 1"
 HANG_UP = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'dragoman %'"
 
@@ -112,6 +116,80 @@ async def test_runs_go_on_when_their_database_is_restarted_killed_or_ends_connec
     load.check(tmp_path)
     assert load.ends == {"answered"}
     assert set(load.refusals) <= {(503, "storage_failed")}
+
+
+async def test_a_restart_of_the_database_behind_a_firewall_costs_no_run_its_owner(tmp_path: Path) -> None:
+    """No server learns that its connections have ended: they are half-open, as those made while it was away."""
+    with cluster() as postgres:
+        async with asyncio.timeout(LIMIT_S), database_link(postgres.port) as link, calling(12) as model:
+            url = postgres.database()
+            behind = {"DRAGOMAN_DATABASE_URL": link.url(url)}
+            async with three_replicas(tmp_path, url, model.base_url, environ=behind) as replicas:
+                async with clients(replicas, CLIENTS) as load:
+                    await load.more_events(60)
+                    link.silent = True
+                    await asyncio.to_thread(postgres.stop)
+                    await passed(1.0)
+                    await asyncio.to_thread(postgres.start)
+                    await load.more_events(300)
+                print(load.figures())  # `pytest -rP` shows it
+    load.check(tmp_path)
+    assert load.ends == {"answered"} and not load.takeovers
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_a_server_ends_in_its_time_of_grace_whatever_becomes_of_its_database(
+    tmp_path: Path, is_back: bool
+) -> None:
+    """Orchestrators kill after 30 s what has not ended. The database is away, or its connections are half-open."""
+    model = upstream(stream(says("One "), then=hang), chats=True)
+    with cluster() as postgres:
+        async with asyncio.timeout(LIMIT_S), database_link(postgres.port) as link, model as upstreams:
+            url = postgres.database()
+            behind = {
+                "DRAGOMAN_DATABASE_URL": link.url(url),
+                "DRAGOMAN_SHUTDOWN_GRACE_S": "1",
+                "DRAGOMAN_LEASE_S": "60",
+            }
+            async with three_replicas(tmp_path, url, upstreams.base_url, environ=behind, count=1) as replicas:
+                [one] = replicas
+                load = Load(one.client)
+                following = asyncio.create_task(load.follow())
+                await load.more_events(2)
+                link.silent = True
+                link.cut()
+                if is_back:
+                    link.mend()
+                one.terminate()
+                async with asyncio.timeout(KILLED_AFTER_S):
+                    assert await one.process.wait() == 0
+                following.cancel()
+
+
+async def test_a_server_that_was_frozen_for_less_than_its_lease_keeps_its_runs(tmp_path: Path) -> None:
+    """It wakes up when it may not act any more, and asks before it gives up: nobody has buried it."""
+    model = upstream(slowly([*[says("word ")] * 80, chunk(finish="stop"), DONE], 0.1), chats=True)
+    with cluster() as postgres:
+        async with asyncio.timeout(LIMIT_S), model as upstreams:
+            url, environ = postgres.database(), {"DRAGOMAN_LEASE_S": str(LEASE_S)}
+            async with three_replicas(tmp_path, url, upstreams.base_url, environ=environ, count=2) as replicas:
+                owner, other = replicas
+                begun = await owner.client.post("/chat", json={"message": "Go"}, headers={"prefer": "respond-async"})
+                load = Load(other.client)
+                load.runs.append(run := Run(id=begun.json()["run"]))
+                following = asyncio.create_task(load.see_to_its_end(run))
+                await load.more_events(2)
+                before = await newest(replicas, owner.node)
+                [(beat,)] = await replicas.query(BEAT, before[0])
+                while await replicas.query(BEAT, before[0]) == [(beat,)]:
+                    pass
+                owner.stop()
+                await passed((ACTS + ENDED) / 2 * LEASE_S)
+                owner.go_on()
+                await following
+                assert await newest(replicas, owner.node) == before and owner.process.returncode is None
+    run.check()
+    assert run.seen[-1]["reason"] == "answered" and "resumed" not in run.codes()
 
 
 async def test_a_tool_of_a_frozen_server_is_dead_before_another_goes_on(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ class Replicas(Peers, Protocol):
         """The answer of another server. Raises Refusal, ReplicaGone, StoreFailed."""
         ...
 
-    def drain(self) -> None:
-        """Claim nothing more: this server stops."""
+    def drain(self, grace_s: float) -> None:
+        """Claim nothing more: this server stops, and its runs get that time."""
 
     async def release(self, runs: Sequence[str]) -> None:
         """Leave runs to other servers. Raises StoreFailed."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.failures import FAILURES, SAID, described
 from app.replicas.postgres.messages import ALL, ORPHANS, Open, encoded
 from app.storage.postgres.connections import name_of
 
@@ -24,6 +24,7 @@ ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its t
 ENDED = 0.85  # of a lease after which they must have ended: else the replica is killed
 NEXT_LOOK_S = 0.02  # behind the end of another replica's lease
 RETRY_S = 0.25
+ANSWER_S = 4.0  # at most, also of a long lease: then another connection is tried
 LEAVING_S = 2.0  # for the database to take it
 REGISTER = """
     INSERT INTO replicas (id, node, version, folder, state, lease_until)
@@ -73,7 +74,8 @@ class Lease:
 
     When the lease is lost `on_lost` ends all that the replica does, and the server goes on as another replica, which
     `on_beginning` is given and, once it is registered, `on_begun`. `on_alive` is called with the monotonic time until
-    which the process may live, each time that this has moved.
+    which the process may live, each time that this has moved. `on_half_open` is called with a new connection
+    that is answered after one was not: the others may wait in vain, too, if nobody told them that they have ended.
     """
 
     def __init__(self, open_connection: Open, me: Replica, lease_s: float) -> None:
@@ -85,12 +87,19 @@ class Lease:
         self.on_beginning: Callable[[Replica], None] = _begin_nothing
         self.on_begun: Callable[[Replica], Awaitable[None]] = _nothing
         self.on_alive: Callable[[float], None] = _alive
+        self.on_half_open: Callable[[Any], Awaitable[None]] = _nothing
         self._open = open_connection
         self._confirmed = 0.0  # monotonic time at which the last confirmed beat was sent
         self._buries_from = 0.0
         self._look_in_s = lease_s / BEATS
         self._connection: Any = None
+        self._unanswered = False  # the connection before
         self._beat_now = asyncio.Event()
+
+    @property
+    def confirmed(self) -> float:
+        """The monotonic time at which the last confirmed beat was sent."""
+        return self._confirmed
 
     @property
     def left_s(self) -> float:
@@ -111,8 +120,9 @@ class Lease:
 
     async def hold_forever(self) -> None:
         while True:
+            limit = self._in_time()
             try:
-                async with self._in_time():
+                async with limit:
                     if self._connection is None:
                         await self._connect()
                     alive = await self._beat()
@@ -121,11 +131,15 @@ class Lease:
                     await self._begin_again()
                 await self._look_around()
             except FAILURES as error:
-                logger.warning("the lease of replica %s is not confirmed: %s", self.me.id, error)
+                logger.warning("the lease of replica %s is not confirmed: %s", self.me.id, described(error))
+                self._unanswered = self._unanswered or not isinstance(error, SAID)
                 self.disconnect()
-                if self.left_s <= 0:
+                if self.left_s > 0:
+                    await asyncio.sleep(RETRY_S)
+                elif self._was_asleep(limit):
+                    logger.warning("this server stood still: replica %s asks if its lease holds", self.me.id)
+                else:
                     await self._begin_again()
-                await asyncio.sleep(RETRY_S)
                 continue
             await self._pause()
 
@@ -153,12 +167,27 @@ class Lease:
         self.on_alive(sent + ENDED * self.lease_s)
 
     def _in_time(self) -> asyncio.Timeout:
-        """Half of the time that is left: then another connection has a chance, too."""
-        return asyncio.timeout(max(self.left_s / 2, min(self.left_s, RETRY_S), 0.01))
+        """Half of the time that is left: then another connection has a chance, too.
+
+        A server that was frozen may wake up when none is left. The lease is still its own if the database renews it,
+        which the undertaker lets it find out: half of the time in which its tools must end.
+        """
+        left_s = self.left_s
+        if left_s <= 0:
+            return asyncio.timeout(max((left_s + (ENDED - ACTS) * self.lease_s) / 2, 0.01))
+        return asyncio.timeout(min(max(left_s / 2, min(left_s, RETRY_S)), ANSWER_S))
+
+    def _was_asleep(self, limit: asyncio.Timeout) -> bool:
+        """Return True if a limit was noticed long after it was over: the process stood still, and its answers wait."""
+        due = limit.when()
+        return due is not None and asyncio.get_running_loop().time() > due + RETRY_S
 
     async def _look_around(self) -> None:
         """Bury the dead, and do what is to be done after a beat, within the lease."""
         async with self._in_time():
+            if self._unanswered:
+                await self.on_half_open(self._connection)
+                self._unanswered = False
             if time.monotonic() >= self._buries_from:
                 for row in await self._connection.fetch(EXPIRED):
                     await self._bury(row["id"], ONLY_EXPIRED)
@@ -195,7 +224,7 @@ class Lease:
                     await self.begin()
                 return
             except FAILURES as error:
-                logger.warning("replica %s waits for the database: %s", self.me.id, error)
+                logger.warning("replica %s waits for the database: %s", self.me.id, described(error))
                 await self.on_lost()
                 self.disconnect()
                 await asyncio.sleep(RETRY_S)
@@ -210,7 +239,9 @@ class Lease:
                     await self._bury(self.me.id)
                 break
             except FAILURES as error:
-                logger.warning("other servers wait until the lease of replica %s is over: %s", self.me.id, error)
+                logger.warning(
+                    "other servers wait until the lease of replica %s is over: %s", self.me.id, described(error)
+                )
                 self.disconnect()
         self.disconnect()
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from app.replicas.peers import Alone
-from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.failures import FAILURES, described
 from app.storage.changes import StoreFailed
 
 EACH = 4  # connections that hold locks of one kind
@@ -69,5 +69,5 @@ class Locks:
             if connection is not None:
                 await self._hang_up(connection)
             if isinstance(error, FAILURES):
-                raise StoreFailed(BUSY.format(kind=kind, name=name, seconds=WAIT_S, error=error)) from error
+                raise StoreFailed(BUSY.format(kind=kind, name=name, seconds=WAIT_S, error=described(error))) from error
             raise

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from app.replicas.peers import Body
-from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.failures import FAILURES, described
 
 ALL = "dragoman"  # the channel of all replicas
 ORPHANS = "orphans"  # the kind of a message: runs wait for an owner
@@ -87,7 +87,7 @@ class Messages:
                         await connection.execute("SET synchronous_commit = off")
                         await self._send_from(connection, batch)
                     except FAILURES as error:
-                        logger.warning("messages to other replicas wait: %s", error)
+                        logger.warning("messages to other replicas wait: %s", described(error))
                         await self._close(connection)
                         connection = None
                         await asyncio.sleep(RETRY_S)
@@ -116,7 +116,7 @@ class Messages:
                     call()
                 await self._until_gone(gone)
             except FAILURES as error:
-                logger.warning("messages of other replicas are not heard, connecting again: %s", error)
+                logger.warning("messages of other replicas are not heard, connecting again: %s", described(error))
                 await asyncio.sleep(RETRY_S)
             finally:
                 await self._close(self._listener)

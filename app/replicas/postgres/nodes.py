@@ -12,6 +12,7 @@ from app.replicas.nodes import HOME_GONE, NodeState, WaitingRun
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.lease import ANNOUNCE
 from app.storage.changes import StoreFailed
+from app.storage.postgres.connections import CONNECT_S
 
 COMMAND_S = 30.0
 
@@ -114,7 +115,7 @@ class PostgresNodes:
 async def connected(url: str) -> AsyncGenerator[Any, None]:
     """A connection for `states` and `forget`, to a database that servers have used. Raises StoreFailed."""
     try:
-        connection = await asyncpg.connect(url, command_timeout=COMMAND_S)
+        connection = await asyncpg.connect(url, timeout=CONNECT_S, command_timeout=COMMAND_S)
         try:
             yield connection
         finally:

@@ -22,20 +22,21 @@ from app.replicas.peers import Answerer, Body, Feed, Work
 from app.replicas.postgres.asks import Asks
 from app.replicas.postgres.claims import COUNT, MOST, OTHERS, OWNER, RELEASE, claim, claimed
 from app.replicas.postgres.duties import Duties
-from app.replicas.postgres.failures import FAILURES
+from app.replicas.postgres.failures import FAILURES, described
 from app.replicas.postgres.job_records import PostgresJobRecords
 from app.replicas.postgres.lease import Lease, Replica
 from app.replicas.postgres.locks import Locks
-from app.replicas.postgres.messages import ORPHANS, Messages
+from app.replicas.postgres.messages import ANSWER_S, ORPHANS, Messages
 from app.replicas.postgres.nodes import PostgresNodes
 from app.replicas.postgres.undertaker import undertaker
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import LOST, StoreFailed
-from app.storage.postgres.connections import Line, name_of
+from app.storage.postgres.connections import CLOSE_S, Line, name_of
 from app.storage.runs import EventRow
 
 POOL = 32  # connections for locks and questions, opened when they are needed
 COMMAND_S = 30.0
+AWAY = "The database cannot be reached: {why}. Check DRAGOMAN_DATABASE_URL."
 MOVED = "moved"  # the kind of a message: a run of a session has ended
 
 TakeOver = Callable[[str], Coroutine[Any, Any, None]]
@@ -67,6 +68,7 @@ class PostgresPeers:
         self._fence: Fence = _unfenced
         self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
         self._line = line
+        self._lines = [line]  # and that of the store
         self._pool = pool
         self._counters: list[Callable[[int], None]] = []
         self._locks = Locks(pool)
@@ -75,6 +77,7 @@ class PostgresPeers:
         self.job_records = PostgresJobRecords(self._connection, lambda: self.me)
         self._duties = Duties()
         self._taking: dict[str, asyncio.Task[None]] = {}
+        self._is_closed = False
         self._is_sure = True  # that all runs which were claimed are here
         self.messages.handlers |= {ORPHANS: lambda _: self.lease.beat_soon(), MOVED: self._moved}
         self.messages.on_gap.append(self._wake_all)
@@ -82,6 +85,7 @@ class PostgresPeers:
         self.lease.on_beginning = lambda me: line.rename(name_of(me.id))
         self.lease.on_begun = self._on_begun
         self.lease.on_lost = self._on_lost
+        self.lease.on_half_open = self._hang_up_half_open
 
     @property
     def me(self) -> str:
@@ -95,9 +99,13 @@ class PostgresPeers:
         self._take_over = take_over
         self.lease.beat_soon()
 
-    def begin(self, holder: Holder, fence: Fence) -> None:
-        """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on."""
+    def begin(self, holder: Holder, fence: Fence, line: Line) -> None:
+        """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on.
+
+        `line` is the store's way to the database.
+        """
         self._holder, self._fence = holder, fence
+        self._lines.append(line)
         self.watching.has_run = holder.has
         fence(self.me)
 
@@ -143,7 +151,7 @@ class PostgresPeers:
             async with self._pool.acquire() as connection:
                 yield connection
         except FAILURES as error:
-            raise StoreFailed(f"The database failed: {error}. Try again.") from error
+            raise StoreFailed(f"The database failed: {described(error)}. Try again.") from error
 
     @contextmanager
     def awaiting(self, session: str) -> Iterator[asyncio.Event]:
@@ -160,10 +168,19 @@ class PostgresPeers:
         """A run of the session has ended: the next one may begin, wherever it is."""
         self.messages.send_all(MOVED, session=session)
 
-    def drain(self) -> None:
-        """Claim nothing more, and say so."""
+    def drain(self, grace_s: float) -> None:
+        """Claim nothing more, and say so. If the database does not answer in that time, it is given up."""
         self.lease.state = "draining"
         self.lease.beat_soon()
+        until_s = grace_s + ANSWER_S
+        asyncio.get_running_loop().call_later(until_s, self._give_up_database, time.monotonic(), until_s)
+
+    def _give_up_database(self, since: float, waited_s: float) -> None:
+        """Let nothing wait for it that holds the end of this server up; others go on when the lease is over."""
+        if self.lease.confirmed < since and not self._is_closed:
+            logger.warning("the database has not answered for %.0f s: this server ends without it", waited_s)
+            for line in self._lines:
+                line.close()
 
     async def _on_begun(self, me: Replica) -> None:
         self.asks.me = self.watching.me = me.id
@@ -177,6 +194,10 @@ class PostgresPeers:
         await self._end_takings()  # else one would go on under the next id
         if self._holder:
             await self._holder.abandon()
+
+    async def _hang_up_half_open(self, connection: Any) -> None:
+        for line in self._lines:
+            await line.hang_up_half_open(connection)
 
     async def _end_takings(self) -> None:
         if takings := list(self._taking.values()):
@@ -242,15 +263,16 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
     async with AsyncExitStack() as stack:
         try:
             line = Line(url, name_of(me.id), COMMAND_S)
-            pool = await stack.enter_async_context(
-                asyncpg.create_pool(url, min_size=0, max_size=POOL, connect=line.connect)
-            )
+            pool = await asyncpg.create_pool(url, min_size=0, max_size=POOL, connect=line.connect)
+            stack.push_async_callback(_close, pool)
             peers = PostgresPeers(line, me, lease_s, pool)
             peers.lease.on_alive = await stack.enter_async_context(undertaker(time.monotonic() + lease_s))
             await peers.lease.begin()
             stack.push_async_callback(peers._end_takings)
         except FAILURES as error:
-            raise StoreFailed(f"The database cannot be reached: {error}. Check DRAGOMAN_DATABASE_URL.") from error
+            raise StoreFailed(
+                f"The database cannot be reached: {described(error)}. Check DRAGOMAN_DATABASE_URL."
+            ) from error
         stack.push_async_callback(peers.lease.give_up)
         for work in (
             peers.messages.send_forever,
@@ -260,11 +282,23 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
         ):
             task = asyncio.create_task(work(), name=f"peers: {work.__name__}")
             stack.push_async_callback(_ended, task)
-        yield peers
+        try:
+            yield peers
+        finally:
+            peers._is_closed = True
 
 
 def _unfenced(_: str) -> None:
     """Do nothing until there is a store."""
+
+
+async def _close(pool: Any) -> None:
+    """Close a pool whose connections may be half-open: it would wait for each of them without end."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await pool.close()
+    except FAILURES:
+        pool.terminate()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -111,7 +111,7 @@ class SharedRuns(RunManager):
                 await self.replicas.release([live.row.id])
 
     async def close(self, grace_s: float = 0) -> None:
-        self.replicas.drain()
+        self.replicas.drain(grace_s)
         await super().close(grace_s)
 
     async def _time_in(self, session: str | None) -> float:

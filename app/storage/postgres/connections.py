@@ -11,7 +11,8 @@ from weakref import WeakSet
 import asyncpg
 
 MOST = 8  # of one server; PostgreSQL allows 100 to all
-CONNECT_S = 10.0
+CONNECT_S = 3.0  # for one try: what is sent to a host that is away gets no answer at all
+CLOSE_S = 1.0
 COMMAND_S = 60.0  # for one statement
 # Statements are small and planned once: compiling them would take longer than executing them.
 SETTINGS = {
@@ -22,6 +23,10 @@ SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "25000",  # while what the database sent is not acknowledged, there are no keepalives
 }
+AT_WORK = """
+    SELECT pid FROM pg_stat_activity WHERE pid = ANY ($1::int[]) AND application_name = $2
+    AND NOT (state = 'idle' AND state_change < clock_timestamp() - interval '1 s')
+"""
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
@@ -38,27 +43,70 @@ class Line:
         self._name = name
         self._command_s = command_s
         self._open: WeakSet[Connection] = WeakSet()
+        self._connecting = set[asyncio.Future[None]]()
+        self._closed = False
 
     async def connect(self, *_: object, **options: Any) -> Connection:
         """Return a connection of the caller's own; asyncpg's pool gives `options`."""
+        if self._closed:
+            raise TimeoutError("the database has not answered while this server was being stopped")
         settings = SETTINGS | {"application_name": self._name}
         options |= {"timeout": CONNECT_S, "command_timeout": self._command_s, "server_settings": settings}
         connecting = asyncio.create_task(asyncpg.connect(self._url, **options), name="connect to PostgreSQL")
+        hung_up = asyncio.get_running_loop().create_future()
+        self._connecting.add(hung_up)
         try:
             # Cancelled in the middle of it, asyncpg leaves an error behind that no caller can fetch.
-            connection = await asyncio.shield(connecting)
+            await asyncio.wait((connecting, hung_up), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             connecting.add_done_callback(_hang_up)
             raise
+        finally:
+            self._connecting.discard(hung_up)
+        if hung_up.done():
+            connecting.add_done_callback(_hang_up)
+            raise ConnectionAbortedError("the connection was given up while it was made")
+        try:
+            connection = connecting.result()
+        except TimeoutError as error:  # nothing was executed: it can be tried again
+            raise ConnectionAbortedError(f"there was no answer within {CONNECT_S:g} s") from error
         self._open.add(connection)
         return connection
 
     def rename(self, name: str) -> None:
-        """End all connections: what waits for an answer of one gets an error. The next ones have this name."""
+        """End all connections. The next ones have this name."""
         self._name = name
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End all connections, also those that are being made: what waits for an answer of one gets an error."""
+        self.give_up_connecting()
         for connection in list(self._open):
             connection.terminate()
         self._open.clear()
+
+    def give_up_connecting(self) -> None:
+        """Give up connections that are being made: each caller gets an error, and may try again."""
+        for connecting in self._connecting:
+            if not connecting.done():
+                connecting.set_result(None)
+
+    async def hang_up_half_open(self, asking: Connection) -> None:
+        """End the connections that the database does not know, or that it has long been waiting at, as it says.
+
+        It may never have had what we wait for, or its answer was lost. Raises what `asking` raises.
+        """
+        self.give_up_connecting()
+        pids = {one.get_server_pid(): one for one in self._open if one is not asking and not one.is_closed()}
+        at_work = {row["pid"] for row in await asking.fetch(AT_WORK, [*pids], self._name)}
+        for pid, connection in pids.items():
+            if pid not in at_work:
+                connection.terminate()
+
+    def close(self) -> None:
+        """End all connections, and make no more: nothing is waited for any longer."""
+        self._closed = True
+        self.hang_up()
 
 
 class Connections:
@@ -101,11 +149,15 @@ class Connections:
     async def close(self) -> None:
         self._closed = True
         idle, self._idle = self._idle, []
-        for connection in idle:
-            try:
-                await connection.close(timeout=1)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                connection.terminate()
+        await asyncio.gather(*map(close, idle))
+
+
+async def close(connection: Connection) -> None:
+    """Say good-bye to the server, if it answers; a connection that is half-open never ends by itself."""
+    try:
+        await connection.close(timeout=CLOSE_S)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
 
 
 def _is_intact(connection: Connection, error: BaseException) -> bool:
