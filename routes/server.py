@@ -29,6 +29,7 @@ from routes.access.authentication import HELLO, OPENAPI, Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
 from routes.access.metrics_access import METRICS, metrics_access
+from routes.access.open_file_limit import OpenFileLimit
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
 from routes.access.token_auth import PROOF
@@ -312,7 +313,11 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
             server_header=False,
         )
         tame_garbage_collector()
-        await _Server(config, services).serve([listener])
+        watching = asyncio.create_task(OpenFileLimit().watch_forever(), name="open files")
+        try:
+            await _Server(config, services).serve([listener])
+        finally:
+            watching.cancel()
 
 
 def uvicorn_logs(settings: Settings) -> dict[str, Any]:

@@ -134,13 +134,13 @@ def run_dragoman(*words: str, environ: Mapping[str, str]) -> subprocess.Complete
 
 @asynccontextmanager
 async def server(
-    folder: Path, model_url: str, *more: str
+    folder: Path, model_url: str, *more: str, stderr: IO[bytes] | None = None
 ) -> AsyncGenerator[tuple[httpx2.AsyncClient, DragomanProcess], None]:
     """A whole server on the data in `folder`: a client of it, and its process."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
     environ["DRAGOMAN_GENERATED_TITLES"] = "never"  # the tests' models have an answer for each request of theirs
     flags = ("--port", "0", "--model-url", model_url, "--model", "m", "--tool-calls", "fenced", "--workspace")
-    async with started("serve", *flags, str(folder / "work"), *more, environ=environ) as process:
+    async with started("serve", *flags, str(folder / "work"), *more, environ=environ, stderr=stderr) as process:
         found = re.search(rb"http://localhost:\d+", await process.stdout.readline())
         assert found
         url = found[0].decode()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,13 +21,16 @@ from app.config.settings import load_settings
 from app.config.sources import SettingsError
 from app.models.scripted import Scripted
 from routes.access.connection_limits import RESERVE, Connections
+from routes.access.open_file_limit import OpenFileLimit
 from routes.access.rate_limits import MOST_WAITING, BoundedProtocol
 from routes.server import KEEP_ALIVE_S, create_server
+from tests.dragoman_process import server
 from tests.people import LIMIT_S, connected, error_of, parsed
 from tests.serving import NO_TLS, Served, listening, serving, settings_in
 
 pytestmark = pytest.mark.anyio
 GET = b"GET /tools HTTP/1.1\r\nhost: localhost\r\n\r\n"
+NOBODY = "http://127.0.0.1:9/v1"
 ROOT = Path(__file__).parent.parent
 
 
@@ -194,3 +198,38 @@ def test_a_variable_that_is_not_ours_says_nothing_of_proxies(tmp_path: Path) -> 
         _, told = server.communicate(timeout=60)
     assert server.returncode == 1
     assert "DRAGOMAN_TRUSTED_PROXIES" in told and "Traceback" not in told
+
+
+def test_each_time_the_limit_of_open_files_is_reached_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    errors = [None, errno.EMFILE, errno.EMFILE, None, None, errno.EACCES, errno.ENFILE, None]
+
+    def open_file() -> int:
+        if (number := errors.pop(0)) is not None:
+            raise OSError(number, os.strerror(number))
+        return os.open(os.devnull, os.O_RDONLY)
+
+    limit = OpenFileLimit(open_file)
+    while errors:
+        limit.look()
+    said = [(record.levelname, "reached" in record.message) for record in caplog.records]
+    assert said == [("ERROR", True), ("WARNING", False)] * 2
+    assert "in this process" in caplog.records[0].message and "of the machine" in caplog.records[2].message
+
+
+async def test_a_server_says_that_it_can_open_no_more_files(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as log:
+        async with asyncio.timeout(LIMIT_S), server(tmp_path, NOBODY, stderr=log) as (client, process):
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (64, 64))
+            async with AsyncExitStack() as idle:
+                for _ in range(80):
+                    with suppress(ConnectionError):
+                        await idle.enter_async_context(connected(client.base_url.port or 0))
+                await logged(path, "the limit of open files is reached (64 in this process)")
+            await logged(path, "open files are below their limit again")
+            assert (await client.get("/livez")).status_code == 200
+
+
+async def logged(path: Path, words: str) -> None:
+    while words not in await asyncio.to_thread(path.read_text):
+        pass
