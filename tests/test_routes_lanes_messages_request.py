@@ -129,7 +129,7 @@ CONVERSATIONS: dict[str, tuple[list[Fields], list[Message]]] = {
     "an empty system message": ([USER, {"role": "system", "content": []}], [Message("user", "Hello")]),
     "a document of text": (
         [user({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Dear"}})],
-        [Message("user", "Dear")],
+        [Message("user", "Dear", untrusted=True)],
     ),
     "an answer of thoughts of others alone": (
         [USER, assistant({"type": "redacted_thinking", "data": "abc"}), USER],

@@ -279,6 +279,7 @@ class Agent(Struct):
         new_reply = partial(self._reply, context.conversation)
         return RoundEnd(
             *(self.discipline, side_query, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused),
+            taint=self.calls.gate.taint,
             end_judge=self.end_judge,
         )
 

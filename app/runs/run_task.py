@@ -37,12 +37,13 @@ from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
 from app.storage.changes import StoreFailed
 from app.storage.files.store import FileRow, SessionFile
-from app.storage.runs import InboxRow, InboxTaken, RunBegan, RunEnded, RunRow
+from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sessions import SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
-from app.transcript.run_request import CARRIES, RunRequest, is_helper, is_tied
+from app.transcript.own_words import names_of
+from app.transcript.run_request import CARRIES, RunRequest, is_helper, is_known, is_tied
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class RunTask:
     held: Callable[[], Awaitable[None]] | None = None  # waited for before it goes on
     turn: RunRequest | None = None  # until it is in the history; None if the run goes on after a restart
     _timer: asyncio.TimerHandle | None = None
+    replies_from: int = 0  # the position behind what the run began with
     begins_session: bool = False  # with which there is nothing to be found yet
     audience: Audience = field(init=False)
 
@@ -221,6 +223,7 @@ class RunTask:
             news = await news_of(self.agent.calls.documents, self.row.session)
             beside = await self._recalled()
             self._begin(conversation, state.orphaned, earlier, await self._undone(), news, beside)
+        self.replies_from = conversation.begins if self.left else len(conversation.messages)
         tainted = any(message.untrusted for message in conversation.messages)
         if tainted or not self.begins_session or len(conversation.messages) > 1:
             self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
@@ -337,6 +340,7 @@ class RunTask:
         self._settle()
         with suppress(StoreFailed):  # `RunManager` does it once the store is well
             await self._withdraw()
+        self._name_words()
         self.log.add(terminal)
         self.log.put(RunEnded(self.row.id, state_of(terminal), time.time()))
         memory = None if self.is_unlisted else self.agent.calls.memory
@@ -344,6 +348,16 @@ class RunTask:
         with suppress(StoreFailed):  # then the log has failed, which `RunManager` sees
             await self.journal.flush()
             job_is_stored()
+
+    def _name_words(self) -> None:
+        """Leave names of what the model has said, unless it has read untrusted text: a client may send it back."""
+        if self.conversation is None or not is_known(self.row):
+            return
+        messages = self.conversation.messages
+        if not any(message.untrusted for message in messages):
+            said = [message for message in messages[self.replies_from :] if message.role == "assistant"]
+            for name in names_of(said):
+                self.log.put(KeyRow(self.row.principal, name, "", self.row.id, time.time()))
 
     async def _leave(self) -> None:
         """Leave the run to the next server: what is known of its calls is kept, and its watchers are to return."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from app.storage.changes import Change, ChangeWriter
@@ -150,6 +150,10 @@ class RunStore(ChangeWriter, Protocol):
         ...
 
     async def key(self, principal: str, key: str) -> KeyRow | None: ...
+
+    async def keys(self, principal: str, keys: Iterable[str]) -> list[KeyRow]:
+        """Those of the keys that there are."""
+        ...
 
 
 class HelperRow(Change, frozen=True):

@@ -62,7 +62,7 @@ class Conversation:
         self._stopped: dict[str, tuple[str, bool]] = {}
 
     def append(self, message: Message) -> None:
-        message = self._marked(self.redactor.redact_value(message))
+        message = with_documents_marked(self._marked(self.redactor.redact_value(message)))
         self._keep(len(self.messages), message)
         self.messages.append(message)
 
@@ -141,3 +141,8 @@ class Conversation:
             text = unknown if begun else NO_RESULT if call.id in handed else NOT_RUN
             text, untrusted = self._stopped.get(call.id, (text, False))
             self.answer(call, text, untrusted=untrusted)
+
+
+def with_documents_marked(message: Message) -> Message:
+    """The message, untrusted if a document is attached: a person seldom has written what it says."""
+    return replace(message, untrusted=True) if any(one.is_document for one in message.attachments) else message

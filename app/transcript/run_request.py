@@ -25,6 +25,7 @@ TRACEPARENT = "traceparent"  # of the request or the call that began it
 TIED = "tied"  # it ends when its client leaves
 CARRIES = "carries"  # its request had more than a message, which only the history keeps
 LABELS = "labels"  # of its message
+KNOWN = "known"  # its words are to be known again when a client sends them
 TIME_LIMIT_S = 7200.0
 
 
@@ -105,6 +106,11 @@ def is_tied(row: RunRow) -> bool:
     return TIED in row.policy and TIED in json.loads(row.policy)
 
 
+def is_known(row: RunRow) -> bool:
+    """Return True if the words of the run are to be known again when a client sends them."""
+    return KNOWN in row.policy and KNOWN in json.loads(row.policy)
+
+
 class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
@@ -115,7 +121,8 @@ class RunRequest(Struct, frozen=True):
     `results` answer calls of the session that were handed over; they stand before the message, which may then be empty.
     `history` begins a new session, with the files that it refers to in `imported`. An `unlisted` run keeps neither
     session nor log. `labels` are marks of its message, and those of its history.
-    `found_by` are names that the run can be looked up by later, of its principal alone.
+    `found_by` are names that the run can be looked up by later, of its principal alone; `known` that its words are to
+    be known again (`own_words`).
 
     `helper_of`: the run that delegates it, `sent_by`: the session of the model that has written the message, which is
     `untrusted` if that had read untrusted text. `disabled`: JSON of the tools that a new session goes without.
@@ -140,6 +147,7 @@ class RunRequest(Struct, frozen=True):
     imported: Sequence[File] = ()
     unlisted: bool = False
     found_by: Sequence[str] = ()
+    known: bool = False
     labels: Sequence[str] = ()
     helper_of: ParentRun | None = None
     sent_by: str = ""
@@ -159,7 +167,7 @@ class RunRequest(Struct, frozen=True):
         """Return the policy for the run's row, which says whether a person requested the run."""
         marks = {UNASKED: not self.asked, UNTRUSTED: self.untrusted}
         marks |= {HELPER: self.helper_of is not None, SENT_BY: bool(self.sent_by), TIED: self.tied}
-        marks[CARRIES] = bool(self.results or self.history)
+        marks |= {CARRIES: bool(self.results or self.history), KNOWN: self.known}
         true: dict[str, bool | str | list[str]] = {name: True for name, value in marks.items() if value}
         if self.traceparent:
             true[TRACEPARENT] = self.traceparent

@@ -16,15 +16,21 @@ from routes.protocol.message_parts import ReadFile, decoded, sent_file
 
 SEND_DATA_URL = 'send its bytes as a data URL, "data:<media type>;base64,<base64>"'
 NO_AUDIO = "is audio, which this server does not take; send its text"
+# Parts whose text is that of a document. PDFs are found by their bytes, wherever they come in.
+DOCUMENTS = frozenset({"document", "search_result", "file", "input_file", "binary"})
 LONGEST_FILE_NAME = 255  # characters
 TEXTS = ("text/", "application/json")
 
 
 class Content(Struct):
-    """A message's content: its text parts, an end of line between them, and its pictures and PDFs."""
+    """A message's content: its text parts, an end of line between them, and its pictures and PDFs.
+
+    `untrusted`: it holds the text of a document, which its sender seldom has written.
+    """
 
     texts: list[str] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
+    untrusted: bool = False
 
     @property
     def text(self) -> str:
@@ -69,11 +75,13 @@ def add_part(content: Content, part: Node, parts: Mapping[str, PartReader]) -> N
     match parts[kind](part):
         case str(text):
             content.texts.append(text)
+            content.untrusted |= kind in DOCUMENTS
         case File() as file:
             content.files.append(file)
         case Content() as inner:
             content.texts += inner.texts
             content.files += inner.files
+            content.untrusted |= kind in DOCUMENTS
 
 
 def text_part(part: Node) -> str:

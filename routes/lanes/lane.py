@@ -39,7 +39,7 @@ class LaneRequest(Struct, kw_only=True):
     `files` are the pictures and PDFs that the messages refer to. `parameters` are those of chat completions, under
     their names there: in a relay they go on to the model's server. `previous` is the run that the conversation goes on
     from, `thread` the client's own name for it; without both it is found by its messages. `echo` is what the lane's
-    answers repeat of the request.
+    answers repeat of the request. `untrusted`: it holds text of third parties beside its messages.
     """
 
     model: str | None
@@ -55,6 +55,7 @@ class LaneRequest(Struct, kw_only=True):
     asks: bool = False  # the client can show approvals and send verdicts
     store: bool = False  # keep the run, to be read again under its id
     background: bool = False
+    untrusted: bool = False
     echo: dict[str, Any] = field(default_factory=dict)
 
 

@@ -5,13 +5,18 @@ call that was handed over, by the client's own name for the thread, or by the me
 is a new one, which begins with the client's messages. A session that is found has them, tool calls of the server
 included, and gets only what is new. If the client goes on from an earlier point, it gets a new session with the history
 up to there.
+
+In a new session, answers that no run has given (`claims`) are untrusted. Where an answer is missing, the client
+may have put its sense into other words: then the session is tainted if the one that had it is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Self
 
 from msgspec import Struct
@@ -26,6 +31,7 @@ from app.storage.runs import KeyRow, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import UNASKED, CallResult
 from routes.lanes.answer import Answer
+from routes.lanes.claims import claims_of
 from routes.lanes.lane import LaneRequest
 from routes.lanes.models import conversation_of
 from routes.protocol.errors import Refused
@@ -33,6 +39,8 @@ from routes.services import Services
 
 PAGE = 512  # events of a log read at a time
 MOST_BEGINNINGS = 64  # of a client's history, that are looked up
+BESIDE_LOOP = 256 << 10  # characters, from which on a history is read beside the event loop
+EACH = 200  # characters that take as long as the message around them
 NEWEST = 16  # runs of a session in which its last one that a client has started is looked for
 # No Idempotency-Key of a request can be one of these: theirs are printable.
 CALL, THREAD, PREFIX = "call\n", "thread\n", "prefix\n"
@@ -49,6 +57,7 @@ class NewTurn(Struct, frozen=True):
     files: Sequence[File] = ()
     found_by: Sequence[str] = ()
     labels: Sequence[str] = ()
+    untrusted: bool = False
 
 
 class Split(Struct, frozen=True):
@@ -83,19 +92,23 @@ class LaneSessions(Struct, frozen=True):
     async def turn(self, request: LaneRequest) -> NewTurn:
         """Raises Refused if `previous` does not exist, StoreFailed."""
         turn = await self._turn(request)
+        turn = replace(turn, untrusted=turn.untrusted or request.untrusted)
         if not self.labelled or turn.session is not None:
             return turn
         return replace(turn, labels=await self.labels_of(request))
 
     async def _labels(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
         """Return the labels of the sessions that hold the beginning of this conversation."""
-        ends = [at for at, one in enumerate(messages, 1) if one.role != "assistant"][-MOST_BEGINNINGS:]
-        runs = [await self._named(prefix_name(messages[:end])) for end in ends]
-        calls = [one.call for one in messages if one.call][-MOST_BEGINNINGS:]
-        runs += [await self._named(f"{CALL}{call}") for call in calls]
-        runs += [await self.named_run(request)]
-        sessions = sorted({run.session for run in runs if run})
+        ends = [at for at, one in enumerate(messages, 1) if one.role != "assistant"]
+        calls = [f"{CALL}{one.call}" for one in messages if one.call]
+        sessions = await self._sessions(request, [*prefix_names(messages, ends), *calls[-MOST_BEGINNINGS:]])
         return sorted({row.label for row in await self.store.session_labels(sessions)})
+
+    async def _sessions(self, request: LaneRequest, names: Sequence[str]) -> list[str]:
+        """Return the sessions of runs with these names, and of the run that the request names."""
+        keys = await self.store.keys(self.principal.name, names)
+        runs = [*[await self.store.run(key.run) for key in keys], await self.named_run(request)]
+        return sorted({run.session for run in runs if run})
 
     async def labels_of(self, request: LaneRequest) -> Sequence[str]:
         """Return the labels of the sessions that a request continues, or whose beginning it sends.
@@ -109,14 +122,39 @@ class LaneSessions(Struct, frozen=True):
         found_by = self._names(request, messages)
         run = None if request.branches else await self._earlier_run(request, Split.of(messages))
         if run is None:
-            return replace(_begun(messages, request.files), found_by=found_by)
+            return replace(await self._unmatched(request, messages), found_by=found_by)
         new = await self._unsent(run, Split.of(messages).new)
         turn = _continued(run.session, new, request.files)
         if not turn.results and not turn.message.strip() and not turn.files:  # a continuation of the answer itself
-            return replace(_begun(messages, request.files), found_by=found_by)
+            return replace(await self._unmatched(request, messages), found_by=found_by)
         if await self._is_last(run):
             return replace(turn, found_by=found_by)
         return replace(await self._forked(run, new, request.files), found_by=found_by)
+
+    async def _unmatched(self, request: LaneRequest, messages: Sequence[Message]) -> NewTurn:
+        """A new session with the client's history, in which answers that no run has given are marked."""
+        turn = _begun(messages, request.files)
+        if any(message.role == "assistant" for message in messages):
+            turn = replace(turn, history=await self._checked(turn.history))
+        untrusted = turn.untrusted or await self._lacks_untrusted(request, messages)
+        return replace(turn, untrusted=untrusted)
+
+    async def _checked(self, history: Sequence[Message]) -> Sequence[Message]:
+        """The history, with the answers marked that no run has given."""
+        is_long = sum(len(one.text) + len(one.reasoning) + EACH for one in history) > BESIDE_LOOP
+        claims = await asyncio.to_thread(claims_of, history) if is_long else claims_of(history)
+        names = {name for claim in claims for name in claim.all_names}
+        known = {key.key for key in await self.store.keys(self.principal.name, sorted(names))}
+        return [message for claim in claims for message in claim.judged(known)]
+
+    async def _lacks_untrusted(self, request: LaneRequest, messages: Sequence[Message]) -> bool:
+        """Return True if an answer is missing that stands in a tainted session: other messages may tell of it."""
+        pairs = enumerate(pairwise(messages), 1)
+        ends = [at for at, (one, following) in pairs if one.role == following.role == "user"]
+        if not ends:
+            return False
+        sessions = await self._sessions(request, prefix_names(messages, ends))
+        return any([await self.store.tainted(session) for session in sessions])
 
     async def _unsent(self, run: RunRow, new: Sequence[Message]) -> Sequence[Message]:
         """The messages behind that of the run: without an answer, because the run failed, it counts as new again."""
@@ -206,18 +244,25 @@ class LaneSessions(Struct, frozen=True):
         return found
 
 
-def prefix_name(messages: Iterable[Message]) -> str:
+def prefix_name(messages: Sequence[Message]) -> str:
     """A name for a conversation up to a point: its texts, calls and files; no instructions and no thoughts.
 
     Clients change the former from turn to turn, and leave the latter out.
     """
-    digest = hashlib.sha256()
-    for one in messages:
-        if one.role != "system":
+    return prefix_names(messages, [len(messages)])[0]
+
+
+def prefix_names(messages: Sequence[Message], ends: Sequence[int]) -> list[str]:
+    """The names up to these points, which are in order: to the last ones, if there are many."""
+    digest, names, wanted = hashlib.sha256(), list[str](), set(ends[-MOST_BEGINNINGS:])
+    for end in range(len(messages) + 1):
+        if end and (one := messages[end - 1]).role != "system":
             calls = [[call.id, call.name, call.arguments] for call in one.calls]
             parts = [one.role, one.text.strip(), calls, one.call, [file.sha256 for file in one.attachments]]
             digest.update(json.dumps(parts, sort_keys=True).encode())
-    return f"{PREFIX}{digest.hexdigest()}"
+        if end in wanted:
+            names.append(f"{PREFIX}{digest.hexdigest()}")
+    return names
 
 
 def _begun(messages: Sequence[Message], files: Sequence[File]) -> NewTurn:
@@ -229,13 +274,15 @@ def _begun(messages: Sequence[Message], files: Sequence[File]) -> NewTurn:
         imported=_sent(history, files),
         message=_joined(new),
         files=_sent(new, files),
+        untrusted=any(message.untrusted for message in new),
     )
 
 
 def _continued(session: str, new: Sequence[Message], files: Sequence[File]) -> NewTurn:
     results = [CallResult(message.call, message.text) for message in new if message.role == "tool" and message.call]
     words = [message for message in new if message.role != "tool"]
-    return NewTurn(session, results=results, message=_joined(words), files=_sent(new, files))
+    untrusted = any(message.untrusted for message in words)
+    return NewTurn(session, results=results, message=_joined(words), files=_sent(new, files), untrusted=untrusted)
 
 
 def _joined(messages: Iterable[Message]) -> str:

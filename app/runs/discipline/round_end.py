@@ -30,7 +30,7 @@ TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
 class RoundEnd(Struct):
     """One per run. `changes` says whether a tool of this name can do more than read.
 
-    `check_not_paused` raises Paused; it is asked before each model request.
+    `check_not_paused` raises Paused; it is asked before each model request. `taint` makes the gate stricter.
     """
 
     discipline: LimitEnforcer
@@ -40,6 +40,7 @@ class RoundEnd(Struct):
     new_reply: Callable[[], Reply]
     changes: Callable[[str], bool]
     check_not_paused: Callable[[], None]
+    taint: Callable[[], None]
     end_judge: EndJudge = EndJudge()
     silent: bool = False  # the run's last words are not the model's
 
@@ -100,6 +101,8 @@ class RoundEnd(Struct):
         """Put the person's messages into the history; return whether there are any."""
         for message in messages:
             self.conversation.append(message)
+        if messages and any(one.untrusted for one in self.conversation.messages[-len(messages) :]):
+            self.taint()
         for message in messages:
             await self.context.emit(added(message))
         return bool(messages)

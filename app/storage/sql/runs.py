@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from app.storage.changes import Change
 from app.storage.runs import KEY_LIFE_S, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
@@ -56,6 +56,8 @@ RUNS_BEFORE = select(
 UNFINISHED = select(RunRow, "runs", "WHERE state IN ('queued', 'running') ORDER BY created")
 INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
 KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
+
+KEYS = select(KeyRow, "idempotency", "WHERE principal = ? AND key IN (SELECT value FROM json_each(?))")
 
 
 class SqlRuns(SqlBranches):
@@ -111,6 +113,9 @@ class SqlRuns(SqlBranches):
 
     async def key(self, principal: str, key: str) -> KeyRow | None:
         return await self._row(KEY, principal, key)
+
+    async def keys(self, principal: str, keys: Iterable[str]) -> list[KeyRow]:
+        return await self._rows(KEYS, principal, json.dumps(list(keys)))
 
     async def _calls_of(self, run: str, kind: str) -> set[str]:
         raise NotImplementedError

@@ -54,6 +54,7 @@ def read_request(body: Mapping[str, Any]) -> LaneRequest:
         thread=node.text("threadId"),
         verdicts=verdicts,
         asks=True,
+        untrusted=any(entry.text("value") for entry in node.children("context")),
         echo={name: text for name in ("threadId", "runId") if (text := node.text(name))},
     )
 
@@ -109,7 +110,7 @@ class History(Struct):
     def user(self, message: Node) -> Iterator[Message]:
         content = content_of(message, "content", PARTS)
         self.files += content.files
-        yield Message("user", content.text, attachments=content.attachments)
+        yield Message("user", content.text, attachments=content.attachments, untrusted=content.untrusted)
 
     def system(self, message: Node) -> Iterator[Message]:
         yield Message("system", content_of(message, "content", PARTS).text)

@@ -85,7 +85,7 @@ def _of_user(turn: Node, files: list[File]) -> Iterator[Message]:
     files += seen.files
     yield from results
     if seen.texts or seen.files or not results:
-        yield Message("user", seen.text, attachments=seen.attachments)
+        yield Message("user", seen.text, attachments=seen.attachments, untrusted=seen.untrusted)
 
 
 def _result(block: Node, seen: Content) -> Message:

@@ -110,7 +110,8 @@ def _system(node: Node, _: int) -> tuple[Message, list[File]]:
 
 def _user(node: Node, _: int) -> tuple[Message, list[File]]:
     content = content_of(node, "content")
-    return Message("user", content.text, attachments=content.attachments), content.files
+    message = Message("user", content.text, attachments=content.attachments, untrusted=content.untrusted)
+    return message, content.files
 
 
 def _assistant(node: Node, position: int) -> tuple[Message, list[File]]:

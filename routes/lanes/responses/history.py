@@ -81,7 +81,8 @@ class History(Struct):
         elif role in ("system", "developer"):
             self.add(Message("system", content.text))
         elif role == "user":
-            self.add(Message("user", content.text, attachments=content.attachments), content)
+            message = Message("user", content.text, attachments=content.attachments, untrusted=content.untrusted)
+            self.add(message, content)
         else:
             raise node.refused("role", f"is {role[:40]!a}; send user, assistant, system or developer")
 

@@ -110,13 +110,14 @@ def _of_person(role: Any, message: Node, files: list[File]) -> Message:
     if not content.texts and not content.files and (text := message.text("content")):
         content.texts.append(text)  # messages of version 4
     files += content.files
-    return Message(role, content.text, attachments=content.attachments)
+    return Message(role, content.text, attachments=content.attachments, untrusted=content.untrusted)
 
 
 def _add_file(content: Content, part: Node) -> None:
     found = text_or_file(part, "url", part.text("filename") or "", part.text("mediaType") or "")
     if isinstance(found, str):
         content.texts.append(found)
+        content.untrusted = True
     else:
         content.files.append(found)
 
