@@ -172,6 +172,19 @@ def test_links_in_a_circle_lie_nowhere(tmp_path: Path) -> None:
     assert not lies_in(tmp_path / "a", tmp_path / "work")
 
 
+def test_what_this_account_may_not_look_into_is_no_error(tmp_path: Path) -> None:
+    """As with root's PATH in `sudo -u`; also a name that no file can have."""
+    closed, work = tmp_path / "closed", tmp_path / "work"
+    closed.mkdir(0o700)
+    assert not lies_in(Path("/" + "x" * 300), work)
+    code = "import os, sys; from pathlib import Path; from tools.base.containment import lies_in\n"
+    code += "os.geteuid() or os.seteuid(65534); Path(sys.argv[1]).chmod(0) if os.geteuid() != 65534 else None\n"
+    code += "print(lies_in(Path(sys.argv[1]) / 'bin', Path(sys.argv[2])))"
+    words = [sys.executable, "-c", code, str(closed), str(work)]
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.split() == ["False"], ran.stderr
+
+
 def test_the_server_does_not_start_and_says_which_file_and_what_to_do(folder: Path) -> None:
     (folder / "work" / "dragoman.toml").write_text("unsafe_no_sandbox = true")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}

@@ -28,10 +28,18 @@ def _places(path: Path, links: int) -> Iterator[Path]:
     """Yield the real path, and the location of each link on the way."""
     yield _real(path)
     for step in (path, *path.parents):
-        if links and step.is_symlink():
+        if links and (target := _target(step)):
             here = _real(step.parent) / step.name
             yield here
-            yield from _places(here.parent / step.readlink(), links - 1)
+            yield from _places(here.parent / target, links - 1)
+
+
+def _target(path: Path) -> Path | None:
+    """Return the target of a link. What this account may not look into, as a folder of root's PATH, has none for it."""
+    try:
+        return path.readlink()
+    except OSError:
+        return None
 
 
 def _real(path: Path) -> Path:
