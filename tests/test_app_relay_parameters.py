@@ -157,8 +157,9 @@ async def test_thinking_that_a_server_does_not_know_is_left_out() -> None:
     assert ["thinking" in asked.json for asked in server.asked] == [True, False]
 
 
-async def test_another_effort_may_be_taken() -> None:
-    refused = refusal("Unsupported value", "reasoning_effort")
+@pytest.mark.parametrize("param", ["reasoning_effort", "body.reasoning_effort"])
+async def test_another_effort_may_be_taken(param: str) -> None:
+    refused = refusal("Unsupported value", param)
     async with upstream(refused, WHOLE, WHOLE) as server, chat_with(server) as chat:
         await pieces_of(chat, relayed(reasoning_effort="xhigh"))
         await pieces_of(chat, relayed(reasoning_effort="low"))

@@ -132,3 +132,14 @@ async def test_a_rule_for_some_of_its_tools_is_enough_to_wait(tmp_path: Path, ru
     async with unseen(tmp_path, provider, {"hangs": faulty("never")}, mcp_wait_s="0.05", tools=rules) as served:
         answer = await served.client.post("/chat", json={"message": "x"}, headers=await bearer(served, "bob"))
         assert ("mcp_waiting" in answer.text) == waits
+
+
+async def test_the_notice_of_a_failed_server_is_the_same_in_each_turn_and_has_its_last_words(tmp_path: Path) -> None:
+    key, asks = "sk-Zeisig-4711-Zeisig", "API_KEY is required, this one is not valid:"
+    code = f"import os, sys; print({asks!r}, os.environ['API_KEY'], file=sys.stderr); sys.exit(1)"
+    servers: dict[str, object] = {"s": {"command": sys.executable, "args": ["-c", code], "env": {"API_KEY": key}}}
+    async with unseen(tmp_path, Scripted(["Hi."] * 6), servers, mcp_wait_s="60") as served:
+        await served.chat("x")
+        told = {message for _ in range(5) for _, message in notices(await served.chat("x"))}
+    [message] = told
+    assert asks in message and key not in message and "still starting" not in message

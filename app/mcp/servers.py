@@ -393,6 +393,8 @@ def _log(event: McpEvent) -> None:
             logger.warning("MCP server %s: %s %s", status.name, status.state, status.error)
         case ServerChanged(status):
             logger.info("MCP server %s: %s", status.name, status.state)
+            if status.state is ServerState.READY and not status.tools and status.notes:
+                logger.warning("MCP server %s: %s", status.name, " ".join(status.notes))
         case ToolsChanged(server, added, removed, held):
             logger.info("MCP server %s: new tools %s, gone %s", server, added, removed)
             for one in held:

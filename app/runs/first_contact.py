@@ -79,7 +79,7 @@ def is_expected(name: str, servers: McpServers) -> bool:
 def _described(status: Status) -> str:
     if status.state is ServerState.NEEDS_AUTH:
         return f"{status.name} (it requires a sign-in)"
-    if status.state is ServerState.CONNECTING:
+    if status.state is ServerState.CONNECTING and not status.error:
         return f"{status.name} (it is still starting)"
     return f"{status.name} ({status.error[:MOST_REASON] or status.state})"
 

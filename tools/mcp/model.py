@@ -88,7 +88,10 @@ class HeldChanged(Exception):
 
 
 class Status(Struct, frozen=True):
-    """A server as it is now. `tools` are public names; times are seconds since the epoch."""
+    """A server as it is now. `tools` are public names; times are seconds since the epoch.
+
+    `error` is that of the last attempt until the server is connected, with its last words.
+    """
 
     name: str
     state: ServerState
@@ -109,7 +112,7 @@ class Status(Struct, frozen=True):
     calls: int = 0  # under way
     token_estimate: int = 0  # of the definitions that are listed
     junk_lines: int = 0
-    notes: tuple[str, ...] = ()  # what was repaired or left out of its definitions
+    notes: tuple[str, ...] = ()  # what was repaired or left out of its definitions, and what it lacks
     instructions: str = ""
     features: tuple[str, ...] = ()  # `resources`, `prompts`: what it listed besides tools
 

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from tools.base.pause_check import CheckPaused, Paused, never_paused
 from tools.mcp.connection.child import CannotStart
 from tools.mcp.connection.failure_reasons import leaves, reason
+from tools.mcp.connection.last_words import last_words
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.model import Hooks, NeedsAuth, PinStore, ServerConfig, ServerState, ToolsChanged
 from tools.mcp.names import is_wanted, offer_name, public_name
@@ -59,6 +60,7 @@ class Server:
         self.slots = asyncio.Semaphore(config.concurrency)
         self.state = ServerState.STOPPED if config.enabled else ServerState.DISABLED
         self.error = config.problem
+        self.failure = ""  # the last one, with the server's last words, until it is connected or stopped
         self.restarts = 0
         self.connect_ms: float | None = None
         self.next_try: float | None = None
@@ -339,6 +341,11 @@ class Server:
         if self.state is ServerState.DISABLED and state is not ServerState.DISABLED and self._supervisor:
             return
         self.state, self.error = state, error
+        if state is ServerState.FAILED:
+            words = last_words(self.log.tail())
+            self.failure = f"{error}; it wrote: {words}" if words and words not in error else error
+        elif state is not ServerState.CONNECTING:
+            self.failure = ""
         if state in (ServerState.FAILED, ServerState.NEEDS_AUTH):
             self.first_wait_ends = 0.0
         changed, self._changed = self._changed, asyncio.Event()

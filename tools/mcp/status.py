@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from tools.mcp.connection.last_words import request_for_key
 from tools.mcp.model import ServerConfig, ServerState, Status
 from tools.mcp.server import Server
 
 _CHARACTERS_PER_TOKEN = 4
+TAIL = 50  # lines of a server that is ready, in which it may have asked for a key
 
 
 def status_of(server: Server) -> Status:
@@ -24,7 +27,7 @@ def status_of(server: Server) -> Status:
         transport=config.transport,
         target=target_of(config),
         from_api=config.from_api,
-        error=server.error,
+        error=server.failure or server.error,
         stderr_tail=server.log.tail() if server.state is not ServerState.READY else (),
         tools=tuple(sorted([*(server.public(name) for name in catalogue.listed), *own])),
         held=tuple(catalogue.held.values()),
@@ -38,10 +41,18 @@ def status_of(server: Server) -> Status:
         calls=server.calls,
         token_estimate=characters // _CHARACTERS_PER_TOKEN,
         junk_lines=session.traffic.junk if session else 0,
-        notes=(*config.notes, *catalogue.notes),
+        notes=(*config.notes, *catalogue.notes, *_lacks(server)),
         instructions=catalogue.instructions,
         features=tuple(catalogue.features),
     )
+
+
+def _lacks(server: Server) -> Sequence[str]:
+    """Say what a server asks for that has nothing to offer."""
+    if server.state is not ServerState.READY or server.catalogue.listed or server.catalogue.features:
+        return ()
+    wanted = request_for_key(server.log.tail(TAIL))
+    return (f"It has no tools; it wrote: {wanted}",) if wanted else ()
 
 
 def target_of(config: ServerConfig) -> str:

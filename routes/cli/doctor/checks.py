@@ -75,7 +75,7 @@ CHECKS = (
     Check("command limits", command_limits, limit_s=10.0),
     Check("embedded model", embedded_model, STORED),
     Check("models", models, STORED, network=True, limit_s=19.0),
-    Check("mcp servers", mcp_servers, STORED, network=True, limit_s=12.0),
+    Check("mcp servers", mcp_servers, STORED, network=True, limit_s=19.0),
     Check("clock skew", clock_skew, SETTINGS, network=True),
     Check("telemetry", telemetry, SETTINGS, limit_s=8.0, network=True),
 )

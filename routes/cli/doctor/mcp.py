@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,9 +16,8 @@ from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
 from tools.mcp.model import ServerConfig, ServerState, Status
 
-TIME_S = 8.0
-MOST_SERVERS = 16
-SHOWN = 160  # characters of an error
+MOST_SERVERS = 64
+SHOWN = 240  # characters of an error
 
 
 async def mcp_servers(subject: Subject) -> Findings:
@@ -59,21 +59,35 @@ def _unfit(wanted: Mapping[str, ServerConfig]) -> Iterator[Finding]:
 
 
 async def _started(subject: Subject, configs: list[ServerConfig]) -> list[Finding]:
+    """Return what became of each server within the time for all; those that are not settled then are named in one."""
     if not configs:
         return []
     manager = Manager(configs, private_hosts=subject.settings.private_hosts)
     try:
         await manager.open()
-        return [_finding(await manager.settled(config.name, TIME_S)) for config in configs]
+        waiting = [asyncio.create_task(manager.settled(config.name, subject.mcp_s)) for config in configs]
+        settled = [await one for one in waiting]
+        slow = [one.name for one in settled if _is_slow(one)]
     finally:
         await manager.close()
+    findings = [_finding(status) for status in settled if status.name not in slow]
+    if slow:
+        advice = "Try again when the machine is less busy; `dragoman mcp list` has their states."
+        findings.append(problem(f"not finished within {subject.mcp_s:g} s: {', '.join(slow)}", advice))
+    return findings
+
+
+def _is_slow(status: Status) -> bool:
+    return status.state in (ServerState.CONNECTING, ServerState.STOPPED) and not (status.tools or status.error)
 
 
 def _finding(status: Status) -> Finding:
     name = status.name
     if status.state is ServerState.READY or (status.tools and not status.error):
+        if status.notes and not status.tools:
+            return warning(status.notes[-1][:SHOWN], "Give it what it asks for in `env` of its entry.", name)
         return ok(f"{len(status.tools)} tools", name)
     if status.state is ServerState.NEEDS_AUTH:
         return warning("needs a sign-in", "Sign in on the page, unless you have done so.", name)
-    why = " ".join((status.error or " ".join(status.stderr_tail) or f"is {status.state}").split())
+    why = " ".join((status.error or f"is {status.state}").split())
     return problem(why[:SHOWN], "Try its command or URL by hand; `dragoman mcp list` has its last lines.", name)
