@@ -124,7 +124,7 @@ CALL_ELEMENTS = "tool_call|function_call|tool_use|use_tool|call_tool|invoke_tool
 MIXED_TAGS = Markup(
     opens=CORTEX_TAGS.opens,
     shuts=rf"{PAIR_TAGS.shuts}|</(?:param|parameter|argument)\s?>",
-    ends=rf"{SPACE}</(?:{CALL_ELEMENTS})\s?>",
+    ends=rf"{SPACE}</(?:{CALL_ELEMENTS})(?:_name)?\s?>",
     after=rf"</?(?:{CALL_ELEMENTS})s?[\s>]",
 )
 USER_TAGS = replace(PAIR_TAGS, ends=rf"{SPACE}</(?:{CALL_TAG}|user){SUFFIX}>", after=rf"{PAIR_TAGS.after}|</?user>")

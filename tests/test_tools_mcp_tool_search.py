@@ -108,6 +108,27 @@ async def test_a_search_tells_only_what_may_be_used() -> None:
     assert "vault" not in found.text
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("git_log", "mcp__git__git_log (call it with call_tool)"),
+        ("git__git_log", "mcp__git__git_log (call it with call_tool)"),
+        ("mcp__git__git-log", "mcp__git__git_log (call it with call_tool)"),
+        ("mcp__hub__create_pull_request", "mcp__hub__createPullRequest (call it with call_tool)"),
+        ("mcp__github__create-pull-request", "mcp__hub__createPullRequest (call it with call_tool)"),
+        ("shell", "bash"),
+        ("read_secret", None),
+        ("mcp__vault__read-secret", None),
+    ],
+)
+async def test_an_unknown_name_is_answered_with_a_tool_that_is_not_listed(name: str, near: str | None) -> None:
+    """But never with one that may not be used."""
+    result = await said(boxed(40), name, {})
+    hint = result.text.removeprefix(f"No tool is called {name!r}. There are: ")
+    assert not result.ok and "mcp__vault__read_secret" not in hint
+    assert hint == (f"{near}." if near else "bash, search_tools, call_tool.")
+
+
 async def test_a_search_follows_the_gate_of_the_moment() -> None:
     refused: set[str] = set()
     toolbox = toolbox_within(0, MCP, lambda one, _: Refuse("no.") if one.name in refused else Allow(), "ann", SOURCES)

@@ -125,6 +125,46 @@ def test_an_unknown_name_is_answered_with_the_nearest(toolbox: Toolbox, name: st
     assert seen_of(name, {}, toolbox) == [Result(False, text)]
 
 
+MCP = [
+    Tool(name, "", ANY, Risk.READ if rights else Risk.ADMIN, answering(_echo))
+    for name, rights in (
+        ("mcp__demo__add", True),
+        ("mcp__calendar__create-event", True),
+        ("mcp__cal_x__move_event_0123456789", True),
+        ("mcp__vault__add", False),
+        ("web_search", True),
+        ("mcp__wiki__search", True),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("add", "mcp__demo__add"),
+        ("demo.add", "mcp__demo__add"),
+        ("Demo__Add", "mcp__demo__add"),
+        ("mcp__other__add", "mcp__demo__add"),
+        ("mcp__calendar__create_event", "mcp__calendar__create-event"),
+        ("createEvent", "mcp__calendar__create-event"),
+        ("move_event", "mcp__cal_x__move_event_0123456789"),
+        ("search", "mcp__wiki__search, web_search"),
+        ("browse", "mcp__demo__add, mcp__calendar__create-event, mcp__cal_x__move_event_0123456789"),
+    ],
+)
+def test_a_tool_of_a_server_is_named_by_the_part_behind_it(name: str, near: str) -> None:
+    (result,) = seen_of(name, {}, Toolbox(MCP, no_admin))
+    assert isinstance(result, Result) and result.text.startswith(f"No tool is called {name!r}. There are: {near}")
+    assert "mcp__vault__add" not in result.text
+
+
+def test_very_many_tools_are_looked_through_without_end() -> None:
+    """Letter by letter only some of them are compared."""
+    tools = [Tool(f"mcp__many__tool_number_{n}_of_all", "", ANY, Risk.READ, answering(_echo)) for n in range(5000)]
+    (result,) = seen_of("tool number 4999 of all", {}, Toolbox(tools, no_admin))
+    assert isinstance(result, Result) and "There are: mcp__many__tool_number_4999_of_all" in result.text
+
+
 @pytest.mark.parametrize("name", ["admin_ech", "admin", "admin_echo2", "x" * 100_000, "\ud800\0"])
 def test_no_answer_names_what_is_not_offered(toolbox: Toolbox, name: str) -> None:
     (result,) = seen_of(name, {}, toolbox)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -13,27 +12,14 @@ from typing import Any
 from msgspec import Struct
 
 from parsing import Arguments
+from tools.base.near_names import near_names
 from tools.base.outcome import Progress, Result, ToolFailed
-from tools.base.patterns import lazy_pattern
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.base.schemas import CORRECT, argument_error, client_argument_error
 from tools.tool import Context, Tool, ToolList, binds_nothing
 
-_NEAREST = 3
 _NAMED = 20
-_SEPARATORS = lazy_pattern(r"[\W_]+")
-# Names that models know such tools by from elsewhere, without separators: only to name the right one.
-ALSO_CALLED: Mapping[str, Collection[str]] = {
-    "bash": ("shell", "sh", "terminal", "cmd", "command", "runcommand", "executecommand", "runshellcommand", "exec"),
-    "python": ("codeinterpreter", "ipython", "runpython", "executepython", "runcode", "executecode"),
-    "read_file": ("cat", "view", "viewfile", "openfile", "getfile", "readtextfile"),
-    "write_file": ("createfile", "savefile", "create", "writetofile", "newfile"),
-    "edit_file": ("strreplace", "replaceinfile", "applypatch", "strreplaceeditor", "replace"),
-    "list_files": ("ls", "dir", "listdir", "listdirectory", "glob", "findfiles", "searchfiles"),
-    "web_fetch": ("curl", "browse", "browser", "openurl", "visit", "geturl", "httpget"),
-    "web_search": ("search", "google", "googlesearch", "searchweb", "internetsearch", "bing", "duckduckgo", "searxng"),
-}
 
 _log = logging.getLogger(__name__)
 
@@ -161,11 +147,12 @@ class Toolbox:
         """Decide whether this call can be run as it is. A refusal says what to do instead."""
         tool = self.tool(name)
         if tool is None:
-            nearest = next(iter(self._near(name)), "")
-            return Refuse(f"No tool is called {_shortened(name)!r}. {self._what_there_is(name)}", intended=nearest)
+            near = self._near(name)
+            told = f"No tool is called {_shortened(name)!r}. {self._what_there_is(near)}"
+            return Refuse(told, intended=next(iter(near), ""))
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
-            return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(name)}")
+            return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(self._near(name))}")
         describe_error = client_argument_error if tool.handed else argument_error
         error = describe_error(tool.name, tool.parameters, arguments)
         if error is None:
@@ -215,25 +202,23 @@ class Toolbox:
         return permit.take(fingerprint(self._principal, name, arguments, binding))
 
     def _near(self, name: str) -> list[str]:
-        """Return the offered names that are written alike, or else that mean the same; the nearest first."""
-        names = [tool.name for tool in self.offered]
-        short = _shortened(name)
-        alike = [one for one in names if _loose(one) == _loose(short)]
-        alike += [one for one in difflib.get_close_matches(short, names, n=_NEAREST) if one not in alike]
-        return alike or [one for one in names if _loose(short) in ALSO_CALLED.get(one, ())]
+        """Return the names of tools that may be used, listed or not, that a call may have meant; the nearest first."""
+        listed = self.offered
+        hidden = () if listed is (usable := self.usable) else usable
+        return near_names(_shortened(name), dict.fromkeys(tool.name for tools in (listed, hidden) for tool in tools))
 
-    def _what_there_is(self, name: str) -> str:
+    def _named(self, name: str) -> str:
+        """Return a tool's name as hints have it."""
+        return name
+
+    def _what_there_is(self, near: Sequence[str]) -> str:
         names = [tool.name for tool in self.offered]
         if not names:
             return "There are no tools: answer without them."
-        if near := self._near(name):
-            return f"There are: {', '.join(near)}."
+        if near:
+            return f"There are: {', '.join(map(self._named, near))}."
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"There are: {', '.join(names[:_NAMED])}{more}."
-
-
-def _loose(name: str) -> str:
-    return _SEPARATORS.sub("", name).casefold()
 
 
 def _shortened(text: str, characters: int = 80) -> str:

@@ -33,6 +33,7 @@ _NAMED = (
 _NAMED_OFFERED = _NAMED.replace("<name>", "<offered>")
 _NAME_ELEMENTS = "tool_name|name|tool|function|function_name"
 _BODIES = "parameters|arguments|args|input|tool_input"
+_ENDS = rf"(?:{_BODIES}|(?:{CALL_ELEMENTS})(?:_name)?)"
 _CHILD = rf"(?=<(?!(?:{_BODIES}|tool_call_args)>)[a-zA-Z_][\w.-]{{0,127}}>)"
 _TAGS = r"(?=<param|<argument|<arg_key)"
 
@@ -78,7 +79,7 @@ MARKED: tuple[Dialect, ...] = (
     ),
     Dialect(
         "tool_attr_json", "adhoc_tag", "models that write the name as an attribute",
-        rf"{_NAMED_OFFERED}{S}(?:<(?:{_BODIES})>{S})?{_CHILD}", body.children_until(rf"(?:{_BODIES}|{CALL_ELEMENTS})"),
+        rf"{_NAMED_OFFERED}{S}(?:<(?:{_BODIES})>{S})?{_CHILD}", body.children_until(_ENDS),
     ),
     Dialect(
         "tool_use_json", "json_sentinel", "models that mix the names of the elements",
@@ -90,7 +91,7 @@ MARKED: tuple[Dialect, ...] = (
         "tool_use_json", "json_sentinel", "models that mix the names of the elements",
         rf"<(?:{CALL_ELEMENTS})>{S}<(?:{_NAME_ELEMENTS})>{S}[\"']?{OFFERED}[\"']?{S}</(?:{_NAME_ELEMENTS})>{S}"
         rf"(?:<(?:{_BODIES})>{S})?{_CHILD}",
-        body.children_until(rf"(?:{_BODIES}|{CALL_ELEMENTS})"),
+        body.children_until(_ENDS),
     ),
     Dialect(
         "cwm_tool", "adhoc_tag", "Meta CWM",

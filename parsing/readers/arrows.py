@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from parsing.arguments import Schema, coerce_text, properties_of, unescaped
+from parsing.arguments import Schema, coerce_text, properties_of, required_of, unescaped
 from parsing.events import Arguments
 from parsing.literals import Literals, Unreadable, loads
 from parsing.readers.elements import tree, typed_children
@@ -14,6 +14,7 @@ from parsing.readers.raw_calls import Reading
 from parsing.shapes import ARGUMENTS, ENVELOPE, NAMES, Misfit, arguments_object, call_usage
 from parsing.sink import Sink
 
+_MOST_FLAGS = 4
 _TOOL = re.compile(r"\{\s*[\"']?tool[\"']?\s*(?:=>|:|=)\s*[\"']?(?P<name>[^\"',{}\s]+)[\"']?\s*,?\s*")
 _ARGS = re.compile(r"[\"']?args[\"']?\s*(?:=>|:|=)\s*")
 _FLAG = re.compile(r"\s*--(?P<key>[\w-]+)(?:\s+|=)")
@@ -35,14 +36,22 @@ def arrow_calls(text: str, sink: Sink) -> list[tuple[str, Arguments]]:
         except Unreadable:
             pass
     if not match:
-        raise Misfit('Not understood. Write {tool => "NAME", args => { --key "value" }} or JSON.')
+        raise Misfit(f"Not understood. {arrow_usage('NAME', {})}")
     name = match["name"]
     rest = body[match.end() :].removesuffix("}").rstrip()
     args = _ARGS.match(rest)
+    schema = sink.schema(name)
     try:
-        return [(name, _arguments(rest[args.end() :] if args else rest, sink.schema(name)))]
+        return [(name, _arguments(rest[args.end() :] if args else rest, schema))]
     except Unreadable as error:
-        raise Misfit(f"The arguments of {name!r} cannot be read: {error}. Send the call again.") from error
+        usage = arrow_usage(name, schema)
+        raise Misfit(f"The arguments of {name!r} cannot be read: {error}. {usage}") from error
+
+
+def arrow_usage(name: str, schema: Schema) -> str:
+    """The form of a call of `name` in this notation, in words for the model."""
+    flags = " ".join(f'--{key} "..."' for key in required_of(schema)[:_MOST_FLAGS] or ["key"])
+    return f'Write {{tool => "{name}", args => {{ {flags} }}}}, or {call_usage(name).removeprefix("Write ")}'
 
 
 def _arguments(text: str, schema: Schema) -> Arguments:
@@ -70,7 +79,7 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         pos = match.end()
         yield match
     if not _blank(text[pos:]):
-        raise Unreadable(f"{text[pos:].strip()[:40]!r} is none of them")
+        raise Unreadable(f"{text[pos:].strip()[:40]!r} is no argument with a name")
 
 
 def _blank(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from parsing.arguments import ANY_JSON, coerce_text, properties_of, unescaped
@@ -10,7 +11,7 @@ from parsing.literals import Unreadable, loads
 from parsing.matching import NEED_MORE, NO_MATCH, Groups, groups_at
 from parsing.readers.elements import nested_value, repeated_value
 from parsing.readers.markup import Framing, Markup, unframed
-from parsing.shapes import Misfit, arguments_object
+from parsing.shapes import Misfit, arguments_object, call_usage
 from parsing.sink import CUT, Sink
 
 _QUOTED = 80
@@ -21,6 +22,8 @@ _REMAINDER = (
 _WORDS_BEHIND = (
     "The call of {name} was not run: words stand behind the closing tag of {key!r}. Send the call again without them."
 )
+_OTHER_CLOSER = "The call of {name} ends with {tag}, which is not its closing tag, so it was not run. {usage}"
+_CLOSER = re.compile(r"\s*(</[\w.:-]{1,64}\s?>)\s*")
 PACKED = ("arguments", "input", "parameters", "args")
 
 
@@ -74,7 +77,20 @@ class TaggedCall:
         if self._key is None and self._sink.is_whole(self._whole_at_end):
             self._finish()
         else:
-            self._sink.bad("".join(self._raw), CUT)
+            tag = self._other_closer()
+            usage = call_usage(self._name)
+            reason = _OTHER_CLOSER.format(name=self._name, tag=tag, usage=usage) if tag else CUT
+            self._sink.bad("".join(self._raw), reason)
+
+    def _other_closer(self) -> str:
+        """Return the tag that closes the call in place of its own; "" if there is none: the message was cut."""
+        behind = "".join(self._loose)
+        if self._key is not None:
+            value = "".join(self._raw[self._start :])
+            found = self._markup.shutting.search(value)
+            behind = value[found.end() :] if found else ""
+        tag = _CLOSER.fullmatch(behind)
+        return tag[1] if tag else ""
 
     def _between(self, buf: str, pos: int, last: bool) -> int:
         end, groups = groups_at(self._markup.between, buf, pos, last)

@@ -149,6 +149,9 @@ class SearchedToolbox(Toolbox):
                 name, arguments = inner, renamed(given, tool.parameters)[0] if tool else given
         return super().normalise_call(name, arguments)
 
+    def _named(self, name: str) -> str:
+        return f"{name} (call it with {CALL})" if name in self._unlisted else name
+
     async def _search(self, arguments: Arguments, _: Context) -> str:
         usable = self._hidden_tools
         found = self._index_of(usable).best(arguments["query"], FOUND)
