@@ -6,11 +6,10 @@ read beside the event loop.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -18,6 +17,7 @@ from starlette.requests import Request
 from app.core.strict_model import UNSTORABLE
 from app.redaction.redactor import Redactor
 from routes.lanes.lane import LaneRequest, Prepare, ReadRequest
+from routes.protocol.beside_loop import call_beside_loop
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FileLimits, file_limits
@@ -25,11 +25,8 @@ from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
 from routes.services import current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
-P = ParamSpec("P")
-Result = TypeVar("Result")
 MOST_BYTES = 32 << 20
 USUAL_BYTES = 2 << 20  # above it the body takes an upload slot
-BESIDE_LOOP_BYTES = 256 << 10
 MOST_MESSAGES = 10_000  # with their calls: each costs the event loop some microseconds, many times over
 LONGEST_SEARCHED = 4096  # characters: longer base64 is not searched for secrets
 LIMITS = BodyLimits(
@@ -64,17 +61,11 @@ async def read_lane_request(
     limits = file_limits(services.settings)
     async with AsyncExitStack() as held:
         body = await read_body(request, LIMITS, held, time_limit_s)
-        is_long = len(body) > BESIDE_LOOP_BYTES
-        fields = await _called(is_long, fields_of_body, body, services.redactor)
+        fields = await call_beside_loop(len(body), fields_of_body, body, services.redactor)
         if prepare:
             fields = await prepare(services, current_principal(request), fields)
-        found = await _called(is_long, _read, read, fields, limits)
+        found = await call_beside_loop(len(body), _read, read, fields, limits)
         return ReadBody(found, hashlib.sha256(body).digest())
-
-
-async def _called(beside_loop: bool, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-    """Call it, in a thread if it may take long."""
-    return await asyncio.to_thread(function, *args, **kwargs) if beside_loop else function(*args, **kwargs)
 
 
 def _read(read: ReadRequest, fields: Mapping[str, Any], limits: FileLimits) -> LaneRequest:

@@ -16,15 +16,18 @@ from starlette.requests import Request
 from app.core.labels import MOST_LABELS, LabelName
 from app.core.profile_spec import SessionPresets
 from app.core.strict_model import StrictModel
+from app.redaction.redactor import Redactor
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.transcript.run_request import IdempotencyKey
 from app.transcript.titles import LONGEST_TITLE, one_line
 from app.transcript.unfit_arguments import unfit
+from routes.protocol.beside_loop import call_beside_loop
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FORMS, NO_FILES, Content, FileLimits, MessageRequest, set_bytes_apart
 from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
+from routes.protocol.unknown_keys import MOST_NAMED, with_few_unknown
 from tools.base.rights import Role
 from tools.web.egress import MAX_HOSTS
 
@@ -190,7 +193,7 @@ async def read_message(
     """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
     async with AsyncExitStack() as held:
         body = await read_body(request, _limits(max_message_bytes, limits.room), held, time_limit_s)
-        parsed = checked(kind, _redacted_fields(request, kind, body))
+        parsed = checked(kind, await _redacted_fields(request, kind, body))
         if len(parsed.text.encode()) > max_message_bytes:
             raise Refused(413, "too_long", _too_long(max_message_bytes))
         await parsed.read_files(limits)
@@ -209,21 +212,23 @@ async def read_fields(
     body = await read_body(request, _limits(max_bytes))
     if empty and not body.strip():
         return checked(kind, {})
-    return checked(kind, read_object(body, _first_field(kind)) if plain else _redacted_fields(request, kind, body))
+    return checked(
+        kind, read_object(body, _first_field(kind)) if plain else await _redacted_fields(request, kind, body)
+    )
 
 
 async def read_changes(request: Request, kind: type[BaseModel], max_bytes: int = 0) -> dict[str, Any]:
     """Some fields of a body of this kind, not checked yet. Raises Refused with 400, 408 or 413."""
-    return _redacted_fields(request, kind, await read_body(request, _limits(max_bytes)))
+    return await _redacted_fields(request, kind, await read_body(request, _limits(max_bytes)))
 
 
 def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
     """Raises Refused with 422, naming each field that is wrong."""
     try:
-        return kind.model_validate(fields)
+        return kind.model_validate(with_few_unknown(kind, fields))
     except ValidationError as wrong:
-        problems = [_problem(error, kind) for error in wrong.errors(include_url=False, include_input=False)]
-        raise Refused(422, "invalid_request", "; ".join(problems[:5])) from None
+        errors = wrong.errors(include_url=False, include_input=False)[:MOST_NAMED]
+        raise Refused(422, "invalid_request", "; ".join(_problem(error, kind) for error in errors)) from None
 
 
 def idempotency_key(request: Request, parsed: ChatRequest) -> IdempotencyKey | None:
@@ -247,12 +252,16 @@ def admins_only(principal: Principal) -> None:
         raise Refused(403, "forbidden", f"This is for admins; {principal.name} is a {principal.role}.")
 
 
-def _redacted_fields(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
+async def _redacted_fields(request: Request, kind: type[BaseModel], body: bytes) -> dict[str, Any]:
     """The body's object. What a person gives away without need goes no further, either."""
-    fields = read_object(body, _first_field(kind))
+    redactor: Redactor = request.app.state.services.redactor
+    return await call_beside_loop(len(body), _fields_in, body, kind, redactor)
+
+
+def _fields_in(body: bytes, kind: type[BaseModel], redactor: Redactor) -> dict[str, Any]:
+    fields: dict[str, Any] = with_few_unknown(kind, read_object(body, _first_field(kind)))
     set_bytes_apart(fields)
-    redacted: dict[str, Any] = request.app.state.services.redactor.redact_value(fields)
-    return redacted
+    return redactor.redact_value(fields)
 
 
 def _first_field(kind: type[BaseModel]) -> str:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 from app.core.provider import Piece, ProviderFailed, TakeText, TextChunk
+from app.core.time_slice import CHARACTERS
 from app.models.http import failures
 from app.models.http.body import ResponseBody
 from app.models.http.sse import MAX_EVENT_BYTES, Event, EventReader, EventTooLarge
@@ -50,10 +51,13 @@ class AnswerStream(ABC):
     def offer(self, take_text: TakeText, data: bytes) -> bool:
         """Offer the text of these bytes if that is clear without decoding them; return False if it was not taken.
 
-        It is clear only behind a piece of the same kind that `feed` has decoded.
+        It is clear only behind a piece of the same kind that `feed` has decoded. A long one is left to `feed`: between
+        its parts others get their turns.
         """
         size = self._size + len(data)
-        if size > MAX_ANSWER_BYTES or not (text := self._fast_path(data)) or not take_text(text):
+        if size > MAX_ANSWER_BYTES or not (text := self._fast_path(data)) or len(text.text) > CHARACTERS:
+            return False
+        if not take_text(text):
             return False
         self._size = size
         return True

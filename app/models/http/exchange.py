@@ -12,11 +12,13 @@ from typing import Protocol
 import httpx2
 from msgspec import Struct
 
-from app.core.provider import Piece, ProviderFailed, TakeText
+from app.core.provider import Piece, ProviderFailed, TakeText, TextChunk
+from app.core.time_slice import CHARACTERS, TimeSlice, parts
 from app.models.http import failures
 from app.models.http.client import CLOSED, ModelClient
 from app.models.http.retry_after import retry_after_s
 from app.models.http.transport.lean import LeanResponse
+from parsing import CallDelta, Thought
 from tools.base.hidden_fields import repr_without
 
 DRAIN_S = 0.05
@@ -116,14 +118,21 @@ async def error_text(response: httpx2.Response, key: str | None) -> str:
 async def read_pieces(
     response: httpx2.Response, reader: Reader, url: str, take_text: TakeText | None = None
 ) -> AsyncGenerator[Piece, None]:
-    """Yield the pieces that the reader decodes from the body, except for text that was taken. Raises ProviderFailed."""
+    """Yield the pieces that the reader decodes from the body, except for text that was taken. Raises ProviderFailed.
+
+    However much has arrived, other tasks get their turns while it is read and handled.
+    """
     if take_text and isinstance(response, LeanResponse):
         response.tap(partial(reader.offer, take_text))
+    time_slice = TimeSlice()
     async with aclosing(response.aiter_bytes()) as blocks:
         try:
             async for block in blocks:
-                for piece in reader.feed(block):
-                    yield piece
+                for part in parts(block):
+                    for piece in small(reader.feed(part)):
+                        yield piece
+                        await time_slice.pause_if_over()
+                    await time_slice.pause_if_over()
                 if reader.done:
                     if not (isinstance(response, LeanResponse) and response.received):
                         await drain(blocks)
@@ -131,8 +140,20 @@ async def read_pieces(
         except httpx2.HTTPError as error:
             if not reader.whole:
                 raise failure_of(error, url, started=True) from error
-    for piece in reader.close():
+    for piece in small(reader.close()):
         yield piece
+        await time_slice.pause_if_over()
+
+
+def small(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces, long texts in several: whoever handles one does so without giving up the event loop."""
+    for piece in pieces:
+        if not isinstance(piece, TextChunk | Thought | CallDelta) or len(piece.text) <= CHARACTERS:
+            yield piece
+            continue
+        for at in range(0, len(piece.text), CHARACTERS):
+            text = piece.text[at : at + CHARACTERS]
+            yield CallDelta(piece.index, text) if isinstance(piece, CallDelta) else type(piece)(text)
 
 
 async def drain(blocks: AsyncIterator[bytes]) -> None:
