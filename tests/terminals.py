@@ -41,6 +41,12 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
 
+    async def press_until(self, keys: str, text: str) -> str:
+        """Press keys, and return the window once it shows the text once more: what is typed earlier may be lost."""
+        before = self.shown.count(text)
+        self.press(keys)
+        return await self._once(lambda: self.shown.count(text) > before)
+
     def resize(self, columns: int, lines: int) -> None:
         termios.tcsetwinsize(self._fd, (lines, columns))
         self._window.resize(lines, columns)

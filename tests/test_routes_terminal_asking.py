@@ -62,43 +62,60 @@ async def scene(
             yield Scene(served, shown, provider, folder / "work" / "note.txt")
 
 
-ANSWERS = {
-    "y": (["y\r"], "✓ write_file was approved by local.", "first"),
-    "in words": (["yes\r"], "✓ write_file was approved by local.", "first"),
-    "s": (["s\r"], "✓ write_file was approved by local for this session.", "first"),
-    "n": (["n\r"], "✗ write_file was denied by local.", None),
-    "a note": (["n wrong folder\r"], "✗ write_file was denied by local: wrong folder", None),
-    "Ctrl-D": (["\x04"], "✗ write_file was denied by local.", None),
-    "nonsense first": (["\r", "yep\r", "y sure\r", "y\r"], "✓ write_file was approved by local.", "first"),
+ARGUMENTS, LETTERS, NO_JSON = "arguments:", "Answer with y, s, p, e or n", "This is not JSON"
+EMPTIED = "\x01\x0b"
+# Keys and what the window shows then, the last keys, what it shows at the end, what the file holds.
+ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
+    "y": ([], "y\r", "✓ write_file was approved by local.", "first"),
+    "in words": ([], "yes\r", "✓ write_file was approved by local.", "first"),
+    "s": ([], "s\r", "✓ write_file was approved by local for this session.", "first"),
+    "n": ([], "n\r", "✗ write_file was denied by local.", None),
+    "a note": ([], "n wrong folder\r", "✗ write_file was denied by local: wrong folder", None),
+    "Ctrl-D": ([], "\x04", "✗ write_file was denied by local.", None),
+    "nonsense first": (
+        [("\r", LETTERS), ("yep\r", LETTERS), ("y sure\r", LETTERS)],
+        "y\r",
+        "✓ write_file was approved by local.",
+        "first",
+    ),
     "changed": (
-        ["e\r", "\x01\x0b" + '{"path": "note.txt", "content": "mine"}\r'],
+        [("e\r", ARGUMENTS)],
+        EMPTIED + '{"path": "note.txt", "content": "mine"}\r',
         "✓ write_file was approved by local, with other arguments.",
         "mine",
     ),
     "changed, not well at first": (
-        ["e\r", "\x01\x0b" + '{"path": "note.txt", "content": "mine"\r', "}\r"],
+        [("e\r", ARGUMENTS), (EMPTIED + '{"path": "note.txt", "content": "mine"\r', NO_JSON)],
+        "}\r",
         "✓ write_file was approved by local, with other arguments.",
         "mine",
     ),
-    "changed to what cannot run": (["e\r", '\x01\x0b{"path": 3}\r', "n\r"], "✗ write_file was denied by local.", None),
-    "back from changing": (["e\r", "\x01\x0b\r", "n\r"], "✗ write_file was denied by local.", None),
+    "changed to what cannot run": (
+        [("e\r", ARGUMENTS), (EMPTIED + '{"path": 3}\r', ASKED)],
+        "n\r",
+        "✗ write_file was denied by local.",
+        None,
+    ),
+    "back from changing": (
+        [("e\r", ARGUMENTS), (f"{EMPTIED}\r", ASKED)],
+        "n\r",
+        "✗ write_file was denied by local.",
+        None,
+    ),
 }
-ASKS = {"e\r": "arguments:", "p\r": "pattern:"}  # what is asked next; after all else the first question
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_each_answer_does_what_it_says(answer: str, tmp_path: Path) -> None:
-    lines, told, written = ANSWERS[answer]
+    steps, last, told, written = ANSWERS[answer]
     async with scene(tmp_path) as at:
         shown = await at.terminal.ends_with(ASKED)
         assert "? write_file wants to run." in shown and "  content:\n  │ first" in shown
-        asks = ASKED
-        for line in lines:
-            await at.terminal.ends_with(asks) if asks == ASKED else await at.terminal.until(asks)
-            at.terminal.press(line)
-            asks = ASKS.get(line, asks if line.endswith('"mine"\r') else ASKED)
+        for keys, text in steps:
+            await at.terminal.press_until(keys, text)
+        at.terminal.press(last)
         shown = await at.terminal.ends_with(PROMPT)
-    assert told in shown and ASKED not in shown and "arguments:" not in shown
+    assert told in shown and ASKED not in shown and ARGUMENTS not in shown
     assert (at.note.read_text() if at.note.exists() else None) == written
     if answer == "a note":
         assert "local denied it, saying: wrong folder" in at.told()

@@ -5,7 +5,7 @@ sock_diag (its manual page is sock_diag(7)), which looks up one connection by it
 constant time, else by /proc/net/tcp, which lists all of them. An answer counts only if
 
 - the other end still has a socket that a process holds: one that was closed or waits for its time to pass is listed
-  with user id 0, although it was never root's;
+  without one, and by some kernels with user id 0, although it was never root's;
 - our own end is still connected afterwards: then no other process can have had those addresses in between.
 
 Where the kernel cannot say (another system, a network namespace in between) there is no answer.
