@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.events import Notice
+from app.core.events import FileChanged, Notice
 from app.workspace.changes import MOST_EVENTS, changed_files, events_of
 from app.workspace.content_types import media_type_of
 from app.workspace.open_file import NotSent, open_file, size_now
@@ -79,6 +79,26 @@ def test_events_are_bounded(tmp_path: Path) -> None:
     *events, notice = events_of(changed_files(before, scan(tmp_path), keeps=False), tmp_path, "c1")
     assert len(events) == MOST_EVENTS and {event.type for event in events} == {"file.changed"}
     assert isinstance(notice, Notice) and "5 more files" in notice.message
+
+
+def test_what_runs_on_the_owners_machine_says_so_and_is_not_among_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "old.mk").write_text("x")
+    before = scan(tmp_path)
+    for number in range(MOST_EVENTS):
+        (tmp_path / f"f{number:03}").write_text("x")
+    (tmp_path / "old.mk").unlink()
+    (tmp_path / "web").mkdir()
+    (tmp_path / "sub/.git/hooks").mkdir(parents=True)
+    (tmp_path / "zz.mk").write_text("all:")
+    (tmp_path / "package.json").write_text('{"dependencies": {}}')
+    (tmp_path / "web/package.json").write_text('{"scripts": {"install": "x"}}')
+    *events, _ = events_of(changed_files(before, scan(tmp_path), keeps=False), tmp_path, "c1")
+    files = [event for event in events if isinstance(event, FileChanged)]
+    assert len(files) == MOST_EVENTS and files == sorted(files, key=lambda event: event.path)
+    assert {event.path: event.runs_at for event in files if not event.path.startswith("f")} == {
+        **{"package.json": None, "sub/.git": "git", "web/package.json": "npm install", "zz.mk": "make"},
+    }
+    assert next(event.kind for event in files if event.path == "sub/.git") == "inode/directory"
 
 
 def zipped(*names: str) -> bytes:

@@ -184,6 +184,11 @@ async def test_undo_shows_what_the_last_turn_has_changed_and_restores_it(tmp_pat
         at.terminal.press("y\r")
         await at.terminal.ends_with(PROMPT)
         assert at.note.exists()
+        at.terminal.press("/changes other\r")
+        await at.terminal.ends_with("did not change other. It changed: note.txt." + PROMPT)
+        at.terminal.press("/changes note.txt\r")
+        await at.terminal.until("created: note.txt")
+        await at.terminal.ends_with(PROMPT)
         at.terminal.press("/undo\r")
         shown = await at.terminal.ends_with("[y/N]")
         assert "created: note.txt" in shown and "+first" in shown

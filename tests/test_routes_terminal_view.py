@@ -79,6 +79,22 @@ def test_a_block_of_code_that_ran_is_shown_once() -> None:
     assert refused == "✗ bash was refused: no such tool\n  ```bash\n  echo hello\n  ```\n", "it is shown nowhere else"
 
 
+def test_files_that_run_on_the_owners_machine_are_listed_at_the_end() -> None:
+    def made(path: str, runs_at: str | None = None, change: str = "created") -> FileChanged:
+        return FileChanged("c1", path, change, runs_at=runs_at)
+
+    events: list[AgentEvent] = [made("a.py"), made("Makefile", "make"), made("x.mk", "make"), made("Makefile", "make")]
+    events += [made("x.mk", change="deleted"), TextDelta("done"), ANSWERED]
+    shown = transcript(events, summary=True)
+    head = "Changed files that can run on your machine"
+    assert shown.endswith(f"{head} (/changes FILE shows one):\n  ▪ Makefile (runs at “make”)\n")
+    assert transcript(events).endswith(f"done\n{head}:\n  ▪ Makefile (runs at “make”)\n")
+    many = [made(f"{number}/\x1b.mk", "make") for number in range(20)]
+    shown = transcript([*many, ANSWERED])
+    assert shown.count("runs at") == 8 and "  ▪ and 12 more\n" in shown and "\x1b" not in shown
+    assert head not in transcript([made("a.py"), ANSWERED])
+
+
 def test_a_search_shows_its_words_and_how_much_was_found() -> None:
     found = "1. One\nhttps://example.org/\nText\n\n2. Two\nhttps://example.org/2"
     searched = ToolStarted("c1", "web_search", {"query": "tea"}, "native")

@@ -8,6 +8,7 @@ from app.workspace.private_files import private_reason
 from app.workspace.skipped import is_protected
 from tests.sealing import NEEDED, told
 from tools.builtin.outbound_effects import file_left
+from tools.sandbox.owner_commands import COMMAND_FILES, owner_command
 from tools.sandbox.owner_run_paths import PLACES, SEALED, PathRule, Seal, owner_run_reason, sealed_names
 
 FILES = {".gitmodules", ".gitattributes", ".gdbinit", ".lldbinit", ".envrc", ".exrc", ".vimrc", ".nvimrc", ".npmrc"}
@@ -98,6 +99,55 @@ def test_what_a_program_obeys_cannot_be_made_where_it_is_used(tmp_path: Path) ->
         (tmp_path / sign).mkdir(parents=True)
     assert sealed_names(tmp_path) == (*SEALED, ".zed", ".cursor")
     assert sealed_names(tmp_path / "missing") == SEALED
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("Makefile", "make"),
+        ("sub/folder/GNUmakefile", "make"),
+        ("rules.MK", "make"),
+        ("Makefile. ", "make"),
+        ("justfile", "just"),
+        ("package.json", "npm install"),
+        ("web/vite.config.mts", "npm run"),
+        (".eslintrc.cjs", "npm run"),
+        ("pyproject.toml", "pip install"),
+        ("tests/conftest.py", "pytest"),
+        ("sitecustomize.py", "python"),
+        ("build.gradle.kts", "gradle"),
+        ("docker-compose.dev.yml", "docker compose up"),
+        ("sub/.git", "git"),
+        (".envrc", "cd"),
+        (".vscode/tasks.json", "code"),
+        (".github/workflows/ci.yml", "git push"),
+        ("a/.husky/pre-commit", "git commit"),
+        (".cargo/config.toml", "cargo"),
+    ],
+)
+def test_a_usual_command_of_the_owner_runs_it(path: str, command: str) -> None:
+    row = owner_command(path)
+    assert row is not None and row.command == command
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["a.py", "Makefile/x", "Makefile.md", "Dockerfile", "package-lock.json", "config.ts", "test_a.py", "make", ""],
+)
+def test_other_files_run_at_no_usual_command(path: str) -> None:
+    assert owner_command(path) is None
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
+def test_each_place_has_the_command_that_obeys_it(place: PathRule) -> None:
+    row = owner_command(an_example(place))
+    assert row is not None and row.command == place.command != ""
+
+
+def test_the_documents_name_each_file_that_a_command_runs() -> None:
+    text = (Path(__file__).parent.parent / "docs/tools.md").read_text()
+    lines = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    assert [row for row in COMMAND_FILES if not all(f"`{name}`" in lines[row.command] for name in row.names)] == []
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)

@@ -166,7 +166,9 @@ class FileChanged(Struct, frozen=True):
 
     `path` is relative to the workspace, `size` in bytes, `kind` the media type by its content. A deleted file has none
     of them, a very large one no `sha256`. `unkept` is why an undo of the run leaves the file as it is, where it does.
-    At most 32 for a call; a notice counts the rest.
+    `runs_at` is the usual command of the owner's that runs the file on their machine, outside of the sandbox: `make`,
+    or `git` for a new folder of a repository, which has the kind `inode/directory`. At most 32 for a call, those with a
+    command first; a notice counts the rest.
     """
 
     type: ClassVar[str] = "file.changed"
@@ -177,6 +179,7 @@ class FileChanged(Struct, frozen=True):
     sha256: str | None = None
     kind: str | None = None
     unkept: str | None = None
+    runs_at: str | None = None
 
 
 class ImageReturned(Struct, frozen=True):

@@ -19,8 +19,12 @@ from app.workspace.scanner import Look, differences
 from app.workspace.skipped import is_protected
 from tools.base.outcome import ToolFailed
 from tools.base.workspace import inside, regular_file
+from tools.sandbox.owner_commands import CommandFiles, owner_command
 
 MOST_EVENTS = 32  # of a call
+MOST_LOOKED_THROUGH = 20_000  # changes of a call, for files that run on the owner's machine
+BEGINNING = 1 << 16  # bytes of such a file in which the text is looked for that makes it run
+FOLDER_KIND = "inode/directory"
 MOST_HASHED = 32 << 20  # bytes of a file: of a larger one no digest is made
 MOST_HASHED_OF_CALL = 128 << 20
 CLOCK_NS = 50_000_000  # by which a file system's clock may be behind
@@ -56,12 +60,19 @@ def changed_files(before: Look, after: Look, *, keeps: bool) -> list[FileChange]
             found.append(FileChange(name, "modified" if was_file else "created", new, unkept))
         elif was_file and not is_file and is_whole:
             found.append(FileChange(name, "deleted", None, unkept))
+        elif old is None and new is not None and is_whole and _is_protected_folder(path, new):
+            found.append(FileChange(name, "created", new, unkept))
     return sorted(found, key=lambda change: change.path)
 
 
 def _is_file(entry: Entry | None) -> bool:
     """Return True for a file; a folder that is left out has no times."""
     return entry is not None and (entry.kind == FILE or (entry.kind == LEFT_OUT and entry.changed != 0))
+
+
+def _is_protected_folder(path: bytes, entry: Entry) -> bool:
+    """Return True for a folder that no look goes into because the owner's programs obey what is in it."""
+    return entry.kind == LEFT_OUT and not _is_file(entry) and is_protected(os.fsdecode(path.rpartition(b"/")[2]))
 
 
 def _is_untouched(entry: Entry, before: Entry | None) -> bool:
@@ -85,27 +96,40 @@ def events_of(changes: list[FileChange], workspace: Path, call: str) -> list[Fil
     """Return the events of a call's changes. Blocks."""
     left = MOST_HASHED_OF_CALL
     events = list[FileChanged | Notice]()
-    for change in changes[:MOST_EVENTS]:
-        events.append(event := _event(workspace, change, call, min(left, MOST_HASHED)))
+    commands = _commands(changes[:MOST_LOOKED_THROUGH])
+    chosen = sorted(changes, key=lambda change: change.path not in commands)[:MOST_EVENTS]
+    for change in sorted(chosen, key=lambda change: change.path):
+        events.append(event := _event(workspace, change, call, commands.get(change.path), min(left, MOST_HASHED)))
         left -= event.size or 0 if event.sha256 else 0
     if len(changes) > MOST_EVENTS:
         events.append(Notice("files", MORE.format(count=len(changes) - MOST_EVENTS)))
     return events
 
 
-def _event(workspace: Path, change: FileChange, call: str, most: int) -> FileChanged:
+def _commands(changes: list[FileChange]) -> dict[str, CommandFiles]:
+    """Return the commands of the owner's that run a changed file, by its path."""
+    found = ((one.path, owner_command(one.path)) for one in changes if one.entry is not None)
+    return {path: row for path, row in found if row is not None}
+
+
+def _event(workspace: Path, change: FileChange, call: str, row: CommandFiles | None, most: int) -> FileChanged:
     path, entry = os.fsencode(change.path).decode(errors="replace"), change.entry
+    runs_at = row.command if row else None
     if entry is None:
         return FileChanged(call, path, change.change, unkept=change.unkept)
+    if not _is_file(entry):
+        return FileChanged(call, path, change.change, kind=FOLDER_KIND, unkept=change.unkept, runs_at=runs_at)
     try:
         with regular_file(workspace, inside(workspace, change.path)) as opened:
             size = os.fstat(opened).st_size
             head = os.pread(opened, HEAD, 0)
             kind = media_type_of(head, change.path, whole=size <= HEAD)
             digest = entry.digest.hex() or (_digest(opened) if size <= most else None)
+            if row and row.holds and row.holds not in os.pread(opened, BEGINNING, 0):
+                runs_at = None
     except (ToolFailed, OSError):  # gone again, or out of reach
-        return FileChanged(call, path, change.change, entry.size, unkept=change.unkept)
-    return FileChanged(call, path, change.change, size, digest, kind, change.unkept)
+        return FileChanged(call, path, change.change, entry.size, unkept=change.unkept, runs_at=runs_at)
+    return FileChanged(call, path, change.change, size, digest, kind, change.unkept, runs_at)
 
 
 def _digest(opened: int) -> str:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from app.config.folders import workspace_of
 from app.core.events import FileChanged
 from app.storage.runs import EventRow
+from app.workspace.changes import FOLDER_KIND
 from app.workspace.open_file import size_now
 from routes.http.workspace.browsing import answer_file
 from routes.http.workspace.rights import readable_workspace
@@ -41,7 +42,8 @@ def latest(rows: list[EventRow]) -> list[dict[str, Any]]:
         fields = json.loads(row.data) | {"run": row.run}
         del fields["type"]
         files.pop(fields["path"], None)
-        files[fields["path"]] = fields
+        if fields.get("kind") != FOLDER_KIND:
+            files[fields["path"]] = fields
     return [*reversed(files.values())]
 
 

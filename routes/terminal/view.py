@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, get_args
 
 from msgspec import DecodeError, Struct, ValidationError
@@ -48,6 +49,7 @@ from tools.base.patterns import lazy_pattern
 
 MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
+MOST_OWNER_FILES = 8
 WEB_SEARCH = "web_search"
 READERS: dict[str, Decoder[AgentEvent]] = {kind.type: Decoder(kind) for kind in get_args(AgentEvent)}
 
@@ -123,6 +125,7 @@ class View:
         self._active: dict[str, Activity] = {}
         self.previews: dict[str, Mapping[str, Any]] = {}  # of calls that are about to be asked about
         self._pending: dict[str, str] = {}  # the names of calls that wait for a person
+        self._owner_files: dict[str, str] = {}  # changed files that run on the owner's machine, by which command
 
     @property
     def busy(self) -> bool:
@@ -163,6 +166,9 @@ class View:
                     *answer(event, self._pending.pop(call, text("terminal.call.unnamed")), self._width())
                 )
             case FileChanged():
+                self._owner_files.pop(event.path, None)
+                if event.runs_at and event.change != "deleted":
+                    self._owner_files[event.path] = event.runs_at
                 return self._block(Text(f"  ▪ {printable(event.path)} ({_file_facts(event)})", "cyan"))
             case ImageReturned(_, media_type, length):
                 picture = text("terminal.picture", facts=f"{printable(media_type)}, {size(length)}")
@@ -181,7 +187,7 @@ class View:
             case HelperStarted() | HelperFinished():
                 return self._block(_helper(event))
             case RunFinished() | RunFailed():
-                return self._end(event)
+                return [*self._end(event), *self._owner_lines()]
             case _:
                 return []
 
@@ -259,6 +265,20 @@ class View:
                 counts = f"{text('terminal.rounds', count=rounds)}, {text('terminal.calls', count=calls)}"
                 return self._block(Text(f"  {counts}{cost(usage)}{speed(usage)}", "dim"))
         return self._fresh_line()
+
+    def _owner_lines(self) -> list[Text]:
+        """The changed files that run on the owner's machine, once."""
+        files, self._owner_files = self._owner_files, {}
+        if not files:
+            return []
+        head = text("terminal.owner.files" if self._summary else "terminal.owner.files.plain")
+        shown = [
+            text("terminal.owner.file", path=printable(path), command=printable(command))
+            for path, command in islice(files.items(), MOST_OWNER_FILES)
+        ]
+        left_out = len(files) - len(shown)
+        more = [text("terminal.owner.more", count=left_out)] if left_out else []
+        return self._block(Text(head, "yellow"), *(Text(f"  ▪ {line}", "yellow") for line in (*shown, *more)))
 
     def _flow(self, piece: str, style: str, *, thinking: bool) -> list[Text]:
         """Text as it streams in; thought and answer begin on lines of their own."""

@@ -1,10 +1,10 @@
 """Places in a workspace that the owner's own programs run or obey outside of the sandbox: git, shells, editors.
 
 The one table of them. In it belongs what a program of the owner's runs or obeys when a folder is merely opened, or by a
-harmless command in it (`git status`, `npm ls`, `cargo build`), and not what the owner starts knowingly (a Makefile,
-a script, a test), nor text that an agent reads (AGENTS.md). The file tools ask before they write to any of them; a box
-closes those that have a `seal` and lie in the workspace's root. Each row whose place a command can make although the
-file tools ask about it says why in `left_open`; a test compares both for every row.
+harmless command in it (`git status`, `npm ls`, `cargo build`), and not what the owner starts knowingly (a Makefile, a
+script, a test: `owner_commands`), nor text that an agent reads (AGENTS.md). The file tools ask before they write to any
+of them; a box closes those that have a `seal` and lie in the workspace's root. Each row whose place a command can make
+although the file tools ask about it says why in `left_open`; a test compares both for every row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Seal(Enum):
 class PathRule(Struct, frozen=True):
     """A path, as patterns in lower case, and why what lies there leaves the sandbox.
 
-    `signs`: paths in the home of users of the program; for them the place cannot be created either. `left_open`: why
-    commands can make it. `is_source`: a file of the project that people read, send and undo like any other.
+    `command`: of the owner's, which runs or obeys it. `signs`: paths in the home of users of the program; for them the
+    place cannot be created either. `left_open`: why commands can make it. `is_source`: a file of the project that
+    people read, send and undo like any other.
     """
 
     name: str
@@ -42,6 +43,7 @@ class PathRule(Struct, frozen=True):
     signs: tuple[str, ...] = ()
     left_open: str = ""
     is_source: bool = False
+    command: str = ""
 
 
 _EDITOR = "editors run the tasks and programs that it names when they open the folder"
@@ -65,37 +67,57 @@ PLACES = (
             ".git",
             "git runs its hooks, and the programs that its config names, for everyone who uses it there",
             Seal.ALWAYS,
+            command="git",
         ),
         PathRule(
             "*.git",
             "a folder of that name may be a repository, and git runs its hooks and what its config names",
             left_open=_PATTERN,
+            command="git",
         ),
-        PathRule(".gitmodules", "git fetches what it names when it updates submodules", left_open=_IS_CHECKED_OUT),
+        PathRule(
+            ".gitmodules",
+            "git fetches what it names when it updates submodules",
+            left_open=_IS_CHECKED_OUT,
+            command="git submodule update",
+        ),
         PathRule(
             ".gitattributes",
             "git passes files through the filters and merge drivers that it names, where a config has them",
             left_open=_IS_CHECKED_OUT,
             is_source=True,
+            command="git add",
         ),
-        PathRule(".hg", "Mercurial runs the hooks and extensions that its hgrc names", left_open=_IS_MADE),
-        PathRule(".jj", "Jujutsu runs the programs that its config names", left_open=_IS_MADE),
-        PathRule(".gdbinit", "gdb runs it when it is started there", Seal.THERE, (".gdbinit", ".config/gdb"), _UNUSED),
-        PathRule(".lldbinit", "lldb runs it when it is started there", Seal.THERE, (".lldbinit",), _UNUSED),
-        PathRule(".husky", _HOOKS, left_open=_IS_MADE),
-        PathRule(".githooks", _HOOKS, left_open=_IS_CHECKED_OUT),
+        PathRule(
+            ".hg", "Mercurial runs the hooks and extensions that its hgrc names", left_open=_IS_MADE, command="hg"
+        ),
+        PathRule(".jj", "Jujutsu runs the programs that its config names", left_open=_IS_MADE, command="jj"),
+        PathRule(
+            ".gdbinit",
+            "gdb runs it when it is started there",
+            Seal.THERE,
+            (".gdbinit", ".config/gdb"),
+            _UNUSED,
+            command="gdb",
+        ),
+        PathRule(
+            ".lldbinit", "lldb runs it when it is started there", Seal.THERE, (".lldbinit",), _UNUSED, command="lldb"
+        ),
+        PathRule(".husky", _HOOKS, left_open=_IS_MADE, command="git commit"),
+        PathRule(".githooks", _HOOKS, left_open=_IS_CHECKED_OUT, command="git commit"),
         PathRule(
             ".pre-commit-config.yaml",
             "pre-commit runs what it names at each commit",
             Seal.THERE,
             left_open=_IS_MADE,
+            command="git commit",
         ),
         *(
-            PathRule(name, "lefthook runs what it names at each commit", left_open=_PATTERN)
+            PathRule(name, "lefthook runs what it names at each commit", left_open=_PATTERN, command="git commit")
             for name in (".lefthook.y*ml", "lefthook.y*ml")
         ),
-        PathRule(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS),
-        PathRule(".direnv", "direnv loads what it has kept there", left_open=_IS_MADE),
+        PathRule(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS, command="cd"),
+        PathRule(".direnv", "direnv loads what it has kept there", left_open=_IS_MADE, command="cd"),
         *(
             PathRule(
                 name,
@@ -103,54 +125,68 @@ PLACES = (
                 Seal.THERE,
                 (".config/mise", ".local/share/mise"),
                 _UNUSED,
+                command="cd",
             )
             for name in (".mise.toml", "mise.toml", ".mise")
         ),
         *(
-            PathRule(name, _VERSIONS, left_open=_IS_MADE, is_source=True)
-            for name in (".tool-versions", ".python-version")
+            PathRule(name, _VERSIONS, left_open=_IS_MADE, is_source=True, command=command)
+            for name, command in ((".tool-versions", "asdf"), (".python-version", "pyenv"))
         ),
-        PathRule("*.desktop", "a desktop starts the program that it names, under any icon", left_open=_PATTERN),
+        PathRule(
+            "*.desktop",
+            "a desktop starts the program that it names, under any icon",
+            left_open=_PATTERN,
+            command="xdg-open",
+        ),
     ),
     *(
-        PathRule(".vscode", _EDITOR, Seal.ALWAYS),
-        PathRule("*.code-workspace", _EDITOR, left_open=_PATTERN),
-        PathRule(".idea", _EDITOR, Seal.ALWAYS),
-        PathRule(".fleet", _EDITOR, Seal.THERE, (".fleet",), _UNUSED),
-        PathRule(".zed", _EDITOR, Seal.THERE, (".config/zed",), _UNUSED),
-        PathRule(".helix", _EDITOR, Seal.THERE, (".config/helix",), _UNUSED),
-        PathRule(".devcontainer", _EDITOR, Seal.ALWAYS),
-        PathRule(".devcontainer.json", _EDITOR, Seal.ALWAYS),
+        PathRule(".vscode", _EDITOR, Seal.ALWAYS, command="code"),
+        PathRule("*.code-workspace", _EDITOR, left_open=_PATTERN, command="code"),
+        PathRule(".idea", _EDITOR, Seal.ALWAYS, command="idea"),
+        PathRule(".fleet", _EDITOR, Seal.THERE, (".fleet",), _UNUSED, command="fleet"),
+        PathRule(".zed", _EDITOR, Seal.THERE, (".config/zed",), _UNUSED, command="zed"),
+        PathRule(".helix", _EDITOR, Seal.THERE, (".config/helix",), _UNUSED, command="hx"),
+        PathRule(".devcontainer", _EDITOR, Seal.ALWAYS, command="code"),
+        PathRule(".devcontainer.json", _EDITOR, Seal.ALWAYS, command="code"),
         PathRule(
             ".dir-locals.el",
             "Emacs evaluates it when it opens a file there",
             Seal.THERE,
             (".emacs", ".emacs.d", ".config/emacs"),
             _UNUSED,
+            command="emacs",
         ),
         *(
-            PathRule(name, "vi runs it when it is started there", Seal.THERE, _VIM, _UNUSED)
+            PathRule(name, "vi runs it when it is started there", Seal.THERE, _VIM, _UNUSED, command="vi")
             for name in (".exrc", ".vimrc")
         ),
         *(
-            PathRule(name, "Neovim runs it when it is started there", Seal.THERE, (".config/nvim",), _UNUSED)
+            PathRule(
+                name, "Neovim runs it when it is started there", Seal.THERE, (".config/nvim",), _UNUSED, command="nvim"
+            )
             for name in (".nvimrc", ".nvim.lua")
         ),
     ),
-    *(PathRule(name, _PACKAGES, Seal.THERE, left_open=_IS_MADE) for name in (".npmrc", ".yarnrc", ".yarnrc.yml")),
     *(
-        PathRule(".pnpmfile.?js", _PACKAGES, left_open=_PATTERN),
+        PathRule(name, _PACKAGES, Seal.THERE, left_open=_IS_MADE, command=command)
+        for name, command in ((".npmrc", "npm"), (".yarnrc", "yarn"), (".yarnrc.yml", "yarn"))
+    ),
+    *(
+        PathRule(".pnpmfile.?js", _PACKAGES, left_open=_PATTERN, command="pnpm"),
         PathRule(
             ".cargo/config*",
             "cargo runs the compilers, wrappers and runners that it names, on every build",
             left_open=_ITS_FOLDER,
             is_source=True,
+            command="cargo",
         ),
         PathRule(
             ".bazelrc",
             "Bazel takes options from it on every command, which name programs that run outside of its own sandbox",
             left_open=_IS_CHECKED_OUT,
             is_source=True,
+            command="bazel",
         ),
         *(
             PathRule(
@@ -158,27 +194,31 @@ PLACES = (
                 "the project's host runs it after a push, with the secrets of the project",
                 left_open=_NESTED,
                 is_source=True,
+                command="git push",
             )
             for name in (".github/workflows", ".github/actions")
         ),
     ),
     *(
-        PathRule(name, _AGENT, Seal.THERE, (sign,), _UNUSED)
-        for name, sign in (
-            (".mcp.json", ".claude"),
-            (".claude", ".claude"),
-            (".cursor", ".cursor"),
-            (".gemini", ".gemini"),
-            (".codex", ".codex"),
-            (".windsurf", ".codeium/windsurf"),
-            (".continue", ".continue"),
-            (".opencode", ".config/opencode"),
-            (".roo", ".roo"),
-            (".clinerules", ".cline"),
-            (".kiro", ".kiro"),
+        PathRule(name, _AGENT, Seal.THERE, (sign,), _UNUSED, command=command)
+        for name, sign, command in (
+            (".mcp.json", ".claude", "claude"),
+            (".claude", ".claude", "claude"),
+            (".cursor", ".cursor", "cursor"),
+            (".gemini", ".gemini", "gemini"),
+            (".codex", ".codex", "codex"),
+            (".windsurf", ".codeium/windsurf", "windsurf"),
+            (".continue", ".continue", "cn"),
+            (".opencode", ".config/opencode", "opencode"),
+            (".roo", ".roo", "code"),
+            (".clinerules", ".cline", "code"),
+            (".kiro", ".kiro", "kiro"),
         )
     ),
-    *(PathRule(name, _AGENT, left_open=_PATTERN) for name in ("opencode.json*", ".aider.conf.y*ml")),
+    *(
+        PathRule(name, _AGENT, left_open=_PATTERN, command=command)
+        for name, command in (("opencode.json*", "opencode"), (".aider.conf.y*ml", "aider"))
+    ),
 )
 SEALABLE = tuple(place.name for place in PLACES if place.seal != Seal.NONE)
 SEALED = tuple(place.name for place in PLACES if place.seal == Seal.ALWAYS)
@@ -204,8 +244,13 @@ def owner_run_rule(path_parts: Iterable[str]) -> PathRule | None:
 
     `path_parts` are the components below the workspace. None where no such place is known.
     """
-    names = [part.casefold().rstrip(". ") for part in path_parts]  # as file systems that ignore case or a name's end
+    names = [folded(part) for part in path_parts]
     return next((place for at in range(len(names)) for place in PLACES if _matches(place, names, at)), None)
+
+
+def folded(name: str) -> str:
+    """Return a name as file systems take it that ignore case or a name's end."""
+    return name.casefold().rstrip(". ")
 
 
 def owner_run_reason(path_parts: Iterable[str]) -> str | None:

@@ -18,7 +18,7 @@ from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.documents import print_document
 from routes.terminal.commands.prompts import use_prompt
 from routes.terminal.commands.sessions import list_sessions, resume, start_new
-from routes.terminal.commands.undo import undo_last
+from routes.terminal.commands.undo import show_changes, undo_last
 from routes.terminal.rendering.figures import cost
 from routes.terminal.view import printable
 from routes.texts import text
@@ -148,6 +148,7 @@ ROWS = (
     Command("new", start_new),
     Command("retry", retry),
     Command("compact", compact),
+    Command("changes", show_changes, "[FILE]"),
     Command("undo", undo_last),
     Command("document", print_document, "[TITLE]", in_run=True),
     Command("prompt", use_prompt, "[NAME]"),

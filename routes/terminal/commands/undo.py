@@ -1,4 +1,4 @@
-"""`/undo`: the last turn of the conversation that has changed files, shown and undone."""
+"""`/changes` and `/undo`: the last turn of the conversation that has changed files, shown, and undone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from routes.terminal.view import printable
 from routes.texts import text
 
 MOST_TURNS = 16  # that are looked at, from the last one on
+MOST_NAMED = 8  # paths, where there is none of that name
 MOST_LINES = 200  # of diffs that are shown
 UNDOABLE = frozenset({"kept", "undoing"})
 STYLES = {"+": "green", "-": "red"}
@@ -19,7 +20,7 @@ STYLES = {"+": "green", "-": "red"}
 async def undo_last(talk: Conversation, _argument: str) -> None:
     """Undo the last turn that has changed files, if the person confirms that. Raises ChatFailed."""
     session = talk.choices.session
-    changes = await _changes(talk, session) if session else None
+    changes = await _changes(talk, session, undoable=True) if session else None
     if changes is None:
         talk.say(text("terminal.undo.nothing"))
         return
@@ -35,11 +36,38 @@ async def undo_last(talk: Conversation, _argument: str) -> None:
         talk.say(text("terminal.undo.done"))
 
 
-async def _changes(talk: Conversation, session: str) -> Json | None:
+async def show_changes(talk: Conversation, argument: str) -> None:
+    """Show what that turn has changed, or only the file of that path or name. Raises ChatFailed."""
+    session = talk.choices.session
+    changes = await _changes(talk, session, undoable=False) if session else None
+    if changes is None:
+        talk.say(text("terminal.changes.nothing"))
+        return
+    if argument:
+        named = {
+            key: [one for one in changes[key] if _is_named(one["path"], argument)] for key in ("files", "left_out")
+        }
+        if not any(named.values()):
+            paths = [one["path"] for key in named for one in changes[key]][:MOST_NAMED]
+            talk.problem(text("terminal.changes.unknown", path=printable(argument), near=printable(", ".join(paths))))
+            return
+        changes |= named
+    for line in lines_of(changes):
+        talk.say(line, STYLES.get(line[:1], ""))
+
+
+def _is_named(path: str, argument: str) -> bool:
+    return path == argument or path.rpartition("/")[2] == argument
+
+
+async def _changes(talk: Conversation, session: str, *, undoable: bool) -> Json | None:
+    """Return the changes of the last turn that has changed files, or that can be undone."""
     runs = (await talk.api.get(f"/sessions/{step(session)}"))["runs"]
     for run in reversed(runs[-MOST_TURNS:]):
         changes = await talk.api.get(f"/runs/{run['id']}/changes")
-        if changes["state"] in UNDOABLE and changes["files"]:
+        if changes["files"] and (changes["state"] in UNDOABLE or not undoable):
+            return changes
+        if changes["left_out"] and not undoable:
             return changes
     return None
 

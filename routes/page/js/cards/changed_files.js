@@ -17,7 +17,7 @@ export class ChangedFiles {
   }
 
   add(event) {
-    const { path, change, size, unkept } = event;
+    const { path, change, size, kind, unkept } = event;
     const mark = h("span", { class: "faint", "aria-hidden": "true" }, MARKS[change] ?? "");
     const name = h("bdi", {}, escapeLine(path));
     const words = [CHANGES[change], size === undefined ? null : formatSize(size), unkept ? t("files.unkept") : null];
@@ -30,7 +30,8 @@ export class ChangedFiles {
       onclick: open,
     };
     const shown = [mark, icon("file"), name, facts];
-    const row = change === "deleted" ? h("span", { class: "file-chip" }, shown) : h("button", props, shown);
+    const isShown = change !== "deleted" && kind !== "inode/directory";
+    const row = !isShown ? h("span", { class: "file-chip" }, shown) : h("button", props, shown);
     this.#list.append(h("li", {}, row));
     this.#list.hidden = false;
   }

@@ -11,14 +11,15 @@ const STATES = new Set(["open", "unavailable", "undoing", "undone"]); // which a
 const UNDOABLE = new Set(["kept", "undoing"]);
 const OPEN_AT_FIRST = 5; // files whose diff is open
 
-/** Shows what a run has changed. */
-export function openChanges(run) {
-  const changes = new RunChanges(run);
+/** Shows what a run has changed, or only the file at `path`. */
+export function openChanges(run, path = null) {
+  const changes = new RunChanges(run, path);
   return dialog(t("changes.title"), (close) => changes.build(close));
 }
 
 class RunChanges {
-  constructor(run) {
+  constructor(run, only) {
+    this.only = only;
     this.path = `/runs/${encodeURIComponent(run)}`;
     this.view = h("div", { class: "run-changes", "aria-live": "polite" }, t("loading.short"));
     this.outcome = new Outcome();
@@ -36,14 +37,17 @@ class RunChanges {
     return [this.view, this.outcome.element, h("div", { class: "buttons" }, this.undoAll, this.closer)];
   }
 
-  #show(report) {
+  #show(whole) {
+    const report = this.only === null ? whole : partOf(whole, this.only);
     const canUndo = UNDOABLE.has(report.state) && report.files.length > 0;
     fill(this.view, this.#content(report, canUndo));
     const work = () => this.#undo({});
     const yes = t("changes.undo.yes");
     fill(
       this.undoAll,
-      canUndo ? confirmButton(t("changes.undo"), t("changes.undo.question"), yes, this.outcome, work) : null,
+      canUndo && this.only === null
+        ? confirmButton(t("changes.undo"), t("changes.undo.question"), yes, this.outcome, work)
+        : null,
     );
   }
 
@@ -98,6 +102,17 @@ class RunChanges {
       canUndo ? confirmButton(words, question, t("changes.yes_one"), this.outcome, work) : null,
     );
   }
+}
+
+function partOf(report, path) {
+  const files = report.files.filter((one) => one.path === path);
+  return {
+    ...report,
+    files,
+    more_files: 0,
+    left_out: [],
+    undone_files: report.undone_files.filter((one) => one === path),
+  };
 }
 
 const leftRow = ({ path, reason }) =>

@@ -7,6 +7,7 @@ import { Answer, Reasoning, userMessage } from "./message.js";
 import { againMenu, messageTools } from "./turn_tools.js";
 import { StreamedText } from "./streamed_text.js";
 import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
+import { OwnerFiles } from "./owner_files.js";
 import { Plan } from "./plan.js";
 import { fileElement } from "../cards/message_files.js";
 import { ToolCard } from "../cards/tool_card.js";
@@ -68,6 +69,7 @@ export class RunView {
   #message = null;
   #tools = null; // what can be done with the message
   #changesFiles = false;
+  #ownerFiles = new OwnerFiles();
   #cancelButton = null;
 
   /** `asked`: the data of `run.asked`; `run` is null until the server has accepted the message. */
@@ -188,6 +190,7 @@ export class RunView {
 
   changeFile(event) {
     this.#changesFiles = true;
+    this.#ownerFiles.add(event);
     this.card(event.call).changeFile(event);
   }
 
@@ -332,6 +335,9 @@ export class RunView {
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = t("run.kept");
     const changes = this.#changesFiles && this.asked.run;
+    const { run, session } = this.asked;
+    const runsThere = this.page.readOnly ? null : this.#ownerFiles.element(run, session);
+    if (runsThere) this.append(runsThere);
     if (this.started) this.append(turnFoot(this.#facts(event), changes, againMenu(this)));
     if (!this.restoring) announce(t(event.type === "run.failed" ? "run.announced.failed" : "run.announced.ended"));
   }
