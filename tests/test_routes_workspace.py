@@ -224,3 +224,32 @@ async def test_nothing_that_is_served_runs(tmp_path: Path) -> None:
 
 
 CSP = "content-security-policy"
+
+
+def nested(folder: Path, depth: int) -> int:
+    """Make folders in each other below this one; return the descriptor of the last one."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    return here
+
+
+async def test_thousands_of_nested_folders_are_removed_and_nothing_outside(tmp_path: Path) -> None:
+    """A command can make them; paths of that length cannot even be named."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/kept").touch()
+    async with served_in(tmp_path) as (served, work):
+        last = nested(work, 3_000)
+        try:
+            os.symlink(tmp_path / "outside", "link", dir_fd=last)
+            os.mkdir(".git", dir_fd=last)
+            assert await tried(served, "DELETE", f"{FILES}/d") == (403, "private_file")
+            os.rmdir(".git", dir_fd=last)
+        finally:
+            os.close(last)
+        status, removed = await tried(served, "DELETE", f"{FILES}/d")
+        assert (status, removed["removed"]) == (200, 3_001) and not (work / "d").exists()
+    assert (tmp_path / "outside/kept").exists()

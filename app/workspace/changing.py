@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from app.workspace.descent import entries_below, remove_below
 from app.workspace.open_file import NotSent
 from app.workspace.placing import check_name
 from app.workspace.private_files import private_reason
@@ -117,18 +116,11 @@ def remove(workspace: Path, parts: tuple[str, ...]) -> int:
             os.unlink(parts[-1], dir_fd=parent)
             return 1
         count = 1
-        for name in _below(parent, parts[-1]):
+        for entry in entries_below(parent, parts[-1]):
             count += 1
-            if (rule := owner_run_rule([name])) and not rule.is_source:
-                raise NotSent(f"{shown} is not removed, because {name} is in it: {rule.why}.")
+            if (rule := owner_run_rule([entry.name])) and not rule.is_source:
+                raise NotSent(f"{shown} is not removed, because {entry.name} is in it: {rule.why}.")
             if count > MOST_REMOVED:
                 raise ToolFailed(TOO_MANY.format(path=shown))
-        shutil.rmtree(parts[-1], dir_fd=parent)
+        remove_below(parent, parts[-1])
         return count
-
-
-def _below(parent: int, name: str) -> Iterator[str]:
-    """The names of everything in a folder, at any depth."""
-    for _, folders, files, _ in os.fwalk(name, dir_fd=parent, follow_symlinks=False):
-        yield from folders
-        yield from files

@@ -1,0 +1,79 @@
+"""Everything in a folder, at any depth, with one descriptor open: a command may nest thousands of folders.
+
+Neither its calls nor its descriptors grow with the depth, as those of `os.fwalk` and `shutil.rmtree` do.
+On the way back a folder is opened as `..` and compared with the one that was left: it may have been moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Entry(Struct, frozen=True):
+    """A file, link or folder. `parent` is the descriptor of its folder, open until the next entry is asked for."""
+
+    parent: int
+    name: str
+    is_folder: bool
+
+
+class _Level(Struct):
+    """A folder on the way: its name, what it is known by, and what is left to be seen in it."""
+
+    name: str
+    identity: tuple[int, int]
+    left: list[tuple[str, bool]]
+
+
+def entries_below(parent: int, name: str) -> Iterator[Entry]:
+    """Yield what is in a folder, each inner one behind what is in it. Links are not followed. Raises OSError."""
+    here = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        levels = [_level(here, name)]
+        while levels:
+            if not levels[-1].left:
+                left = levels.pop()
+                if levels:
+                    here = _changed(here, "..")
+                    if _identity(here) != levels[-1].identity:
+                        raise OSError(errno.ESTALE, "it was moved meanwhile")
+                    yield Entry(here, left.name, is_folder=True)
+                continue
+            inner, is_folder = levels[-1].left.pop()
+            if is_folder:
+                here = _changed(here, inner)
+                levels.append(_level(here, inner))
+            else:
+                yield Entry(here, inner, is_folder=False)
+    finally:
+        os.close(here)
+
+
+def remove_below(parent: int, name: str) -> None:
+    """Remove a folder and all in it. Raises OSError."""
+    for entry in entries_below(parent, name):
+        (os.rmdir if entry.is_folder else os.unlink)(entry.name, dir_fd=entry.parent)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _changed(here: int, name: str) -> int:
+    """Open another folder, and close this one."""
+    other = os.open(name, _FOLDER, dir_fd=here)
+    os.close(here)
+    return other
+
+
+def _level(folder: int, name: str) -> _Level:
+    with os.scandir(folder) as found:
+        return _Level(name, _identity(folder), [(one.name, one.is_dir(follow_symlinks=False)) for one in found])
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    found = os.stat(folder)
+    return found.st_dev, found.st_ino
