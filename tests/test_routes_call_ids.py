@@ -301,3 +301,31 @@ async def test_a_client_of_the_agent_answers_a_call_under_our_id(tmp_path: Path)
             body = asking(client.asking(f"Go {given}."), "dragoman/agent")
             await asked(served, lane, client.answering(body, await asked(served, lane, body)))
         check(wire.sent(server.asked[1].json), [given])
+
+
+async def test_a_history_that_a_client_of_the_agent_has_changed_has_the_ids(tmp_path: Path) -> None:
+    """It begins a new session, with the calls under our ids."""
+    wire, lane = WIRES["chat completions"], "/v1/chat/completions"
+    async with model_that(tmp_path, "chat completions", [wire.calls([KIMI]), wire.text, wire.text]) as (served, server):
+        body = asking(LANES[lane].asking("Go."), "dragoman/agent")
+        answered = LANES[lane].answering(body, await asked(served, lane, body))
+        await asked(served, lane, answered)
+        _, *others = answered["messages"]
+        more = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And?"}]
+        changed = [{"role": "user", "content": "Go on."}, *others, *more]
+        assert OURS.fullmatch(others[0]["tool_calls"][0]["id"])
+        await asked(served, lane, answered | {"messages": changed})
+        sessions = (await served.client.get("/sessions")).json()["sessions"]
+    assert len(sessions) == 2
+    check(wire.sent(server.asked[2].json), [KIMI])
+
+
+async def test_a_branch_has_the_ids(tmp_path: Path) -> None:
+    wire = WIRES["chat completions"]
+    acts = [wire.calls([KIMI]), wire.text, wire.text]
+    async with model_that(tmp_path, "chat completions", acts) as (served, server):
+        events = await served.chat("Go.", tools=[TOOL], approval="auto")
+        forked = await served.client.post(f"/sessions/{events[0]['session']}/fork", json={"after": events[0]["run"]})
+        assert forked.status_code < 300, forked.text
+        await served.chat("And?", tools=[TOOL], session=forked.json()["id"])
+    check(wire.sent(server.asked[2].json), [KIMI])

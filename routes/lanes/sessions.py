@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Self
 
@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.attachments import Attachment, File
-from app.core.messages import Message
+from app.core.messages import AskedCall, Message
 from app.storage.changes import StoreFailed
 from app.storage.files.reading import Files
 from app.storage.principals import Principal
@@ -39,6 +39,7 @@ from routes.services import Services
 
 PAGE = 512  # events of a log read at a time
 MOST_BEGINNINGS = 64  # of a client's history, that are looked up
+MOST_SESSIONS = 4  # that a changed history is made of, as far as they are read
 BESIDE_LOOP = 256 << 10  # characters, from which on a history is read beside the event loop
 EACH = 200  # characters that take as long as the message around them
 NEWEST = 16  # runs of a session in which its last one that a client has started is looked for
@@ -135,7 +136,8 @@ class LaneSessions(Struct, frozen=True):
         """A new session with the client's history, in which answers that no run has given are marked."""
         turn = _begun(messages, request.files)
         if any(message.role == "assistant" for message in messages):
-            turn = replace(turn, history=await self._checked(turn.history))
+            known = await self._with_given_ids(turn.history, request)
+            turn = replace(turn, history=await self._checked(known))
         untrusted = turn.untrusted or await self._lacks_untrusted(request, messages)
         return replace(turn, untrusted=untrusted)
 
@@ -155,6 +157,20 @@ class LaneSessions(Struct, frozen=True):
             return False
         sessions = await self._sessions(request, prefix_names(messages, ends))
         return any([await self.store.tainted(session) for session in sessions])
+
+    async def _with_given_ids(self, history: Sequence[Message], request: LaneRequest) -> Sequence[Message]:
+        """Return the history with the ids that models' servers gave its calls, as far as sessions here have them.
+
+        The client knows those of the agent, and has changed its history: else its session would have been found.
+        """
+        if not any(message.calls for message in history):
+            return history
+        names = [f"{CALL}{one.call}" for one in history if one.call][-MOST_BEGINNINGS:]
+        given = dict[tuple[str, str], AskedCall]()
+        for session in (await self._sessions(request, names))[:MOST_SESSIONS]:
+            messages = (await self.store.session_state(session)).messages
+            given |= {(call.id, call.name): call for one in messages for call in one.calls if call.given}
+        return [replace(one, calls=tuple(_as_given(call, given) for call in one.calls)) for one in history]
 
     async def _unsent(self, run: RunRow, new: Sequence[Message]) -> Sequence[Message]:
         """The messages behind that of the run: without an answer, because the run failed, it counts as new again."""
@@ -242,6 +258,11 @@ class LaneSessions(Struct, frozen=True):
             except StoreFailed:
                 continue
         return found
+
+
+def _as_given(call: AskedCall, given: Mapping[tuple[str, str], AskedCall]) -> AskedCall:
+    known = given.get((call.id, call.name))
+    return replace(call, given=known.given, giver=known.giver) if known and not call.given else call
 
 
 def prefix_name(messages: Sequence[Message]) -> str:
