@@ -19,10 +19,12 @@ ROOT = Path(__file__).parent.parent
 INSTALLED = ROOT / ".cache/page/node_modules"
 SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the nights
 LIMIT_MS = 15_000
+REFUSED_PROBE = "net::ERR_NETWORK_ACCESS_REVOKED"  # the first preview shows that the browser keeps it offline
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 __all__ = [
     "PHONE",
+    "REFUSED_PROBE",
     "WIDE",
     "Browsing",
     "Locator",

@@ -215,3 +215,18 @@ async def test_a_document_with_frames_is_shown_without_them(tmp_path: Path) -> N
         await expect(figures.frame_locator("iframe").locator("iframe")).to_have_count(0)
         left_out = "Previews contain no inner frames: those of this document were left out."
         await expect(figures.locator(".artefact-note")).to_have_text(left_out)
+
+
+async def test_a_preview_of_a_shared_conversation_runs_as_well(tmp_path: Path) -> None:
+    answer = block("html", HELLO + FRAMED.replace("PORT", "9"))
+    async with shown(tmp_path, answer) as (served, _, page):
+        events = await served.chat("Show me.")
+        shared = await served.client.post(f"/sessions/{events[0]['session']}/shares", json={})
+        crashes: list[int] = []
+        page.on("crash", lambda _: crashes.append(1))
+        await page.goto(f"{home(served)}{shared.json()['path']}")
+        await page.get_by_role("button", name="Preview").click()
+        document = page.locator("figure.code").frame_locator("iframe")
+        await expect(document.locator("body")).to_contain_text("ran")
+        await expect(document.locator("iframe")).to_have_count(0)
+        assert await page.evaluate("1 + 1") == 2 and not crashes

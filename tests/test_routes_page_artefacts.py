@@ -15,7 +15,7 @@ import pytest
 
 from app.core.provider import CallForm
 from app.models.scripted import Scripted
-from tests.browser import Page, browsing, expect, home, say, shot
+from tests.browser import REFUSED_PROBE, Page, browsing, expect, home, say, shot
 from tests.chromium import BROWSER
 from tests.serving import serving
 
@@ -71,9 +71,6 @@ LEAVING = "<script>onclick = () => { location = 'http://WHERE/location' }</scrip
 REFRESH = "<meta http-equiv=refresh content='0;url=http://WHERE/refresh'>Refreshing"
 REFUSED = {"fetch", "api", "socket", "image", "style", "script", "webrtc", "worker"}
 REFUSED |= {"cookie", "storage", "database", "parent", "top"}
-
-
-REFUSED_PROBE = "net::ERR_NETWORK_ACCESS_REVOKED"  # what shows that the browser keeps previews offline
 
 
 class Elsewhere(DatagramProtocol):

@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import FilePayload
 
 from app.models.scripted import Reply, Scripted
-from tests.browser import PHONE, Locator, Page, browsing, expect, home, say, shot
+from tests.browser import PHONE, REFUSED_PROBE, Locator, Page, browsing, expect, home, say, shot
 from tests.pages import shell
 from tests.serving import serving
 
@@ -47,7 +47,7 @@ async def looking(folder: Path, *replies: Reply, phone: bool = False) -> AsyncGe
             "<svg xmlns='http://www.w3.org/2000/svg'><script>window.ran = true</script></svg>"
         )
         (work / ".hidden").write_text("x")
-        browser.expected.append("403|409")  # a name that is refused, a file that is there already
+        browser.expected += ["403|409", REFUSED_PROBE]  # a name that is refused, a file that is there already
         page = await browser.page(**({"viewport": PHONE, "has_touch": True, "is_mobile": True} if phone else {}))
         await page.goto(home(served))
         await page.get_by_role("button", name="Files", exact=True).click()
