@@ -170,6 +170,7 @@ STILL = "Shown without its scripts: this browser does not keep a preview offline
 async def test_where_a_preview_is_not_kept_offline_it_stands_still(tmp_path: Path) -> None:
     answer = "".join(block(*each) for each in STATIC.items()) + block("html", "<p style='color: teal'>Plain")
     async with shown(tmp_path, answer) as (served, _, page):
+        await page.set_viewport_size({"width": 1280, "height": 3_000})  # a frame out of sight is not laid out
         await without_header(page, FRAME, PROBE)
         figures = await previewed(page, served)
         notes = figures.locator(".artefact-note")
@@ -181,7 +182,6 @@ async def test_where_a_preview_is_not_kept_offline_it_stands_still(tmp_path: Pat
             picture = figures.nth(at).frame_locator("iframe").locator("img")
             await expect(picture).to_be_visible(timeout=30_000)
             assert width in (None, await picture.evaluate("one => one.naturalWidth"))
-        await figures.nth(1).scroll_into_view_if_needed()  # a frame out of sight is not laid out
         await expect(figures.nth(1).locator(".artefact-frame")).to_have_css("height", "128px")
         plain = figures.nth(3).frame_locator("iframe").frame_locator("iframe")
         await expect(plain.get_by_text("Plain")).to_have_css("color", "rgb(0, 128, 128)")
