@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
+import asyncpg
 import pytest
 
 from app.replicas.peers import Body
 from app.replicas.postgres.messages import MOST_BYTES
 from app.storage.changes import LOST
 from tests.postgres import Cluster
-from tests.test_app_replicas import Server, begun, servers
+from tests.test_app_replicas import LIMIT_S, Server, begun, servers
 
 pytestmark = pytest.mark.anyio
 
@@ -41,9 +43,32 @@ async def test_an_answer_reaches_a_server_that_has_begun_again_meanwhile(postgre
         await asked.wait()
         await begins_again(a, b)
         go_on.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             assert await asking == "x" * MOST_BYTES
         assert count == 1
+
+
+async def test_a_listener_that_is_hung_up_while_it_begins_begins_again(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that begins again ends its connections: one may be between the two steps of a statement."""
+    prepare, hung_up = asyncpg.Connection._get_statement, list[str]()
+
+    async def ended_in_between(self: Any, query: str, *args: Any, **options: Any) -> Any:
+        statement = await prepare(self, query, *args, **options)
+        if query.startswith("LISTEN") and len(hung_up) < 2:
+            hung_up.append(query)
+            self.terminate()
+        return statement
+
+    async def answer(_: Body) -> object:
+        return 1
+
+    monkeypatch.setattr(asyncpg.Connection, "_get_statement", ended_in_between)
+    async with servers(postgres, "a", "b") as (a, b):
+        b.peers.answerers["x"] = answer
+        assert await a.peers.ask(b.peers.me, "x", {}) == 1
+        assert len(hung_up) == 2
 
 
 async def test_a_message_that_is_too_long_stops_no_other(postgres: Cluster) -> None:
@@ -53,7 +78,7 @@ async def test_a_message_that_is_too_long_stops_no_other(postgres: Cluster) -> N
     async with servers(postgres, "a", "b") as (a, b):
         b.peers.answerers["x"] = answer
         a.peers.messages.send_all("bell", names=["ö" * MOST_BYTES])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             assert await a.peers.ask(b.peers.me, "x", {}) == 1
 
 
@@ -87,5 +112,5 @@ async def test_a_request_that_leaves_while_its_lock_ends_leaves_no_connection_be
             leaving.cancel()
             with suppress(asyncio.CancelledError):
                 await leaving
-        async with asyncio.timeout(10), locks.lock("session", "ses_1"):
+        async with asyncio.timeout(LIMIT_S), locks.lock("session", "ses_1"):
             pass

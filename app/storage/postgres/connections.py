@@ -27,6 +27,20 @@ AT_WORK = """
     SELECT pid FROM pg_stat_activity WHERE pid = ANY ($1::int[]) AND application_name = $2
     AND NOT (state = 'idle' AND state_change < clock_timestamp() - interval '1 s')
 """
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]  # it has no types
+    """Say that it was closed when it is ended between the steps of a statement, where asyncpg has an AttributeError."""
+
+    async def _do_execute(self, *args: Any, **options: Any) -> Any:
+        try:
+            return await super()._do_execute(*args, **options)
+        except AttributeError as error:
+            if self.is_closed():
+                raise asyncpg.InterfaceError("the connection was closed") from error
+            raise
+
+
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
@@ -51,7 +65,8 @@ class Line:
         if self._closed:
             raise TimeoutError("the database has not answered while this server was being stopped")
         settings = SETTINGS | {"application_name": self._name}
-        options |= {"timeout": CONNECT_S, "command_timeout": self._command_s, "server_settings": settings}
+        options |= {"connection_class": _Connection, "server_settings": settings}
+        options |= {"timeout": CONNECT_S, "command_timeout": self._command_s}
         connecting = asyncio.create_task(asyncpg.connect(self._url, **options), name="connect to PostgreSQL")
         hung_up = asyncio.get_running_loop().create_future()
         self._connecting.add(hung_up)
@@ -129,8 +144,6 @@ class Connections:
             try:
                 yield connection
             except BaseException as error:
-                if isinstance(error, AttributeError) and connection.is_closed():  # by `rename`, while asyncpg prepared
-                    raise asyncpg.InterfaceError("the connection was closed") from error
                 if not _is_intact(connection, error):
                     connection.terminate()
                 raise
