@@ -32,7 +32,7 @@ SOON = Timeouts(start_s=1.5)
 HASTY = Timeouts(start_s=10, idle_s=1, total_s=3)
 # What has left its parent, its session and its environment is ended by a control group only.
 HIDES = pytest.param("hides", marks=pytest.mark.skipif(not find_kill_groups().folder, reason="no control groups here"))
-LATE_S = 2  # a shared machine may be that much later than it was told to be
+PATIENT = Timeouts(start_s=60, idle_s=60, total_s=60)  # what ends earlier has not waited for these
 
 
 def any_tool(manager: Manager, name: str) -> Tool:
@@ -170,16 +170,15 @@ async def test_orders_in_what_a_server_says_stay_data() -> None:
 
 
 async def test_a_timed_out_call_comes_back_on_time_from_a_server_that_does_not_read() -> None:
-    deaf = faulty("deaf_later", timeouts=Timeouts(start_s=10, idle_s=0.3, total_s=10))
+    deaf = faulty("deaf_later", timeouts=Timeouts(start_s=60, idle_s=0.3, total_s=60))
     async with managing(deaf) as manager:
         await ready(manager)
         echo = next(tool for tool in manager.tools() if tool.name == "mcp__s__echo")
         await told(echo, text="x")
         began = time.monotonic()
         results = await asyncio.gather(*(told(echo, text="x" * 300_000) for _ in range(4)))
-        late = time.monotonic() - began - deaf.timeouts.idle_s
         assert all("without a sign of life" in one.text for one in results)
-        assert late < LATE_S, late
+        assert time.monotonic() - began < deaf.timeouts.total_s
 
 
 async def test_progress_is_shown_and_counts_as_a_sign_of_life() -> None:
@@ -200,14 +199,14 @@ async def test_a_call_has_an_end_however_much_progress_it_makes() -> None:
 
 
 async def test_a_cancelled_call_is_over_at_once() -> None:
-    async with managing(faulty("lists_all")) as manager:
+    async with managing(faulty("lists_all", timeouts=PATIENT)) as manager:
         await ready(manager)
         calling = asyncio.create_task(told(any_tool(manager, "silent")))
         await asyncio.wait({calling}, timeout=0.3)
         calling.cancel()
         began = time.monotonic()
         await asyncio.wait({calling})
-        assert time.monotonic() - began < LATE_S
+        assert time.monotonic() - began < PATIENT.idle_s
         assert calling.cancelled()
         assert next(iter(manager.status())).calls == 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -86,9 +85,8 @@ async def test_what_hangs_beside_the_calls_holds_up_nobody(fault: str) -> None:
     async with faulty(fault) as manager:
         await ready(manager)
         assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
-        began = time.monotonic()
-        await manager.close()
-        assert time.monotonic() - began < 5
+        async with asyncio.timeout(60):  # what hangs does so until the test ends
+            await manager.close()
 
 
 async def test_a_server_that_wants_a_sign_in_says_so() -> None:
