@@ -19,6 +19,7 @@ from benchmarks import (
     relay,
     request_calls,
     stages,
+    stalls,
     startup,
 )
 from benchmarks.recall import memory
@@ -35,6 +36,7 @@ ALL = (
     hints,
     endings,
     stages,
+    stalls,
     ingest,
     box,
     checkpoints,

@@ -61,6 +61,7 @@ class Parser:
     ) -> None:
         excerpts = Excerpts(excerpt)
         self.raw, self.closers = excerpts.by_index, excerpts.closers
+        self.tried = 0
         self._sink = Sink(tools)
         self._sink.stop_cut = stop_cut
         self._state = State()
@@ -105,14 +106,6 @@ class Parser:
                 return events
         return self._read_on(text)
 
-    @property
-    def tried(self) -> int:
-        """Places so far where a call, a mark or a token might have begun, as far as their first characters tell.
-
-        Answers have few; each may cost as much as a page of prose.
-        """
-        return self._prose.tried
-
     def close(self, *, cut: bool = False) -> list[ParseEvent]:
         """Return the events that only the end of the reply decides.
 
@@ -126,6 +119,7 @@ class Parser:
         self._scan_all("", last=False)  # a tag that waited for its end
         self._scan_all("", last=True)
         self._end()
+        self.tried = self._prose.tried
         return _joined(self._output.taken())
 
     # --- pieces in which nothing can matter ---
@@ -263,6 +257,7 @@ class Parser:
             text = text[step:]
         self._scan_all(text, last=False)
         self._settle()
+        self.tried = self._prose.tried
         events = self._output.taken()
         return events if len(events) < 2 else _joined(events)
 

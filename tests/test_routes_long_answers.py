@@ -15,6 +15,7 @@ import pytest
 from app.core.provider import Finished, Piece, ProviderNotice, TextChunk
 from app.models.endpoints.answer_limit import AnswerLimit
 from app.models.wire.native_calls import NATIVE
+from app.transcript.reply import MOST_BEGINNINGS
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
 from tests.chatting import DONE, WHOLE, chunk, says
 from tests.dragoman_process import server
@@ -29,6 +30,7 @@ ENDLESS_BYTES = 268_000_000  # more than is ever read, so the server hangs up fi
 MOST_GROWTH = 120 * 1024  # KiB of memory; it was gigabytes
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 WORDS = "word " * 4000
+CALLED = '\n<tool_call>{"name": "list_files", "arguments": {}}</tool_call>'
 # Of 100 bytes a chunk a million come until the bound on bytes, which takes 20 s: that is for the night.
 FILLED: dict[str, Any] = at_night({}, {"filler": "x" * 4000})
 
@@ -104,6 +106,24 @@ async def test_an_answer_of_268_mb_is_cut_and_costs_no_memory(kind: str, tmp_pat
                 assert sum(len(event["text"]) for event in events if event["type"] in told) <= twice + 1000
             assert not [event for event in events if event["type"] == "tool.started"]
             assert (await turn(session))[-1]["text"] == "Hi", "the session goes on, and so does the server"
+
+
+@pytest.mark.parametrize("size", [65, 6500])
+async def test_an_answer_that_begins_calls_without_end_is_cut(size: int, tmp_path: Path) -> None:
+    text = "<tool_call>x " * 2 * MOST_BEGINNINGS
+    pieces = [says(text[at : at + size]) for at in range(0, len(text), size)]
+    acts = [stream(*pieces, says(CALLED), chunk(finish="stop"), DONE), *[WHOLE] * 12]  # a summary asks as well
+    async with asyncio.timeout(60), upstream(*acts, chats=True) as model:
+        async with serving(tmp_path, None, None, model_url=model.base_url, model="m") as served:
+            events = await served.chat("Go")
+            [notice] = [event["message"] for event in events if event["type"] == "notice" and event["code"] == "cut"]
+            assert f"more than {MOST_BEGINNINGS:,} times" in notice
+            assert not [event for event in events if event["type"] == "tool.started"], "nothing behind it is read"
+            assert events[-1]["type"] == "run.finished"
+            shown = "".join(event["text"] for event in events if event["type"] == "text.delta")
+            assert len(text) * 0.49 < len(shown) < len(text) * 0.51 + 4096
+            again = await served.chat("Go on", session=events[0]["session"])
+            assert again[-1]["text"] == "Hi"
 
 
 async def test_a_call_that_was_being_written_is_answered_and_not_run(tmp_path: Path) -> None:

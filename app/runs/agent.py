@@ -49,7 +49,7 @@ from app.runs.run_options import RunOptions
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
-from app.transcript.reply import NEVER_MADE, Reply, TextCalls
+from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from app.transcript.whole_thoughts import as_answer
@@ -61,6 +61,7 @@ SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for 
 CONTEXT = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
 REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
+BEGINS_TOO_OFTEN = f"The answer begins a call, or seems to, more than {MOST_BEGINNINGS:,} times and was cut there."
 STANDS_IN = "Another model stands in, which can read less: it is asked with a shorter prompt."
 
 
@@ -346,6 +347,10 @@ class Agent(Struct):
                             await emit(event)
                         if metered_request.is_outgrown:
                             await metered_request.afford()
+                        if reply.begins_too_often:
+                            reply.stopped = TOO_LONG
+                            await emit(Notice("cut", BEGINS_TOO_OFTEN))
+                            break
             except (ProviderFailed, BudgetSpent):
                 await self._end_reply(context, reply)  # what it had said
                 raise
@@ -366,7 +371,7 @@ class Agent(Struct):
             return None
 
         def take_text(piece: TextPiece) -> bool:
-            if sink.full or not metered_request.has_room(len(piece.text)):
+            if sink.full or not metered_request.has_room(len(piece.text)) or reply.begins_too_often:
                 return False
             for event in self._corrected(reply.add(piece)):
                 context.emit_now(event, sink)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from app.core.events import AgentEvent, TextDelta
+from app.core.time_slice import TimeSlice
 from app.policy.guards import Guards
 from app.runs.emitter import Emitter
 from app.transcript.conversation import Conversation
@@ -36,10 +37,15 @@ class RunContext(Struct, frozen=True):
     totals: RunTotals
     sink: EventSink | None = None
     _emitter: Emitter[AgentEvent] = field(default_factory=Emitter)
+    _time_slice: TimeSlice = field(default_factory=TimeSlice)
 
     async def emit(self, event: AgentEvent) -> None:
-        """Hide the canary's code, count the event in the totals and wait until the consumer has taken it."""
+        """Hide the canary's code, count the event in the totals and wait until the consumer has taken it.
+
+        Between many events without a wait, other tasks get their turns.
+        """
         await self._emitter.emit(self._recorded(event))
+        await self._time_slice.pause_if_over()
 
     def emit_now(self, event: AgentEvent, sink: EventSink) -> None:
         """Do the same without waiting, in a callback of the connection that the run waits for.

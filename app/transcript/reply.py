@@ -66,7 +66,9 @@ NEVER_MADE = frozenset({TWICE, THOUGHT, LEFT})  # such a rejection leaves nothin
 _HALF = lazy_pattern("[\ud800-\udfff]")  # a surrogate
 FOLDED_AFTER = 128  # characters, and a sixteenth of all that came before
 CALL_ENDS = tuple(">])}`")  # in every dialect
+LONGEST_CALLS = 1 << 16  # characters of reasoning that is read at once for the calls at its end
 SLICE = 1024  # characters of a reply that are read at once where all are there
+MOST_BEGINNINGS = 20_000  # places where a call or a mark begins, or seems to: each may cost as much as a page of prose
 LONGEST_BLOCK = 1 << 24  # characters of a block that may be left in the text: no answer is longer
 
 
@@ -137,6 +139,7 @@ class Reply:
         self._fold_at = FOLDED_AFTER
         self._blocks: dict[str, tuple[int, int]] = {}  # call id -> where it stands in that, as a block of code
         self._thought = StringIO()
+        self.begins_too_often = False  # more of the text would cost more than any answer is worth
         self._has_reasoning = False  # apart from the text
         # Native calls (True) and those in the text that have not been made in the other way.
         self._unpaired: tuple[dict[str, list[AskedCall]], dict[str, list[AskedCall]]] = {}, {}
@@ -158,6 +161,8 @@ class Reply:
             self._fold()
         self._parser = self._parser or self._new_parser()
         found = self._parser.feed(text)
+        if self._parser.tried > MOST_BEGINNINGS:
+            self.begins_too_often = True
         if len(found) == 1 and type(shown := found[0]) is Text:
             words = text if str.__eq__(shown, text) else shown.text  # as a rule the same string is kept twice
             self._shown.write(words)
@@ -310,7 +315,11 @@ class Reply:
     def thought_ends_in_calls(self) -> bool:
         """Return True if this reasoning, read as text, has no sign of a thought and ends in its calls."""
         thought = self._thought.getvalue().rstrip()
-        if not thought.endswith(CALL_ENDS) or self._text_calls(False) is TextCalls.IGNORED:
+        if (
+            not thought.endswith(CALL_ENDS)
+            or len(thought) > LONGEST_CALLS
+            or self._text_calls(False) is TextCalls.IGNORED
+        ):
             return False
         parser = Parser(self._tools, fences=self._fences())
         found = [*parser.feed(thought), *parser.close()]
