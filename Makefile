@@ -11,6 +11,11 @@ CACHE  := .cache/mcp
 MODELS := .cache/models
 PAGE   := .cache/page
 CLIENTS := .cache/clients
+# Installs what a lock file says, with this npm and these flags. A registry that fails for a moment ends npm, now and then
+# with "Exit handler never called!" and nothing installed: three tries.
+npm_ci = for try in 1 2 3; do \
+	$(1) ci --loglevel=error --no-audit --no-fund $(2) && test -e node_modules/.package-lock.json && exit; \
+	echo "npm could not install $(<D) (try $$try of 3)."; sleep $$try; done; exit 1
 # Kept: tests start many processes, each of which would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -95,7 +100,7 @@ $(CACHE)/node/.ready $(CACHE)/conformance/.ready $(PAGE)/.ready:
 	@command -v npm >/dev/null || { echo 'There is no npm: install it (apt-get install npm).'; exit 1; }
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
-	@cd $(@D) && npm ci --loglevel=error --ignore-scripts --no-audit --no-fund
+	@cd $(@D) && $(call npm_ci,npm,--ignore-scripts)
 	@touch $@
 
 $(MODELS)/gemma/.ready: fixtures/models/requirements.txt
@@ -136,8 +141,8 @@ $(CLIENTS)/node/.ready: fixtures/clients/node.txt
 $(CLIENTS)/sdk/.ready $(CLIENTS)/commands/.ready: $(CLIENTS)/%/.ready: fixtures/clients/%/package-lock.json $(CLIENTS)/node/.ready
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/
-	@cd $(@D) && PATH="$(abspath $(NODE))/bin:$$PATH" node $(abspath $(NODE))/lib/node_modules/npm/bin/npm-cli.js ci \
-		--loglevel=error --no-audit --no-fund $(if $(findstring sdk,$@),--ignore-scripts)
+	@cd $(@D) && export PATH="$(abspath $(NODE))/bin:$$PATH" && $(call npm_ci,\
+		node $(abspath $(NODE))/lib/node_modules/npm/bin/npm-cli.js,$(if $(findstring sdk,$@),--ignore-scripts))
 	@ln -s $(abspath tests/clients) $(@D)/scripts
 	@touch $@
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.nightly import NIGHTLY, USUAL_DATABASE
+from tests.nightly import NIGHTLY, TOO_LONG, USUAL_DATABASE
 
 if TYPE_CHECKING:
     from tests.chromium import Chromium
@@ -160,6 +161,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group_of(item.nodeid) == MODEL_GROUP:
             item.add_marker(pytest.mark.model)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    """Say last, where it is seen, how many tests were skipped and why: most for want of something to install."""
+    yield
+    whys = Counter(one.longrepr[2].removeprefix("Skipped: ") for one in terminalreporter.getreports("skipped"))
+    if missing := {why: count for why, count in whys.most_common() if why != TOO_LONG}:
+        terminalreporter.section(f"{sum(missing.values())} tests skipped, because ...", yellow=True)
+        for why, count in missing.items():
+            terminalreporter.line(f"{count:5}  {why}")
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]

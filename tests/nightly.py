@@ -13,7 +13,8 @@ NIGHTLY = os.environ.get("DRAGOMAN_NIGHTLY") == "1"
 USUAL_DATABASE = os.environ.get("DRAGOMAN_TESTS_ON", "sqlite")
 
 
-only_at_night = pytest.mark.skipif(not NIGHTLY, reason="takes too long for every change: `make nightly` runs it")
+TOO_LONG = "takes too long for every change: `make nightly` runs it"
+only_at_night = pytest.mark.skipif(not NIGHTLY, reason=TOO_LONG)
 
 
 def at_night(nightly: T, usual: T) -> T:

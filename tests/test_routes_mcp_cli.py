@@ -141,6 +141,7 @@ async def test_a_server_that_runs_is_asked(tmp_path: Path, shell: Shell) -> None
     crash = {"command": sys.executable, "args": [str(faulty), "crash"]}
     async with serving_mcp(tmp_path, Scripted([]), {"helper": helper(), "shop": shop, "crash": crash}) as served:
         shell = at(served, shell)
+        await settled(served, "crash")  # it is tried again and again
         code, out, err = await shell.aside("list")
         assert (code, err) == (0, "")
         assert "cannot read the settings" in out, "why one has failed, from its stderr"
