@@ -19,12 +19,11 @@ from benchmarks import (
     relay,
     request_calls,
     stages,
-    stalls,
     startup,
 )
 from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import databases, replicas, served_models
+from benchmarks.serving import databases, replicas, served_models, stalls
 
 ALL = (
     startup,

@@ -1,6 +1,6 @@
 """How long a stranger's text keeps others waiting: `GET /livez` from another process while the server reads it.
 
-`python -m benchmarks.stalls WORDS`: only the rows whose names have one of these words; `--checkout FOLDER`: of another
+`python -m benchmarks.serving.stalls WORDS`: only the rows whose names have one of these words; `--checkout FOLDER`: of another
 version of dragoman. Each row is the longest of the answers to /livez, one after another on one connection, from the
 request that brings the text until that is answered, in milliseconds; the first row is a server that does nothing else.
 """
@@ -89,7 +89,7 @@ def pieces_of(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-# --- the model's server: `python -m benchmarks.stalls --upstream` ---
+# --- the model's server: `python -m benchmarks.serving.stalls --upstream` ---
 
 
 async def serve() -> None:
@@ -186,12 +186,12 @@ def longest_ms(port: int, act: Act) -> tuple[float, float]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stalls")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.stalls")
     parser.add_argument("words", nargs="*")
     parser.add_argument("--checkout", type=lambda path: Path(path).absolute())
     wanted = parser.parse_args(arguments or [])
     worst = 0.0
-    with child("-m", "benchmarks.stalls", "--upstream") as (upstream, _):
+    with child("-m", "benchmarks.serving.stalls", "--upstream") as (upstream, _):
         flags = ("--model-url", f"http://127.0.0.1:{upstream}/v1", "--model", "bench")
         with dragoman(*flags, checkout=wanted.checkout) as (port, _):
             chat(Answer("word ", 10))(port)
