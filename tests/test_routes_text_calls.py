@@ -166,3 +166,11 @@ async def test_a_relay_leaves_a_quotation_in_the_text_where_it_stood(tmp_path: P
             if handed or codes(events) not in ([TEXT_CALL], []) or words(events) != "".join(says.split()):
                 wrong[dialect] = handed, codes(events), shown(events)
     assert not wrong
+
+
+async def test_text_behind_a_call_that_came_twice_reaches_the_client_of_a_relay(tmp_path: Path) -> None:
+    model = Native("m", [NATIVELY, "I read ", written("hermes", "first.txt"), "it now."])
+    async with serving(tmp_path, model, window=32_768) as served:
+        events = await relayed(served, [Message("user", "Go.", at=1.0)], READ_FILE)
+    assert [one["dialect"] for one in of(events, "tool.handed")] == [NATIVE]
+    assert shown(events) == events[-1]["text"] == "I read it now."

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 from app.core.events import AgentEvent, TextDelta, TextReclassified, ToolDelta, ToolRejected
-from app.transcript.reply import LEFT, Reply
+from app.transcript.reply import LEFT, TWICE, Reply
 
 
 class DoubtedText(Struct):
@@ -38,10 +38,11 @@ class DoubtedText(Struct):
                 case TextDelta() if self._held:
                     self._held.append(event)
                 case TextReclassified(characters):
-                    held = sum(len(one.text) for one in self._held if isinstance(one, TextDelta))
-                    self._held.clear()
-                    if sent := max(0, characters - held):
+                    held, self._held = self._held, []
+                    of_text = sum(len(one.text) for one in held if isinstance(one, TextDelta))
+                    if sent := max(0, characters - of_text):
                         yield TextReclassified(sent)
+                    yield from (one for one in held if isinstance(one, ToolRejected) and one.reason == TWICE)
                 case _:
                     yield event
 

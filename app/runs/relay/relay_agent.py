@@ -199,7 +199,7 @@ class RelayAgent(Agent):
 
     async def _end_reply(self, context: RunContext, reply: Reply) -> None:
         await super()._end_reply(context, reply)
-        if self.doubted_text and reply.doubts_text and reply.text_calls:
+        if self.doubted_text and reply.doubts_text:
             await self._settle(context, reply, self.doubted_text)
         if self.json_answer and (rest := self.json_answer.close()):
             await context.emit(TextDelta(rest))
