@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from io import StringIO
 from typing import Any, Protocol
 
 from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Text
@@ -12,6 +13,7 @@ from parsing.matching import CLOSER, compiled
 
 Tools = Mapping[str, Mapping[str, Any]]
 RAW_LIMIT = 4096
+PIECES = 1024  # of a block that are kept as they came: a piece of a few characters takes ten times their memory
 _FIRST_WORD = re.compile(r"\w[^\s<>\"'=(){}\[\],;]*")
 _TOKEN = re.compile(r"\s*<[|｜][^<>\n]{0,60}[|｜]>")
 _PREFIXES = ("functions.", "default_api.", "functions:", "tools.")
@@ -138,31 +140,40 @@ class Excerpts:
     `closers` has the marks behind a block that only end it, by the index of its last call.
     """
 
-    __slots__ = ("_block", "_first", "_most", "by_index", "closers", "room")
+    __slots__ = ("_block", "_first", "_most", "_pieces", "by_index", "closers", "room")
 
     def __init__(self, most: int) -> None:
         self._most = most  # characters of each
         self.by_index: dict[int, str] = {}
-        self.closers: dict[int, str] = {}
+        self.closers: dict[int, list[str]] = {}  # in pieces: a text can have any number
         self.room = 0  # characters of the open block that are still kept
-        self._block: list[str] = []
+        self._block = StringIO()  # as far as it has been joined
+        self._pieces: list[str] = []  # of it, behind that
         self._first = 0  # index of its first call
 
     def open(self, index: int, opening: str) -> None:
         """Keep the text from here on, whatever it turns out to be."""
         self._first = index
-        self._block.clear()
+        self._clear()
         self.room = self._most
         self.keep(opening)
 
     def keep(self, text: str) -> None:
-        self._block.append(text[: self.room])
+        self._pieces.append(text[: self.room])
         self.room = max(0, self.room - len(text))
+        if len(self._pieces) >= PIECES:
+            self._block.write("".join(self._pieces))
+            self._pieces.clear()
 
     def close(self, index: int) -> None:
         """File the block under its calls: `index` is that of the next one."""
-        raw = "".join(self._block)
+        raw = self._block.getvalue() + "".join(self._pieces)
         self.by_index |= dict.fromkeys(range(self._first, index), raw)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._block = StringIO()
+        self._pieces.clear()
 
     def extend(self, index: int, text: str) -> None:
         """Keep what stands behind a call as well."""
@@ -172,7 +183,7 @@ class Excerpts:
 
     def close_behind(self, index: int, closer: str) -> None:
         """Keep a mark that stands behind a block."""
-        self.closers[index] = (self.closers.get(index, "") + closer)[: self._most]
+        self.closers.setdefault(index, []).append(closer)
 
     def drop(self, first: int, end: int) -> None:
         """Forget the calls from `first` to `end`."""

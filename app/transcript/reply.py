@@ -229,9 +229,10 @@ class Reply:
         if self._shown.tell() in (after for _, after in self._blocks.values()):
             yield from self._see(Text("\n"), "text")  # the next reply begins a line
         self._raw |= {self._id("text", index): written for index, written in self._parser.raw.items()}
-        self._closers = {self._id("text", index): written for index, written in self._parser.closers.items()}
+        self._closers = {self._id("text", index): "".join(marks) for index, marks in self._parser.closers.items()}
+        excerpts = {written: written[:RAW_LIMIT] for written in set(self._raw.values())}  # one for all calls of a block
         for id in self._raw.keys() & self._made.keys():
-            self._made[id] = replace(self._made[id], raw=self._raw[id][:RAW_LIMIT])
+            self._made[id] = replace(self._made[id], raw=excerpts[self._raw[id]])
 
     @property
     def calls(self) -> list[AskedCall]:
