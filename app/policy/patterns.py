@@ -28,6 +28,7 @@ from msgspec import Struct
 from tools.base.patterns import lazy_pattern
 
 ANY = "*"
+LONGEST_MATCHED = 1 << 16  # characters of a value: what is longer asks, as the loop would stand still meanwhile
 STAR = "[*]"  # in a pattern: the character itself
 _ORDERS = r"[;&|$`<>()\p{C}\p{Zl}\p{Zp}]"
 _ADDRESS = lazy_pattern(r"(?:([A-Za-z][A-Za-z0-9+.-]*)://)?([^/?#]*)(.*)", re.DOTALL)
@@ -52,13 +53,13 @@ _WORDS = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 def matches_pattern(name: str, value: str, pattern: str) -> bool:
-    """True if the value of the argument `name` matches `pattern`. Linear in the value."""
+    """True if the value of the argument `name` matches `pattern`; no asterisk among others matches in a long value."""
     if pattern in (ANY, value):
         return True
     pieces = _pieces(pattern)
     if len(pieces) == 1:
         return value == pieces[0]
-    if _leads_to_parent(value):
+    if len(value) > LONGEST_MATCHED or _leads_to_parent(value):
         return False
     is_mailbox = "@" in pattern and not _is_spelled_address(value)  # or an scp or git location: it has a host too
     if "://" in pattern or (names_address(name, value) and not is_mailbox):

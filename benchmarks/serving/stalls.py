@@ -1,8 +1,9 @@
 """How long a stranger's text keeps others waiting: `GET /livez` from another process while the server reads it.
 
-`python -m benchmarks.serving.stalls WORDS`: only the rows whose names have one of these words; `--checkout FOLDER`: of another
-version of dragoman. Each row is the longest of the answers to /livez, one after another on one connection, from the
-request that brings the text until that is answered, in milliseconds; the first row is a server that does nothing else.
+`python -m benchmarks.serving.stalls WORDS`: only the rows whose names have one of these words; `--checkout FOLDER`: of
+another version of dragoman. Each row is the longest of the answers to /livez, one after another on one connection, from
+the request that brings the text until that is answered, in milliseconds; the first row is a server that does nothing
+else.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ TOOL = {
     "type": "function",
     "function": {"name": "look", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}},
 }
+# Native calls: the tool, its short arguments, and the long one.
+NATIVE: dict[str, tuple[str, dict[str, str], str]] = {
+    "arguments": ("look", {}, "command"),
+    "document": ("create_document", {"title": "Harbour"}, "content"),
+    "file": ("write_file", {"path": "harbour.txt"}, "content"),
+}
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,10 @@ class Answer:
         if self.field == "json":
             return "text/event-stream", b'data: {"choices":[],"x":[%s]}\n\ndata: [DONE]\n\n' % text.encode()
         deltas: list[dict[str, Any]]
-        if self.field == "arguments":
-            written = json.dumps({"command": text})
-            calls: list[dict[str, Any]] = [{"id": "c1", "function": {"name": "look", "arguments": ""}}]
+        if self.field in NATIVE:
+            written = json.dumps(NATIVE[self.field][1] | {NATIVE[self.field][2]: text})
+            name = NATIVE[self.field][0]
+            calls: list[dict[str, Any]] = [{"id": "c1", "function": {"name": name, "arguments": ""}}]
             calls += [{"function": {"arguments": piece}} for piece in pieces_of(written, self.size)]
             deltas = [{"tool_calls": [{"index": 0, **call}]} for call in calls]
         else:
@@ -103,7 +111,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
         asked = (await reader.readexactly(length)).decode()
-        if "answer=" in asked:
+        if '"role":"tool"' in asked:
+            kind, body, status = *Answer("Done.", 1).body(), "200 OK"
+        elif "answer=" in asked:
             marker = asked.rpartition("answer=")[2].partition(".")[0]
             text, times, size, field = json.loads(bytes.fromhex(marker))
             kind, body = Answer(text, times, size, field).body()
@@ -163,6 +173,10 @@ def rows() -> dict[str, Act]:
         found[f"{name}, arguments"] = asked(Answer("<tool", 200_000, field="arguments"))
         found[f"{name}, 4 MB"] = asked(Answer("<tool", 840_000))
         found[f"{name}, many values"] = asked(Answer("[],", 400_000, field="json"))
+    for text in ("word ", "a\n", "<b>*", '\\"', "\u00e9"):
+        found[f"document of 190 KB, {text!a}"] = chat(Answer(text, 190_000 // len(text), field="document"))
+    found["document of 300 KB"] = chat(Answer("word ", 60_000, field="document"))
+    found["file of 900 KB"] = chat(Answer("a\n", 450_000, field="file"))
     for path in DOORS:
         found[f"95,000 keys, {path}"] = post(path, keys('"message":"x",' if path == "/chat" else ""))
     return found
