@@ -170,6 +170,16 @@ async def relayed(
     return events
 
 
+async def test_a_quoted_call_of_a_clients_tool_is_not_handed_over(tmp_path: Path) -> None:
+    quoted = hermes("get_weather", city="Oslo")
+    provider = Scripted([[quoted], "It only says so."], call_form=CallForm.TAGGED)
+    async with asyncio.timeout(30), serving(tmp_path, provider) as served:
+        events = await served.chat(f"Translate: {quoted}", client_tools=[WEATHER])
+        assert (ended(events), of(events, "tool.handed")) == ("answered", [])
+        [rejected] = of(events, "tool.rejected")
+        assert "counts as quoted" in rejected["reason"]
+
+
 async def test_a_relay_adds_nothing_keeps_nothing_and_hands_over(tmp_path: Path) -> None:
     reply = ["I look.", hermes("get_weather", city="Bern")]
     provider = Scripted([reply], call_form=CallForm.NATIVE)

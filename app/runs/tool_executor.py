@@ -50,6 +50,7 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Context
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
+FOR_CLIENTS = "a tool of the client is not asked about here"
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -104,7 +105,7 @@ class ToolExecutor(Struct):
         refused = unanswered.refused
         handed = [call for call in unanswered.calls if call.id not in refused and self.goes_to_client(call)]
         own = [call for call in unanswered.calls if call not in handed]
-        self._quoted = await self.provenance.quotations(own, conversation, self.toolbox)
+        self._quoted = await self.provenance.quotations(unanswered.calls, conversation, self.toolbox)
         self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
         calls = [conversation.redactor.redact_value(self._normalised(call)) for call in own]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
@@ -138,11 +139,13 @@ class ToolExecutor(Struct):
         return replace(call, name=name, arguments=arguments)
 
     async def _hand_over(self, context: RunContext, wanted: AskedCall) -> None:
-        """Show a call of the client's own tool, whole, and leave it open. One that does not fit is refused."""
+        """Show a call of the client's own tool, whole, and leave it open. A quotation, which only we know, is refused."""
         self.totals.calls += 1
         wanted = self._as_declared(wanted)
         call = self.guards.plain(wanted)
         decision, by = self._decide(wanted)
+        if (place := self._quoted.get(call.id)) and not isinstance(decision, Refuse):
+            decision = Refuse(of_quoted(call.name, place, FOR_CLIENTS))
         self.audit(context, call, decision, by)
         if isinstance(decision, Refuse):
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
