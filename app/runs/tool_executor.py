@@ -139,7 +139,7 @@ class ToolExecutor(Struct):
         return replace(call, name=name, arguments=arguments)
 
     async def _hand_over(self, context: RunContext, wanted: AskedCall) -> None:
-        """Show a call of the client's own tool, whole, and leave it open. A quotation, which only we know, is refused."""
+        """Show a call of the client's own tool, whole, and leave it open. A quotation is refused: only we know it."""
         self.totals.calls += 1
         wanted = self._as_declared(wanted)
         call = self.guards.plain(wanted)
