@@ -44,7 +44,7 @@ class Holder:
 class Server:
     def __init__(self, peers: PostgresPeers, store: PostgresStore) -> None:
         self.peers, self.store, self.holder = peers, store, Holder()
-        peers.begin(self.holder, partial(setattr, store, "fenced_by"), store.connections.line)
+        peers.begin(self.holder, partial(setattr, store, "fenced_by"), store.connections)
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[Any, None]:

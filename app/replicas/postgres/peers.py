@@ -31,7 +31,7 @@ from app.replicas.postgres.nodes import PostgresNodes
 from app.replicas.postgres.undertaker import undertaker
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import LOST, StoreFailed
-from app.storage.postgres.connections import CLOSE_S, Line, name_of
+from app.storage.postgres.connections import CLOSE_S, Connections, Line, name_of
 from app.storage.runs import EventRow
 
 POOL = 32  # connections for locks and questions, opened when they are needed
@@ -68,7 +68,7 @@ class PostgresPeers:
         self._fence: Fence = _unfenced
         self._moves: dict[str, set[asyncio.Event]] = {}  # by session, of those who wait for their turn
         self._line = line
-        self._lines = [line]  # and that of the store
+        self._store: Connections | None = None
         self._pool = pool
         self._counters: list[Callable[[int], None]] = []
         self._locks = Locks(pool)
@@ -99,13 +99,12 @@ class PostgresPeers:
         self._take_over = take_over
         self.lease.beat_soon()
 
-    def begin(self, holder: Holder, fence: Fence, line: Line) -> None:
+    def begin(self, holder: Holder, fence: Fence, store: Connections) -> None:
         """Answer for the runs of this server. `fence` takes the id of the replica that all writes depend on.
 
-        `line` is the store's way to the database.
+        `store` has the connections of the store.
         """
-        self._holder, self._fence = holder, fence
-        self._lines.append(line)
+        self._holder, self._fence, self._store = holder, fence, store
         self.watching.has_run = holder.has
         fence(self.me)
 
@@ -179,8 +178,9 @@ class PostgresPeers:
         """Let nothing wait for it that holds the end of this server up; others go on when the lease is over."""
         if self.lease.confirmed < since and not self._is_closed:
             logger.warning("the database has not answered for %.0f s: this server ends without it", waited_s)
-            for line in self._lines:
-                line.close()
+            self._line.close()
+            if self._store:
+                self._store.line.close()
 
     async def _on_begun(self, me: Replica) -> None:
         self.asks.me = self.watching.me = me.id
@@ -196,8 +196,10 @@ class PostgresPeers:
             await self._holder.abandon()
 
     async def _hang_up_half_open(self, connection: Any) -> None:
-        for line in self._lines:
-            await line.hang_up_half_open(connection)
+        await self._pool.expire_connections()  # those that are not in use
+        await self._line.hang_up_half_open(connection)
+        if self._store:
+            await self._store.hang_up_half_open(connection)
 
     async def _end_takings(self) -> None:
         if takings := list(self._taking.values()):

@@ -44,7 +44,7 @@ async def opened_runs(
         tallies, places = StoredTallies(store, journal.flush), SharedPlaces(store, replicas)
         ledger = Ledger(store, default, tallies=tallies, places=places)
         runs = HomingRuns(store, journal, switch, approvals, ledger, replicas)
-        replicas.begin(runs, store.belong_to, store.connections.line)
+        replicas.begin(runs, store.belong_to, store.connections)
         if settings.workspace_shared:
             await replicas.nodes.share()
         watch = HomeWatch(store, journal, replicas, partial(limit_in, default_s=settings.run_time_limit_s))

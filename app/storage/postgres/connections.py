@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 from weakref import WeakSet
@@ -11,7 +11,8 @@ from weakref import WeakSet
 import asyncpg
 
 MOST = 8  # of one server; PostgreSQL allows 100 to all
-CONNECT_S = 3.0  # for one try: what is sent to a host that is away gets no answer at all
+CONNECT_S = 10.0
+TRY_S = 3.0  # of that: what is sent to a host that is away gets no answer at all
 CLOSE_S = 1.0
 COMMAND_S = 60.0  # for one statement
 # Statements are small and planned once: compiling them would take longer than executing them.
@@ -23,9 +24,9 @@ SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "25000",  # while what the database sent is not acknowledged, there are no keepalives
 }
-AT_WORK = """
-    SELECT pid FROM pg_stat_activity WHERE pid = ANY ($1::int[]) AND application_name = $2
-    AND NOT (state = 'idle' AND state_change < clock_timestamp() - interval '1 s')
+BACKENDS = """
+    SELECT pid, state = 'idle' AND state_change < clock_timestamp() - interval '1 s' AS waits
+    FROM pg_stat_activity WHERE pid = ANY ($1::int[]) AND application_name = $2
 """
 
 
@@ -42,6 +43,8 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]  # it has no types
 
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+UseOf = Callable[["Connection"], object]
 
 
 def name_of(replica: str) -> str:
@@ -62,11 +65,20 @@ class Line:
 
     async def connect(self, *_: object, **options: Any) -> Connection:
         """Return a connection of the caller's own; asyncpg's pool gives `options`."""
+        until = asyncio.get_running_loop().time() + CONNECT_S
+        while True:
+            try:
+                return await self._try(options)
+            except ConnectionAbortedError:  # nothing was executed
+                if asyncio.get_running_loop().time() > until - TRY_S:
+                    raise
+
+    async def _try(self, options: dict[str, Any]) -> Connection:
         if self._closed:
             raise TimeoutError("the database has not answered while this server was being stopped")
         settings = SETTINGS | {"application_name": self._name}
-        options |= {"connection_class": _Connection, "server_settings": settings}
-        options |= {"timeout": CONNECT_S, "command_timeout": self._command_s}
+        options = options | {"connection_class": _Connection, "server_settings": settings}
+        options |= {"timeout": TRY_S, "command_timeout": self._command_s}
         connecting = asyncio.create_task(asyncpg.connect(self._url, **options), name="connect to PostgreSQL")
         hung_up = asyncio.get_running_loop().create_future()
         self._connecting.add(hung_up)
@@ -83,8 +95,8 @@ class Line:
             raise ConnectionAbortedError("the connection was given up while it was made")
         try:
             connection = connecting.result()
-        except TimeoutError as error:  # nothing was executed: it can be tried again
-            raise ConnectionAbortedError(f"there was no answer within {CONNECT_S:g} s") from error
+        except TimeoutError as error:
+            raise ConnectionAbortedError(f"there was no answer within {TRY_S:g} s") from error
         self._open.add(connection)
         return connection
 
@@ -106,17 +118,21 @@ class Line:
             if not connecting.done():
                 connecting.set_result(None)
 
-    async def hang_up_half_open(self, asking: Connection) -> None:
-        """End the connections that the database does not know, or that it has long been waiting at, as it says.
+    async def hang_up_half_open(self, asking: Connection, use_of: UseOf | None = None) -> None:
+        """End the connections whose backend is gone, or waits for us while we may wait for it, as the database says.
 
-        It may never have had what we wait for, or its answer was lost. Raises what `asking` raises.
+        `use_of` returns what a connection is used for now: it is not ended if that is something else than before, or
+        nothing. Without it any that waits is ended. Raises what `asking` raises.
         """
+        use_of = use_of or id
         self.give_up_connecting()
-        pids = {one.get_server_pid(): one for one in self._open if one is not asking and not one.is_closed()}
-        at_work = {row["pid"] for row in await asking.fetch(AT_WORK, [*pids], self._name)}
-        for pid, connection in pids.items():
-            if pid not in at_work:
-                connection.terminate()
+        uses = {one: use_of(one) for one in self._open if one is not asking and not one.is_closed()}
+        pids = {one: one.get_server_pid() for one in uses}
+        backends = {row["pid"]: row["waits"] for row in await asking.fetch(BACKENDS, [*pids.values()], self._name)}
+        for one, use in uses.items():
+            is_stuck = backends.get(pids[one]) and use is not None and use_of(one) == use
+            if is_stuck or pids[one] not in backends:
+                one.terminate()
 
     def close(self) -> None:
         """End all connections, and make no more: nothing is waited for any longer."""
@@ -130,6 +146,7 @@ class Connections:
     def __init__(self, url: str) -> None:
         self.line = Line(url)
         self._idle: list[Connection] = []
+        self._uses: dict[Connection, object] = {}
         self._free = asyncio.Semaphore(MOST)
         self._closed = False
 
@@ -141,6 +158,7 @@ class Connections:
     async def one(self) -> AsyncIterator[Connection]:
         async with self._free:
             connection = self._kept() or await self.connect()
+            self._uses[connection] = object()
             try:
                 yield connection
             except BaseException as error:
@@ -148,6 +166,7 @@ class Connections:
                     connection.terminate()
                 raise
             finally:
+                del self._uses[connection]
                 if self._closed:
                     connection.terminate()
                 elif not connection.is_closed():
@@ -158,6 +177,13 @@ class Connections:
             if not (connection := self._idle.pop()).is_closed():
                 return connection
         return None
+
+    async def hang_up_half_open(self, asking: Connection) -> None:
+        """End those that nobody may answer; what waits for one gets an error. Raises what `asking` raises."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
+        await self.line.hang_up_half_open(asking, self._uses.get)
 
     async def close(self) -> None:
         self._closed = True
