@@ -17,6 +17,7 @@ from tools.tool import Context, Tool
 
 FIXTURES = Path(__file__).parent.parent / "fixtures/mcp"
 FAULTY, HONEST = FIXTURES / "faulty.py", FIXTURES / "honest.py"
+START_S = 60  # a start, or an end, on a busy machine
 QUICK = Timeouts(start_s=10, idle_s=5, total_s=20)
 
 
@@ -35,7 +36,7 @@ async def managing(
     try:
         yield manager
     finally:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(START_S):
             await manager.close()
 
 
@@ -78,7 +79,7 @@ async def serving(*words: object) -> AsyncGenerator[asyncio.subprocess.Process, 
     """A server of its own that listens on the port that is its last word."""
     process = await asyncio.create_subprocess_exec(sys.executable, *map(str, words), stderr=asyncio.subprocess.DEVNULL)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(START_S):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", int(str(words[-1])))

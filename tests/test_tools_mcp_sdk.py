@@ -70,7 +70,7 @@ async def test_calls_results_progress_questions_and_tools_that_appear(way: Way, 
 
 async def assert_a_tool_appears(manager: Manager) -> None:
     await told(tool(manager, "mcp__h__grow"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "mcp__h__grown" not in [one.name for one in manager.tools()]:
             await manager.changed()
     assert (await told(tool(manager, "mcp__h__grown"))).ok
