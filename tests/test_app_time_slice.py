@@ -11,12 +11,17 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.core.events import Notice
 from app.core.provider import Piece, TextChunk, TextPiece
 from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, parts
 from app.models.http.exchange import read_pieces, small
 from app.models.wire.openai.answer import ChatAnswer
+from app.policy.guards import Guards
+from app.runs.run_context import RunContext
 from app.transcript.reply import Reply
+from app.transcript.run_totals import RunTotals
 from parsing import CallDelta, Thought
+from tests.quoting import conversation
 
 pytestmark = pytest.mark.anyio
 TOOLS = {"bash": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}}
@@ -177,3 +182,16 @@ def test_long_pieces_are_cut_and_the_others_stay() -> None:
         *[(CallDelta, 3, size) for size in (2_048, 1)],
         (Thought, 0, 2_048),
     ]
+
+
+async def test_others_have_turns_between_many_events() -> None:
+    """How many is a matter of the machine's speed: at least one in the 40 ms that the fastest would need."""
+    context = RunContext("run", conversation([]), Guards(), RunTotals())
+
+    async def body() -> None:
+        for _ in range(20_000):
+            await context.emit(Notice("note", "Note."))
+
+    async with turns() as counted, aclosing(context.events(body)) as seen:
+        assert len([event async for event in seen]) == 20_000
+        assert counted[0] >= 1
