@@ -119,6 +119,9 @@ async def test_a_server_that_answers_is_asked_again_what_it_can_do() -> None:
         assert await chat.window() is None and len(server.asked) == probes, "not in every round"
         await pieces_of(chat)
         assert await chat.window() is None and len(server.asked) > probes + 1
+        probes = len(server.asked)
+        await pieces_of(chat)
+        assert await chat.window() is None and len(server.asked) == probes + 1, "not after every answer"
 
 
 def test_a_server_turns_twice() -> None:
@@ -136,3 +139,13 @@ def test_another_error_stays_on_show() -> None:
     server.failed(ProviderFailed("model_cut", "It broke off.", retryable=True))
     server.answered("m", Key())
     assert (server.status()["state"], server.status()["last_error"]["code"]) == ("ok", "model_cut")
+
+
+def test_a_list_of_models_does_not_say_that_they_answer() -> None:
+    server = Time().server("a")
+    server.failed(ProviderFailed("model_down", "The gateway cannot reach the model.", retryable=True, status=503))
+    assert (server.status()["state"], server.health.cooling) == ("cooling", {})
+    server.health.listed()
+    assert (server.status()["state"], server.status()["last_error"]["code"]) == ("cooling", "model_down")
+    server.answered("m", Key())
+    assert (server.status()["state"], server.status()["last_error"]) == ("ok", None)

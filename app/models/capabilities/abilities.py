@@ -71,7 +71,8 @@ class AbilityRecord(Struct):
     shown: dict[str, tuple[Ability, float]] = field(default_factory=dict)
     counts: bool = True
     sure: bool = False  # the last probe was complete
-    failed: bool = False  # it failed
+    failed: bool = False  # it failed, and is worth another as soon as the server answers
+    retried: bool = False  # the server has answered since probes fail: some never get an answer to them
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def update(self, known: ProbeResult) -> None:
@@ -80,7 +81,8 @@ class AbilityRecord(Struct):
         if any(before[name].value != now[name].value for name in before.keys() & now.keys()):
             self.shown, self.counts = {}, True
         self.known = known if known.complete else ProbeResult({**before, **now})
-        self.sure, self.failed = known.complete, known.failed
+        self.retried &= known.failed and not known.refused
+        self.sure, self.failed = known.complete, known.failed and not self.retried
 
 
 class AbilityCache:
@@ -131,10 +133,10 @@ class AbilityCache:
             record.probe_at = float("-inf")
 
     def answered(self) -> None:
-        """Probe again soon what failed: the server answers now. All records are of one server."""
+        """Probe again soon what failed, once: the server answers now. All records are of one server."""
         for record in self._records.values():
             if record.failed:
-                record.failed, record.probe_at = False, float("-inf")
+                record.failed, record.retried, record.probe_at = False, True, float("-inf")
 
     async def window(self, endpoint: ServedModel) -> int | None:
         await self._refresh(endpoint)

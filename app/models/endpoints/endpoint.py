@@ -184,7 +184,7 @@ class Endpoint:
         except TimeoutError:
             self._failed(f"did not list its models within {LIST_LIMIT_S:g} s")
         else:
-            self.server.health.answered()
+            self.server.health.listed()
             return True
         return False
 

@@ -51,11 +51,12 @@ class Cooldowns(Generic[Key]):
 
 
 class LastError(Struct, frozen=True):
-    """The most recent failure, in one line; `at` is Unix time."""
+    """The most recent failure, in one line; `at` is Unix time, `status` that of the server's answer, if it answered."""
 
     code: str
     message: str
     at: float
+    status: int | None = None
 
 
 class Health:
@@ -74,15 +75,25 @@ class Health:
 
     @property
     def is_down(self) -> bool:
-        """Return True if the server could not be reached, and has not answered since."""
+        """Return True if the server, or a model behind it, could not be reached, and has not answered since."""
         return self.last_error is not None and self.last_error.code == DOWN
 
-    def answered(self, model: str | None = None) -> None:
-        """The server has answered, and this model of it."""
+    @property
+    def is_silent(self) -> bool:
+        """Return True if not even an error came from the server."""
+        return self.last_error is not None and self.is_down and self.last_error.status is None
+
+    def answered(self, model: str) -> None:
+        """The model has answered."""
         self._cooldowns.end(None)
-        if model is not None:
-            self._cooldowns.end(model)
+        self._cooldowns.end(model)
         if self.is_down:
+            self.last_error = None
+
+    def listed(self) -> None:
+        """The server has listed its models: a gateway does so while none of them answers."""
+        self._cooldowns.end(None)
+        if self.is_silent:
             self.last_error = None
 
     def cooldown_of(self, model: str) -> Cooldown | None:

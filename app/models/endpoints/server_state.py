@@ -51,14 +51,15 @@ class ServerState:
         message = " ".join(failure.message.split())
         for key in self.keys.keys:
             message = message.replace(key.value, "***") if key.value else message
-        self.health.last_error = LastError(failure.code, message[:MOST_ERROR], self._clock())
+        self.health.last_error = LastError(failure.code, message[:MOST_ERROR], self._clock(), failure.status)
         if self.health.is_down and not was_down:
             self.turned()
 
     def _state(self) -> str:
-        if self.health.server_cooldown or self.health.is_down:
+        if self.health.server_cooldown or self.health.is_silent:
             return "dead"
-        return "cooling" if self.keys.status()["cooling"] or self.health.cooling else "ok"
+        is_cooling = self.keys.status()["cooling"] or self.health.cooling or self.health.is_down
+        return "cooling" if is_cooling else "ok"
 
     def status(self) -> dict[str, Any]:
         """Return the fields that admins see in GET /endpoints."""
