@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.core.provider import Provider
+from app.models.wire.call_ids import id_for_client, unpacked
 from tests.chatting import DONE, chat_with, chunk, says
 from tests.messages_streams import claude_at, end, event, start, stop
 from tests.messages_streams import says as says_message
@@ -329,3 +330,9 @@ async def test_a_branch_has_the_ids(tmp_path: Path) -> None:
         assert forked.status_code < 300, forked.text
         await served.chat("And?", tools=[TOOL], session=forked.json()["id"])
     check(wire.sent(server.asked[2].json), [KIMI])
+
+
+@pytest.mark.parametrize("given", [".", "..", "a/b", "given_YWJj"])
+def test_an_id_that_a_url_would_lose_is_packed(given: str) -> None:
+    packed = id_for_client(given)
+    assert PLAIN.fullmatch(packed) and packed != given and unpacked(packed) == given

@@ -21,7 +21,7 @@ LONGEST_ID = 64
 PACKED = "given_"
 NINE = lazy_pattern(r"[a-zA-Z0-9]{9}")  # Mistral's servers and templates take no other ids
 PLAIN = lazy_pattern(r"[a-zA-Z0-9_-]{1,64}")  # Anthropic's servers and clients
-SAFE = lazy_pattern(r"[a-zA-Z0-9_.:-]{1,64}")  # in URLs, and for all other clients
+SAFE = lazy_pattern(r"(?!\.+$)[a-zA-Z0-9_.:-]{1,64}")  # in URLs, and for all other clients
 _OPENAI = 40  # characters: "Expected a string with maximum length 40"
 _NUMBERED = lazy_pattern(r"(.*[^0-9])([0-9]{1,9})")
 
