@@ -143,3 +143,14 @@ async def test_the_notice_of_a_failed_server_is_the_same_in_each_turn_and_has_it
         told = {message for _ in range(5) for _, message in notices(await served.chat("x"))}
     [message] = told
     assert asks in message and key not in message and "still starting" not in message
+
+
+async def test_a_secret_that_a_server_wrote_last_is_not_told_in_part(tmp_path: Path) -> None:
+    """The notice has the beginning of its error, which ends within the secret."""
+    secret = "sk-0123456789abcdefghijklmnopqrstuvwxyz0123"
+    write = "import os, sys; print('Error:', 'x' * 120, os.environ['API_KEY'], file=sys.stderr); sys.exit(1)"
+    one = {"command": sys.executable, "args": ["-c", write], "env": {"API_KEY": secret}}
+    async with unseen(tmp_path, Scripted(["Hi."]), {"leaks": one}, mcp_wait_s="60") as served:
+        await settled(served, "leaks")
+        [(_, message)] = [one for one in notices(await served.chat("x")) if one[0] == "mcp_missing"]
+    assert "exit code 1" in message and "x" * 20 in message and secret[:6] not in message, message

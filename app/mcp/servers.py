@@ -150,6 +150,10 @@ class McpServers:
     def status(self) -> list[Status]:
         return self._manager.status()
 
+    def redact(self, text: str) -> str:
+        """Return a text of a server without the secrets that it was started with."""
+        return self._redactor.redact(text)
+
     def unseen(self) -> list[str]:
         """The names of the enabled servers whose tools have never been listed."""
         return self._manager.unseen()

@@ -50,7 +50,7 @@ class FirstContact(Struct):
         still = self._still_unseen()
         missing = [one for one in self.servers.status() if one.name in names and one.name in still]
         if missing and (awaited or begins_session):
-            await emit(Notice("mcp_missing", MISSING.format(names=_listed(map(_described, missing)))))
+            await emit(Notice("mcp_missing", MISSING.format(names=_listed(map(self._described, missing)))))
         return self.toolbox() if len(still) < len(self.unseen) else None
 
     def _still_unseen(self) -> list[str]:
@@ -68,20 +68,20 @@ class FirstContact(Struct):
         samples = (classified(self.servers.sample(server, tool)) for tool in mentioned)
         return any(not isinstance(gate.decide(tool), Refuse) for tool in samples)
 
+    def _described(self, status: Status) -> str:
+        if status.state is ServerState.NEEDS_AUTH:
+            return f"{status.name} (it requires a sign-in)"
+        if status.state is ServerState.CONNECTING and not status.error:
+            return f"{status.name} (it is still starting)"
+        error = self.servers.redact(status.error)[:MOST_REASON]  # before a cut makes a secret another text
+        return f"{status.name} ({error or status.state})"
+
 
 def is_expected(name: str, servers: McpServers) -> bool:
     """Return whether a tool of this name may come with a server that is connecting for the first time."""
     unseen = servers.unseen()
     coming = (one.name for one in servers.status() if one.name in unseen and one.state in NOT_YET) if unseen else ()
     return any(has_prefix(name, server) for server in coming)
-
-
-def _described(status: Status) -> str:
-    if status.state is ServerState.NEEDS_AUTH:
-        return f"{status.name} (it requires a sign-in)"
-    if status.state is ServerState.CONNECTING and not status.error:
-        return f"{status.name} (it is still starting)"
-    return f"{status.name} ({status.error[:MOST_REASON] or status.state})"
 
 
 def _listed(names: Iterable[str]) -> str:
