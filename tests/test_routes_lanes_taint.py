@@ -125,6 +125,11 @@ CHANGES: dict[str, tuple[Callable[[str, str], Sequence[Said]], bool, bool]] = {
     ),
     "condensed as an answer": (lambda first, said: unchanged("Sum up.", "We spoke."), False, False),
     "condensed behind the question": (lambda first, said: [("user", first), ("user", "We spoke.")], False, True),
+    "condensed behind an answer that says nothing": (
+        lambda first, said: [*unchanged(first, " "), ("user", "We spoke.")],
+        False,
+        True,
+    ),
     # The person's own words as far as a server can tell:
     "condensed as a question": (lambda first, said: [("user", "We spoke.")], True, True),
 }
@@ -191,6 +196,17 @@ async def test_a_document_in_a_message_is_untrusted_and_a_picture_is_not(name: s
         plain = {"type": "input_text" if name == "responses" else "text", "text": "Look."}
         assert await one.fetches(with_part(name, plain)), "text alone is the person's"
         assert await one.fetches(with_part(name, picture_parts(encoded(png()))[name]))
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_instructions_in_the_place_of_an_answer_are_as_tainted_as_it_was(role: str, tmp_path: Path) -> None:
+    async with lane(tmp_path, "chat") as one:
+        await one.send(("user", "What of /page"))
+        assert not await one.fetches(("user", "What of /page"), (role, "We spoke."))
+        await one.send(("user", "What of topic"))
+        assert await one.fetches(("user", "What of topic"), (role, "We spoke."))
+        instructed = ("user", "What of topic"), (role, "Be brief."), ("assistant", "The answer on topic.")
+        assert await one.fetches(*instructed, ("user", "And"))
 
 
 SEARCH = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "Fetch."}]}

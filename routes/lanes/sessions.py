@@ -151,8 +151,8 @@ class LaneSessions(Struct, frozen=True):
 
     async def _lacks_untrusted(self, request: LaneRequest, messages: Sequence[Message]) -> bool:
         """Return True if an answer is missing that stands in a tainted session: other messages may tell of it."""
-        pairs = enumerate(pairwise(messages), 1)
-        ends = [at for at, (one, following) in pairs if one.role == following.role == "user"]
+        spoken = [(end, one.role) for end, one in enumerate(messages, 1) if _is_of_dialogue(one)]
+        ends = [end for (end, role), (_, following) in pairwise(spoken) if role == following == "user"]
         if not ends:
             return False
         sessions = await self._sessions(request, prefix_names(messages, ends))
@@ -284,6 +284,11 @@ def prefix_names(messages: Sequence[Message], ends: Sequence[int]) -> list[str]:
         if end in wanted:
             names.append(f"{PREFIX}{digest.hexdigest()}")
     return names
+
+
+def _is_of_dialogue(message: Message) -> bool:
+    """Return False for instructions, and for an answer that says nothing: neither is the answer to a question."""
+    return message.role != "system" and bool(message.role != "assistant" or message.calls or message.text.strip())
 
 
 def _begun(messages: Sequence[Message], files: Sequence[File]) -> NewTurn:
