@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.core.events import FileChanged, Notice
-from app.workspace.changes import MOST_EVENTS, changed_files, events_of
+from app.storage.checkpoints import FILE, Entry
+from app.workspace.changes import BEGINNING, MOST_EVENTS, FileChange, changed_files, events_of
 from app.workspace.content_types import media_type_of
 from app.workspace.open_file import NotSent, open_file, size_now
 from app.workspace.private_files import private_reason
@@ -99,6 +100,28 @@ def test_what_runs_on_the_owners_machine_says_so_and_is_not_among_the_rest(tmp_p
         **{"package.json": None, "sub/.git": "git", "web/package.json": "npm install", "zz.mk": "make"},
     }
     assert next(event.kind for event in files if event.path == "sub/.git") == "inode/directory"
+
+
+def test_scripts_that_are_spelt_otherwise_or_far_behind_run_all_the_same(tmp_path: Path) -> None:
+    before = scan(tmp_path)
+    texts = {
+        "escaped": '{"\\u0073cripts": {"install": "x"}}',
+        "far": '{"a": "' + "a" * BEGINNING + '", "scripts": {"install": "x"}}',
+        "none": '{"description": "a \\"quotation\\""}',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "package.json").write_text(text)
+    events = events_of(changed_files(before, scan(tmp_path), keeps=False), tmp_path, "c1")
+    found = [event.runs_at for event in events if isinstance(event, FileChanged)]
+    assert found == ["npm install", "npm install", None]
+
+
+def test_however_many_files_come_before_it_one_that_runs_is_found(tmp_path: Path) -> None:
+    entry = Entry(FILE, 0o600, 1)
+    changes = [FileChange(f"!/{number}", "created", entry, None) for number in range(30_000)]
+    events = events_of([*changes, FileChange("Makefile", "created", entry, None)], tmp_path, "c1")
+    assert ("Makefile", "make") in [(one.path, one.runs_at) for one in events if isinstance(one, FileChanged)]
 
 
 def zipped(*names: str) -> bytes:

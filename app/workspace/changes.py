@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,8 +23,7 @@ from tools.base.workspace import inside, regular_file
 from tools.sandbox.owner_commands import CommandFiles, owner_command
 
 MOST_EVENTS = 32  # of a call
-MOST_LOOKED_THROUGH = 20_000  # changes of a call, for files that run on the owner's machine
-BEGINNING = 1 << 16  # bytes of such a file in which the text is looked for that makes it run
+BEGINNING = 1 << 16  # bytes of a file in which the text is looked for that makes it run; a larger one may hold it
 FOLDER_KIND = "inode/directory"
 MOST_HASHED = 32 << 20  # bytes of a file: of a larger one no digest is made
 MOST_HASHED_OF_CALL = 128 << 20
@@ -96,7 +96,7 @@ def events_of(changes: list[FileChange], workspace: Path, call: str) -> list[Fil
     """Return the events of a call's changes. Blocks."""
     left = MOST_HASHED_OF_CALL
     events = list[FileChanged | Notice]()
-    commands = _commands(changes[:MOST_LOOKED_THROUGH])
+    commands = _commands(changes)
     chosen = sorted(changes, key=lambda change: change.path not in commands)[:MOST_EVENTS]
     for change in sorted(chosen, key=lambda change: change.path):
         events.append(event := _event(workspace, change, call, commands.get(change.path), min(left, MOST_HASHED)))
@@ -107,9 +107,9 @@ def events_of(changes: list[FileChange], workspace: Path, call: str) -> list[Fil
 
 
 def _commands(changes: list[FileChange]) -> dict[str, CommandFiles]:
-    """Return the commands of the owner's that run a changed file, by its path."""
+    """Return the commands of the owner's that run a changed file, by its path: of as many files as have events."""
     found = ((one.path, owner_command(one.path)) for one in changes if one.entry is not None)
-    return {path: row for path, row in found if row is not None}
+    return dict(islice(((path, row) for path, row in found if row is not None), MOST_EVENTS))
 
 
 def _event(workspace: Path, change: FileChange, call: str, row: CommandFiles | None, most: int) -> FileChanged:
@@ -125,11 +125,16 @@ def _event(workspace: Path, change: FileChange, call: str, row: CommandFiles | N
             head = os.pread(opened, HEAD, 0)
             kind = media_type_of(head, change.path, whole=size <= HEAD)
             digest = entry.digest.hex() or (_digest(opened) if size <= most else None)
-            if row and row.holds and row.holds not in os.pread(opened, BEGINNING, 0):
+            if row and row.holds and size <= BEGINNING and _lacks(os.pread(opened, BEGINNING, 0), row.holds):
                 runs_at = None
     except (ToolFailed, OSError):  # gone again, or out of reach
         return FileChanged(call, path, change.change, entry.size, unkept=change.unkept, runs_at=runs_at)
     return FileChanged(call, path, change.change, size, digest, kind, change.unkept, runs_at)
+
+
+def _lacks(content: bytes, text: bytes) -> bool:
+    """Return True if JSON does not have this text, which escapes could spell in other ways."""
+    return text not in content and b"\\u" not in content
 
 
 def _digest(opened: int) -> str:
