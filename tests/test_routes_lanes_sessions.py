@@ -161,3 +161,13 @@ async def test_a_session_is_found_as_long_as_it_is_kept(tmp_path: Path) -> None:
         assert (await served.client.delete(f"/sessions/{first['session']}")).status_code == 204
         assert (await store.sizes())["idempotency"] == 0
         assert (await whole(served, *history, **AGENT))["session"] != first["session"]
+
+
+async def test_an_answer_with_a_thought_that_was_told_late_continues_its_session(tmp_path: Path) -> None:
+    """A client that streamed it has both: what was sent cannot be taken back in every format."""
+    async with serving_plain(tmp_path, Scripted(["A thought.</think>One.", "Two.", "Three."])) as served:
+        first = await whole(served, user("One"), **AGENT)
+        then = await whole(served, user("One"), assistant("A thought.One."), user("Two"), **AGENT)
+        other = await whole(served, user("One"), assistant("A thought.Two."), user("Two"), **AGENT)
+    assert first["text"] == "One."
+    assert then["session"] == first["session"] != other["session"]

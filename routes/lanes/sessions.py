@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.attachments import Attachment, File
+from app.core.events import TextDelta
 from app.core.messages import AskedCall, Message
 from app.storage.changes import StoreFailed
 from app.storage.files.reading import Files
@@ -32,6 +33,7 @@ from app.storage.store import Store
 from app.transcript.run_request import UNASKED, CallResult
 from routes.lanes.answer import Answer
 from routes.lanes.claims import claims_of
+from routes.lanes.event_text import fields_of
 from routes.lanes.lane import LaneRequest
 from routes.lanes.models import conversation_of
 from routes.protocol.errors import Refused
@@ -231,13 +233,18 @@ class LaneSessions(Struct, frozen=True):
         return await self.store.run(key.run) if key else None  # deleted with its session, perhaps
 
     async def _answered(self, run: RunRow, answer: Sequence[Message]) -> bool:
-        """Return True if these messages are what the run answered, white space aside."""
-        found, after = Answer(), 0
+        """Return True if these messages are what the run answered, white space aside.
+
+        Some clients that stream keep text of which it turned out later that it was a thought.
+        """
+        found, streamed, after = Answer(), list[str](), 0
         while rows := await self.store.events(run.id, after, PAGE):
             for row in rows:
                 found.add(row)
+                streamed += [fields_of(row)["text"]] if row.type == TextDelta.type else []
             after = rows[-1].seq
-        return _bare(found.text) == _bare("".join(message.text for message in answer))
+        given = _bare("".join(message.text for message in answer))
+        return given in (_bare(found.text), _bare("".join(streamed)))
 
     async def _is_last(self, run: RunRow) -> bool:
         """Return True unless a client has gone on in the session; runs that the server has begun do not count."""
