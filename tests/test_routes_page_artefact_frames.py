@@ -230,3 +230,28 @@ async def test_a_preview_of_a_shared_conversation_runs_as_well(tmp_path: Path) -
         await expect(document.locator("body")).to_contain_text("ran")
         await expect(document.locator("iframe")).to_have_count(0)
         assert await page.evaluate("1 + 1") == 2 and not crashes
+
+
+WRITES = """<p>before</p><script>
+document.write("<table><caption>One</caption>");
+for (let row = 1; row < 3; row++) {
+  document.write("<tr>");
+  for (let at = 1; at < 4; at++) document.write("<td>" + row * at + "</td>");
+  document.write("</tr>");
+}
+document.write("</table>");
+document.write("<b id=b>1</b><br>");
+document.getElementById("b").append("2");
+document.write("<ul><li>open");
+document.write("<ifr"); document.write("ame src=x></ifr" + "ame>");
+</script><p>after</p>"""
+
+
+async def test_tags_that_scripts_write_in_pieces_belong_together(tmp_path: Path) -> None:
+    async with shown(tmp_path, block("html", WRITES)) as (served, _, page):
+        document = (await previewed(page, served)).frame_locator("iframe")
+        await expect(document.locator("table tr")).to_have_text(["123", "246"])
+        await expect(document.locator("td")).to_have_count(6)
+        await expect(document.locator("#b")).to_have_text("12")
+        await expect(document.locator("p, caption, b, li")).to_have_text(["before", "One", "12", "open", "after"])
+        await expect(document.locator("iframe")).to_have_count(0)
