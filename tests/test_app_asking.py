@@ -299,5 +299,17 @@ def test_an_excess_rises_at_once_and_falls_by_half() -> None:
     known = []
     for estimate, reported in ((100, 90), (100, 900), (500, 1000), (100, 100), (100, 100)):
         excess.learn(estimate, "m", reported)
-        known.append(excess.of("m"))
-    assert known == [0, 800, 500, 250, 125] and excess.of("other") == 0
+        known.append(excess.of("m", 100))
+    assert known == [0, 800, 500, 250, 125] and excess.of("other", 100) == 0
+
+
+def test_one_long_prompt_that_was_estimated_too_low_refuses_no_short_ones() -> None:
+    excess = PromptExcess(lambda: 0.0)
+    excess.learn(100_000, "m", 120_000)
+    assert excess.of("m", 500) == 0 and excess.of("m", 100_000) == 20_000
+    excess.learn(500, "m", 500)
+    assert excess.of("m", 100_000) == 20_000, "nor do short ones tell what long ones have"
+    excess.learn(500, "m", 50_500)
+    assert excess.of("m", 500) == excess.of("m", 100_000) == 50_000, "what is added to short ones is to long ones, too"
+    excess.learn(100_000, "m", 100_000)
+    assert excess.of("m", 500) == excess.of("m", 100_000) == 25_000

@@ -112,22 +112,30 @@ class PromptExcess:
 
     Estimates learn the scale of a tokenizer by themselves (`TokenCounter`), but not what a server adds to each prompt,
     or that it counts in another way. It rises at once and falls by half; after a while it is forgotten, since it may
-    refuse the very requests that would correct it.
+    refuse the very requests that would correct it. Of a long conversation that was estimated too low shorter prompts
+    learn nothing: they would be refused for what they do not have.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._learned: dict[str, tuple[int, float]] = {}
+        self._learned: dict[str, dict[int, tuple[int, float]]] = {}  # by the bits of the estimate: the excess, and when
 
-    def of(self, model: str) -> int:
-        excess, learned = self._learned.get(model, (0, -math.inf))
-        return excess if self._clock() - learned < EXCESS_S else 0
+    def of(self, model: str, estimate: int) -> int:
+        """Return the excess of a prompt with this estimate: the most that prompts of its size or smaller ones had."""
+        known, now, size = self._learned.get(model, {}), self._clock(), estimate.bit_length()
+        return max((most for bits, (most, at) in known.items() if bits <= size and now - at < EXCESS_S), default=0)
 
     def learn(self, estimate: int, model: str, reported: int) -> None:
         """`estimate`: of the prompt, without any excess."""
-        excess = max(0, reported - estimate, self.of(model) // 2)
-        if excess or model in self._learned:
-            self._learned[model] = excess, self._clock()
+        excess, now, size = max(0, reported - estimate), self._clock(), estimate.bit_length()
+        if not excess and model not in self._learned:
+            return
+        known = self._learned.setdefault(model, {})
+        for bits, (before, at) in known.items():
+            if bits <= size and now - at < EXCESS_S:
+                known[bits] = max(min(excess, before), before // 2), now
+        before, at = known.get(size, (0, now))
+        known[size] = max(excess, before if now - at < EXCESS_S else 0), now
 
 
 class Ledger:

@@ -51,7 +51,7 @@ class RunBudget(Struct):
         if checks := self.ledger.model_checks:
             await checks.before_model(self.principal.name, provider.model, request.messages, conversation)
         learn = partial(self.ledger.excess.learn, prompt)
-        prompt += self.ledger.excess.of(model_of(provider))
+        prompt += self.ledger.excess.of(model_of(provider), prompt)
         meters, limits = list[Meter](), self.ledger.limits(self.principal)
         try:
             for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):
