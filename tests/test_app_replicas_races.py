@@ -12,10 +12,12 @@ import pytest
 from app.replicas.peers import Body
 from app.replicas.postgres.messages import MOST_BYTES
 from app.storage.changes import LOST
+from app.storage.postgres.connections import CONNECT_S, Line
 from tests.postgres import Cluster
 from tests.test_app_replicas import LIMIT_S, Server, begun, servers
 
 pytestmark = pytest.mark.anyio
+SLOW_S = 6.0
 
 
 async def begins_again(server: Server, by: Server) -> None:
@@ -114,3 +116,30 @@ async def test_a_request_that_leaves_while_its_lock_ends_leaves_no_connection_be
                 await leaving
         async with asyncio.timeout(LIMIT_S), locks.lock("session", "ses_1"):
             pass
+
+
+async def test_a_database_that_answers_slowly_is_connected_to(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection is several questions, with TLS six or seven: one that is far away needs more than the first try."""
+    connect, limits = asyncpg.connect, list[float]()
+
+    async def slowly(url: str, *, timeout: float, **options: Any) -> Any:
+        limits.append(timeout)
+        if timeout < SLOW_S:
+            raise TimeoutError
+        return await connect(url, timeout=timeout, **options)
+
+    monkeypatch.setattr(asyncpg, "connect", slowly)
+    connection = await Line(postgres.database()).connect()
+    connection.terminate()
+    assert len(limits) == 2 and limits[0] < SLOW_S
+
+
+async def test_a_new_connection_has_more_time_than_an_answer_on_one(postgres: Cluster) -> None:
+    async with servers(postgres, "a", lease_s=60) as (a,):
+        lease = a.peers.lease
+        on_one = lease._in_time().when() or 0.0
+        lease.disconnect()
+        anew = lease._in_time().when() or 0.0
+        assert anew - on_one > CONNECT_S / 2

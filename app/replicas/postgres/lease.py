@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from app.replicas.postgres.failures import FAILURES, SAID, described
 from app.replicas.postgres.messages import ALL, ORPHANS, Open, encoded
-from app.storage.postgres.connections import name_of
+from app.storage.postgres.connections import CONNECT_S, name_of
 
 BEATS = 5  # in a lease
 ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its tools
@@ -175,7 +175,8 @@ class Lease:
         left_s = self.left_s
         if left_s <= 0:
             return asyncio.timeout(max((left_s + (ENDED - ACTS) * self.lease_s) / 2, 0.01))
-        return asyncio.timeout(min(max(left_s / 2, min(left_s, RETRY_S)), ANSWER_S))
+        most_s = ANSWER_S if self._connection else CONNECT_S
+        return asyncio.timeout(min(max(left_s / 2, min(left_s, RETRY_S)), most_s))
 
     def _was_asleep(self, limit: asyncio.Timeout) -> bool:
         """Return True if a limit was noticed long after it was over: the process stood still, and its answers wait."""

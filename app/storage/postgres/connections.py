@@ -12,7 +12,7 @@ import asyncpg
 
 MOST = 8  # of one server; PostgreSQL allows 100 to all
 CONNECT_S = 10.0
-TRY_S = 3.0  # of that: what is sent to a host that is away gets no answer at all
+TRY_S = 3.0  # of that, the first time: what is sent to a host that is away gets no answer at all
 CLOSE_S = 1.0
 COMMAND_S = 60.0  # for one statement
 # Statements are small and planned once: compiling them would take longer than executing them.
@@ -65,20 +65,21 @@ class Line:
 
     async def connect(self, *_: object, **options: Any) -> Connection:
         """Return a connection of the caller's own; asyncpg's pool gives `options`."""
-        until = asyncio.get_running_loop().time() + CONNECT_S
+        until, limit_s = asyncio.get_running_loop().time() + CONNECT_S, TRY_S
         while True:
             try:
-                return await self._try(options)
+                return await self._try(limit_s, options)
             except ConnectionAbortedError:  # nothing was executed
-                if asyncio.get_running_loop().time() > until - TRY_S:
+                limit_s = until - asyncio.get_running_loop().time()  # it may live, and be slow: it is asked six times
+                if limit_s < TRY_S:
                     raise
 
-    async def _try(self, options: dict[str, Any]) -> Connection:
+    async def _try(self, limit_s: float, options: dict[str, Any]) -> Connection:
         if self._closed:
             raise TimeoutError("the database has not answered while this server was being stopped")
         settings = SETTINGS | {"application_name": self._name}
         options = options | {"connection_class": _Connection, "server_settings": settings}
-        options |= {"timeout": TRY_S, "command_timeout": self._command_s}
+        options |= {"timeout": limit_s, "command_timeout": self._command_s}
         connecting = asyncio.create_task(asyncpg.connect(self._url, **options), name="connect to PostgreSQL")
         hung_up = asyncio.get_running_loop().create_future()
         self._connecting.add(hung_up)
@@ -96,7 +97,7 @@ class Line:
         try:
             connection = connecting.result()
         except TimeoutError as error:
-            raise ConnectionAbortedError(f"there was no answer within {TRY_S:g} s") from error
+            raise ConnectionAbortedError(f"there was no answer within {limit_s:.0f} s") from error
         self._open.add(connection)
         return connection
 
