@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import (
+    Ability,
     CallForm,
     FallbackUsed,
     Finished,
@@ -234,6 +236,22 @@ async def test_what_is_asked_of_the_route_is_of_the_model_that_answers() -> None
                 assert (route.model, route.call_form, route.answers) == ("o", CallForm.FENCED, "hosted/o")
     time.now += 100
     assert (route.model, route.answers, route.last) == ("m", "hosted/o", handles[1])
+
+
+class Learned(Scripted):
+    def abilities(self) -> Sequence[Ability]:
+        return [Ability("reasoning", self.model, "answer")]
+
+
+async def test_a_reply_is_judged_by_what_is_known_of_the_model_that_gave_it() -> None:
+    """Also where the wanted model has recovered while another one answered."""
+    time = Time()
+    handles = time.handle(Learned([fails(404)], "m")), time.handle(Learned(["Hi"], "o"), time.server("hosted"))
+    route = time.route(*handles)
+    assert route.ability("reasoning").value == "m"
+    await heard(route)
+    time.now += 100
+    assert (route.model, route.ability("reasoning").value) == ("m", "o")
 
 
 async def test_waits_hold_no_place_and_every_end_gives_it_back() -> None:

@@ -218,7 +218,7 @@ class ModelRoute(Struct):
         return self.current.provider.abilities()
 
     def ability(self, name: str) -> Ability:
-        return self.current.provider.ability(name)
+        return self.last.provider.ability(name)  # of the model whose reply is judged by it
 
     def show(self, name: str, value: bool | str, detail: str) -> None:
         self.last.provider.show(name, value, detail)
