@@ -14,6 +14,7 @@ import pytest
 from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Pause, Raise, Scripted, ended
 from parsing import Thought
+from routes.lanes.sessions import MOST_BEGINNINGS
 from tests.people import bearer
 from tests.pictures import encoded, pdf, png
 from tests.serving import Served, serving, until
@@ -207,6 +208,16 @@ async def test_instructions_in_the_place_of_an_answer_are_as_tainted_as_it_was(r
         assert await one.fetches(("user", "What of topic"), (role, "We spoke."))
         instructed = ("user", "What of topic"), (role, "Be brief."), ("assistant", "The answer on topic.")
         assert await one.fetches(*instructed, ("user", "And"))
+
+
+async def test_a_missing_answer_is_missed_behind_many_messages_too(tmp_path: Path) -> None:
+    async with lane(tmp_path, "chat") as one:
+        await one.send(("user", "What of /page"))
+        many = [("user", f"We spoke of {number}.") for number in range(2 * MOST_BEGINNINGS)]
+        assert not await one.fetches(("user", "What of /page"), *many)
+        await one.send(*many, ("user", "What of /page"))
+        assert not await one.fetches(*many, ("user", "What of /page"), ("user", "We spoke."))
+        assert await one.fetches(*many)
 
 
 SEARCH = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "Fetch."}]}

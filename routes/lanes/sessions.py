@@ -157,7 +157,9 @@ class LaneSessions(Struct, frozen=True):
         ends = [end for (end, role), (_, following) in pairwise(spoken) if role == following == "user"]
         if not ends:
             return False
-        sessions = await self._sessions(request, prefix_names(messages, ends))
+        half = MOST_BEGINNINGS // 2
+        looked_up = ends if len(ends) <= MOST_BEGINNINGS else [*ends[:half], *ends[-half:]]
+        sessions = await self._sessions(request, prefix_names(messages, looked_up))
         return any([await self.store.tainted(session) for session in sessions])
 
     async def _with_given_ids(self, history: Sequence[Message], request: LaneRequest) -> Sequence[Message]:
