@@ -93,6 +93,7 @@ def test_files_that_run_on_the_owners_machine_are_listed_at_the_end() -> None:
     shown = transcript([*many, ANSWERED])
     assert shown.count("runs at") == 8 and "  ▪ and 12 more\n" in shown and "\x1b" not in shown
     assert head not in transcript([made("a.py"), ANSWERED])
+    assert transcript([made("a\nAll is well/Makefile", "make"), ANSWERED]).count("\nAll") == 0, "a name is one line"
 
 
 def test_a_search_shows_its_words_and_how_much_was_found() -> None:
@@ -146,7 +147,7 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
         (ToolRejected("no such tool", "c", "bsh"), "✗ bsh was refused: no such tool\n"),
         (ToolRejected("cut off"), "✗ A call was refused: cut off\n"),
         (Notice("retry", "Trying again."), "! Trying again.\n"),
-        (FileChanged("c", "a\x1b[31m.csv", "created", 2048), "  ▪ a.csv (created, 2.0 KB)\n"),
+        (FileChanged("c", "a\x1b[31m.csv", "created", 2048), "  ▪ a<U+001B>[31m.csv (created, 2.0 KB)\n"),
         (ImageReturned("ab", "image/png", 100, "c"), "  ▪ picture (image/png, 100 B)\n"),
         (FileChanged("c", "b.csv", "deleted"), "  ▪ b.csv (deleted)\n"),
         (FileChanged("c", "big", "created", 2048, unkept="large"), "  ▪ big (created, 2.0 KB, cannot be undone)\n"),

@@ -42,7 +42,7 @@ from app.core.events import (
 )
 from app.core.helper_events import HelperFinished, HelperStarted
 from app.core.label_events import LabelsAdded
-from routes.terminal.approval_text import answer, preview_lines, question
+from routes.terminal.approval_text import answer, one_line, preview_lines, question
 from routes.terminal.rendering.figures import cost, duration, size, speed
 from routes.texts import text
 from tools.base.patterns import lazy_pattern
@@ -169,7 +169,7 @@ class View:
                 self._owner_files.pop(event.path, None)
                 if event.runs_at and event.change != "deleted":
                     self._owner_files[event.path] = event.runs_at
-                return self._block(Text(f"  ▪ {printable(event.path)} ({_file_facts(event)})", "cyan"))
+                return self._block(Text(f"  ▪ {one_line(event.path)} ({_file_facts(event)})", "cyan"))
             case ImageReturned(_, media_type, length):
                 picture = text("terminal.picture", facts=f"{printable(media_type)}, {size(length)}")
                 return self._block(Text(f"  ▪ {picture}", "cyan"))
@@ -273,7 +273,7 @@ class View:
             return []
         head = text("terminal.owner.files" if self._summary else "terminal.owner.files.plain")
         shown = [
-            text("terminal.owner.file", path=printable(path), command=printable(command))
+            text("terminal.owner.file", path=one_line(path), command=one_line(command))
             for path, command in islice(files.items(), MOST_OWNER_FILES)
         ]
         left_out = len(files) - len(shown)

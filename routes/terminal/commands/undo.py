@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from routes.terminal.answers import Interrupted, Over
 from routes.terminal.api import Json, step
+from routes.terminal.approval_text import one_line
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.view import printable
 from routes.texts import text
@@ -49,7 +50,7 @@ async def show_changes(talk: Conversation, argument: str) -> None:
         }
         if not any(named.values()):
             paths = [one["path"] for key in named for one in changes[key]][:MOST_NAMED]
-            talk.problem(text("terminal.changes.unknown", path=printable(argument), near=printable(", ".join(paths))))
+            talk.problem(text("terminal.changes.unknown", path=one_line(argument), near=one_line(", ".join(paths))))
             return
         changes |= named
     for line in lines_of(changes):
@@ -77,7 +78,7 @@ def lines_of(changes: Json) -> Sequence[str]:
     lines = list[str]()
     for one in changes["files"]:
         kind = "" if one["kind"] == "file" else f" {one['kind']}"
-        lines += [f"{one['change']}{kind}: {one['path']}", *one["diff"].splitlines()]
-    lines += [text("terminal.undo.left_out", path=one["path"]) for one in changes["left_out"]]
+        lines += [f"{one['change']}{kind}: {one_line(one['path'])}", *one["diff"].splitlines()]
+    lines += [text("terminal.undo.left_out", path=one_line(one["path"])) for one in changes["left_out"]]
     hidden = [text("terminal.left_out", count=len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else []
     return [*map(printable, lines[:MOST_LINES]), *hidden]
