@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from parsing.matching import CLOSERS, compiled
 
 MAX_DEPTH = 100
-MAX_TOKENS = 20_000  # about 20 ms: beyond that, malformed text is refused
+MAX_TOKENS = 20_000  # in all tries, about 100 ms: beyond that, malformed text is refused
 MAX_MARKS = 60_000  # quotes and escapes inside the texts, in all tries
 _TRIES = 8
 Read = TypeVar("Read")
@@ -92,16 +92,16 @@ def read_whole(text: str, read: Callable[[Literals], Read], **options: Any) -> R
     """
     passed: set[int] = set()
     failure: Unreadable | None = None
-    left = MAX_MARKS
+    tokens, marks = MAX_TOKENS, MAX_MARKS
     for _ in range(_TRIES):
-        reader = Literals(text, passed=passed, marks=left, **options)
+        reader = Literals(text, passed=passed, tokens=tokens, marks=marks, **options)
         try:
             value = read(reader)
             reader.finish()
         except Unreadable as error:
             failure = failure or error
-            left = reader.marks
-            if reader.doubtful_end < 0 or left < 0:
+            tokens, marks = reader.tokens, reader.marks
+            if reader.doubtful_end < 0 or min(tokens, marks) < 0:
                 break
             passed.add(reader.doubtful_end)
         else:
@@ -134,7 +134,7 @@ def _reads(text: str, read: Callable[[Literals], object], passed: Set[int], opti
 class Literals:
     """A reader of one text, from left to right. `strings` are extra string delimiters, `words` allows bare values,
     `sets` allows those of Python, as lists, `comments` those of JSONC and of Python. A quote at a place in `passed`
-    closes nothing. `marks` are the quotes and escapes that its texts may still have.
+    closes nothing. `tokens` may still be read, and its texts may have `marks` more quotes and escapes.
     """
 
     def __init__(
@@ -147,6 +147,7 @@ class Literals:
         sets: bool = False,
         comments: bool = False,
         passed: Set[int] = frozenset(),
+        tokens: int = MAX_TOKENS,
         marks: int = MAX_MARKS,
     ) -> None:
         self.text = text
@@ -154,7 +155,7 @@ class Literals:
         self._ended = ended
         self._strings = strings
         self._bare = words
-        self._tokens = 0
+        self.tokens = tokens
         self._depth = 0
         self._open = {"{": 0, "[": 0, "(": 0}
         self._sets = sets
@@ -197,8 +198,8 @@ class Literals:
         return end
 
     def _count_token(self) -> None:
-        self._tokens += 1
-        if self._tokens > MAX_TOKENS:
+        self.tokens -= 1
+        if self.tokens < 0:
             raise Unreadable("too long to repair")
 
     def _count_mark(self) -> None:

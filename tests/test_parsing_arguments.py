@@ -153,7 +153,21 @@ def test_the_marks_in_texts_and_comments_are_bounded(text: str) -> None:
     for reading in (Literals(text, comments=True), Literals(text)):
         with suppress(Unreadable):
             reading.value()
-        assert reading.marks >= -1 and reading._tokens <= MAX_TOKENS + 1
+        assert min(reading.marks, reading.tokens) >= -1
+
+
+def test_all_tries_together_read_no_more_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each quote that is passed by has the text read again from its beginning."""
+    read, count = list[int](), Literals._count_token
+
+    def counted(reading: Literals) -> None:
+        read.append(1)
+        count(reading)
+
+    monkeypatch.setattr(Literals, "_count_token", counted)
+    with pytest.raises(Unreadable):
+        loads("{" + "a: 1, " * (MAX_TOKENS // 4) + "b: 'c'd', " * 8 + "!")
+    assert len(read) <= MAX_TOKENS + 1
 
 
 def test_code_in_a_string_survives_a_repair_byte_for_byte() -> None:
