@@ -182,7 +182,12 @@ def asking(lane: str) -> dict[str, Any]:
 
 
 PAIRS = [(wire, lane) for wire in WIRES for lane in LANES]
-USUAL = [("chat, streamed", lane) for lane in LANES] + [(wire, "/v1/chat/completions") for wire in [*WIRES][1:]]
+USUAL = [
+    ("chat, streamed", "/v1/chat/completions"),
+    ("chat, whole", "/v1/responses"),
+    ("messages, streamed", "/v1/messages"),
+    ("messages, whole", "/ag-ui"),
+]
 
 
 @pytest.mark.parametrize(("wire", "lane"), at_night(PAIRS, USUAL))

@@ -16,6 +16,7 @@ from app.models.wire.native_calls import NATIVE
 from app.runs.discipline.doubted_calls import TEXT_CALL
 from parsing import Call
 from tests.asking import Time, fails
+from tests.nightly import at_night
 from tests.parsing_forms import WRITERS
 from tests.serving import serving
 from tests.test_routes_client_tools import of, relayed
@@ -48,9 +49,10 @@ class Position:
     task: str = "Go."
 
 
+AFTER_NATIVE = Position("after a native call", lambda call: [[NATIVELY], [call]])
 POSITIONS = (
     Position("first reply", lambda call: [[call]]),
-    Position("after a native call", lambda call: [[NATIVELY], [call]]),
+    AFTER_NATIVE,
     Position("in a later run", lambda call: [[call]], before=([NATIVELY], "Done.")),
     Position("after a thought", lambda call: [[NATIVELY], [f"<think>I must touch it.</think>{call}"]]),
 )
@@ -66,8 +68,14 @@ class Always(Native):
         self._replies[len(self.requests) :] = replies
 
 
-@pytest.mark.parametrize("recognised", [True, False], ids=["recognised", "unknown"])
-@pytest.mark.parametrize("position", POSITIONS, ids=lambda position: position.name)
+@pytest.mark.parametrize(
+    ("position", "recognised"),
+    [
+        pytest.param(position, recognised, id=f"{position.name}, {'recognised' if recognised else 'unknown'}")
+        for position in POSITIONS
+        for recognised in at_night((False, True), (False, True) if position is AFTER_NATIVE else (False,))
+    ],
+)
 async def test_every_dialect_runs_wherever_it_stands(tmp_path: Path, position: Position, recognised: bool) -> None:
     """At a server that is not recognised after the model was asked, once, to call natively."""
     wrong, doubted = dict[str, object](), not recognised and position.name != "first reply"
@@ -93,7 +101,7 @@ async def test_every_dialect_runs_wherever_it_stands(tmp_path: Path, position: P
     assert not wrong
 
 
-@pytest.mark.parametrize("recognised", [True, False], ids=["recognised", "unknown"])
+@pytest.mark.parametrize("recognised", at_night((True, False), (False,)))
 async def test_every_dialect_runs_in_a_helper(tmp_path: Path, recognised: bool) -> None:
     wrong, model = dict[str, object](), Always(leaves_calls=recognised)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, window=32_768, helpers=True) as served:
@@ -139,7 +147,7 @@ async def test_in_a_thought_no_dialect_is_a_call(tmp_path: Path) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("recognised", [True, False], ids=["recognised", "unknown"])
+@pytest.mark.parametrize("recognised", at_night((True, False), (False,)))
 async def test_a_relay_hands_over_every_dialect(tmp_path: Path, recognised: bool) -> None:
     """Also behind a native call of the same reply, where the model is known to call natively."""
     wrong, model = dict[str, object](), Always(leaves_calls=recognised)
