@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import CallForm, TextChunk
+from app.core.provider import CallForm, TextChunk, name_of
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.capabilities.server_profiles import PROFILES
 from app.models.scripted import Scripted
 from app.models.wire.native_calls import NATIVE
-from app.provenance.native_text import calls_in_text, name_of
+from app.provenance.native_text import calls_in_text
 from app.transcript.reply import Reply, TextCalls
 from parsing import Call
 from tests.asking import ASKED, Time, fails

@@ -148,8 +148,8 @@ class Toolbox:
         tool = self.tool(name)
         if tool is None:
             near = self._near(name)
-            told = f"No tool is called {_shortened(name)!r}. {self._what_there_is(near)}"
-            return Refuse(told, intended=next(iter(near), ""))
+            reason = f"No tool is called {_shortened(name)!r}. {self._what_there_is(near)}"
+            return Refuse(reason, intended=next(iter(near), ""))
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
             return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(self._near(name))}")

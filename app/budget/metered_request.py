@@ -21,7 +21,7 @@ from app.budget.budgets import Reservation
 from app.budget.kinds import COST, BudgetSpent
 from app.core.events import Usage
 from app.core.observers import ObservedRequest, Observers, RequestSpan
-from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage
+from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage, name_of
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.prices import MILLION
 from app.models.tokens.counter import CHARACTERS_PER_TOKEN
@@ -36,7 +36,7 @@ ALLOWANCE = 4096  # tokens of an answer that are reserved at a time
 LEAST_ANSWER = 64
 NOTHING = TokenUsage(0, 0)
 LearnPrompt = Callable[[str, int], None]
-"""Is told the model that has answered, and how many tokens of the prompt it has counted."""
+"""Takes the name of the model that has answered, and how many tokens of the prompt it has counted."""
 
 
 def tokens(used: TokenUsage) -> float:
@@ -46,11 +46,6 @@ def tokens(used: TokenUsage) -> float:
 def money_of(provider: Provider) -> Callable[[TokenUsage], float]:
     """Return a function for the cost of tokens, by the price of the model that answers, in parts of the budget."""
     return lambda used: round((provider.cost(used) or 0) * COST.parts)
-
-
-def model_of(provider: Provider) -> str:
-    """Return the name of the model that answers, or is asked first."""
-    return provider.answers or provider.model
 
 
 def at_most(weigh: Callable[[TokenUsage], float], prompt: int, answer: int) -> float:
@@ -241,7 +236,7 @@ class MeteredRequest:
         """Learn how many tokens the prompt had, if it was text: pictures have estimates of their own."""
         reported = self._reply.used
         if reported and reported.prompt_tokens and not any(one.attachments for one in self._request.messages):
-            self._learn_prompt(model_of(self._provider), reported.prompt_tokens)
+            self._learn_prompt(name_of(self._provider), reported.prompt_tokens)
 
     def _observe(self, times: RequestTimes, error: BaseException | None) -> None:
         provider, usage = self._provider, self.usage
@@ -250,7 +245,7 @@ class MeteredRequest:
                 run=self._conversation.run,
                 session=self._conversation.session,
                 model=self._model,
-                answered_by=model_of(provider),
+                answered_by=name_of(provider),
                 sent=times.sent,
                 first=times.first,
                 ended=times.ended,
@@ -271,7 +266,7 @@ class MeteredRequest:
     def _keep(self, used: TokenUsage, cost: float | None, *, measured: bool) -> None:
         held = self._meters[0].held
         parts = None if cost is None else round(cost * COST.parts)
-        model = model_of(self._provider)
+        model = name_of(self._provider)
         self._conversation.record(
             ModelUsage(
                 *(held.principal, held.period, model, self._conversation.run, self._conversation.session),

@@ -20,11 +20,10 @@ from app.budget.metered_request import (
     Meter,
     MeteredRequest,
     at_most,
-    model_of,
     money_of,
     tokens,
 )
-from app.core.provider import ModelRequest, Provider
+from app.core.provider import ModelRequest, Provider, name_of
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
@@ -51,7 +50,7 @@ class RunBudget(Struct):
         if checks := self.ledger.model_checks:
             await checks.before_model(self.principal.name, provider.model, request.messages, conversation)
         learn = partial(self.ledger.excess.learn, prompt)
-        prompt += self.ledger.excess.of(model_of(provider), prompt)
+        prompt += self.ledger.excess.of(name_of(provider), prompt)
         meters, limits = list[Meter](), self.ledger.limits(self.principal)
         try:
             for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):

@@ -278,6 +278,11 @@ class Provider(Protocol):
     async def close(self) -> None: ...
 
 
+def name_of(provider: Provider) -> str:
+    """Return the name of the model that answers or answered last, with its endpoint's name if known."""
+    return provider.answers or provider.model
+
+
 class BaseProvider:
     """A base of providers, without knowledge of the model."""
 

@@ -1,4 +1,4 @@
-"""The things of a person that act without a request: who may have one, asked when it is made and whenever it acts.
+"""Things of a person that act without a request: the roles that may have each, asked at its making and at each use.
 
 A role may be lowered in between. What is there then stays, and acts again once the role is raised.
 """

@@ -9,14 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.messages import Message
-from app.core.provider import Provider
+from app.core.provider import Provider, name_of
 from app.models.wire.native_calls import NATIVE
 from app.transcript.reply import TextCalls
-
-
-def name_of(provider: Provider) -> str:
-    """Return the name of the model that answers or answered last, with its endpoint's name if known."""
-    return provider.answers or provider.model
 
 
 def calls_in_text(provider: Provider, messages: Sequence[Message], natively: bool) -> TextCalls:

@@ -30,11 +30,20 @@ from app.core.events import (
     ToolRejected,
 )
 from app.core.messages import Message
-from app.core.provider import TOO_LONG, CallForm, Provider, ProviderFailed, TakeText, TextPiece, TokenUsage
+from app.core.provider import (
+    TOO_LONG,
+    CallForm,
+    Provider,
+    ProviderFailed,
+    TakeText,
+    TextPiece,
+    TokenUsage,
+    name_of,
+)
 from app.documents.news import news_of
 from app.labels.consent import clear_request
 from app.models.wire.client_history import settled
-from app.provenance.native_text import calls_in_text, name_of
+from app.provenance.native_text import calls_in_text
 from app.runs.discipline.doubted_calls import ASKED, to_make_natively
 from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer

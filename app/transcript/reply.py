@@ -139,7 +139,6 @@ class Reply:
         self._fold_at = FOLDED_AFTER
         self._blocks: dict[str, tuple[int, int]] = {}  # call id -> where it stands in that, as a block of code
         self._thought = StringIO()
-        self.begins_too_often = False  # more of the text would cost more than any answer is worth
         self._has_reasoning = False  # apart from the text
         # Native calls (True) and those in the text that have not been made in the other way.
         self._unpaired: tuple[dict[str, list[AskedCall]], dict[str, list[AskedCall]]] = {}, {}
@@ -161,8 +160,6 @@ class Reply:
             self._fold()
         self._parser = self._parser or self._new_parser()
         found = self._parser.feed(text)
-        if self._parser.tried > MOST_BEGINNINGS:
-            self.begins_too_often = True
         if len(found) == 1 and type(shown := found[0]) is Text:
             words = text if str.__eq__(shown, text) else shown.text  # as a rule the same string is kept twice
             self._shown.write(words)
@@ -277,6 +274,11 @@ class Reply:
         return any(source == NATIVE for source, _ in self._ids)
 
     @property
+    def begins_too_often(self) -> bool:
+        """Return True once more of the text would cost more than any answer is worth."""
+        return self._parser is not None and self._parser.tried > MOST_BEGINNINGS
+
+    @property
     def has_started(self) -> bool:
         """Return True once the model has written anything."""
         return bool(self.characters or self._ids or self.pictures)
@@ -304,7 +306,7 @@ class Reply:
 
     @property
     def has_thought_apart(self) -> bool:
-        """Return True if the server has told reasoning from an answer."""
+        """Return True if the server has sent reasoning apart from an answer."""
         return self._has_reasoning and bool(self._wrote.tell() or self.called_natively)
 
     @property

@@ -48,8 +48,7 @@ def as_answer(provider: Provider, reply: Reply, *, asks_again: bool) -> Iterator
 def known_as_answer(provider: Provider, reply: Reply) -> None:
     """Take the reply to a side query as the answer where whole replies are known to come as reasoning."""
     if reply.is_whole_thought and provider.ability(REASONING).value == WHOLE:
-        for _ in reply.take_thought(calls=True):
-            """Nobody watches it."""
+        list(reply.take_thought(calls=True))  # its events are not shown
 
 
 def answer_again(provider: Provider, reply: Reply) -> Iterator[Notice]:

@@ -146,7 +146,7 @@ async def read_pieces(
 
 
 def small(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield the pieces, long texts in several: whoever handles one does so without giving up the event loop."""
+    """Yield the pieces, long texts in several: handling one does not give up the event loop."""
     for piece in pieces:
         if not isinstance(piece, TextChunk | Thought | CallDelta) or len(piece.text) <= CHARACTERS:
             yield piece

@@ -75,7 +75,7 @@ class Lease:
     When the lease is lost `on_lost` ends all that the replica does, and the server goes on as another replica, which
     `on_beginning` is given and, once it is registered, `on_begun`. `on_alive` is called with the monotonic time until
     which the process may live, each time that this has moved. `on_half_open` is called with a new connection
-    that is answered after one was not: the others may wait in vain, too, if nobody told them that they have ended.
+    that is answered after one was not: the others may wait in vain, too, if they were not told that they have ended.
     """
 
     def __init__(self, open_connection: Open, me: Replica, lease_s: float) -> None:

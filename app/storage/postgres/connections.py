@@ -180,7 +180,7 @@ class Connections:
         return None
 
     async def hang_up_half_open(self, asking: Connection) -> None:
-        """End those that nobody may answer; what waits for one gets an error. Raises what `asking` raises."""
+        """End those that may get no answer; what waits for one gets an error. Raises what `asking` raises."""
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.terminate()

@@ -20,13 +20,11 @@ STYLES = {"+": "green", "-": "red"}
 
 async def undo_last(talk: Conversation, _argument: str) -> None:
     """Undo the last turn that has changed files, if the person confirms that. Raises ChatFailed."""
-    session = talk.choices.session
-    changes = await _changes(talk, session, undoable=True) if session else None
+    changes = await _changes(talk, undoable=True)
     if changes is None:
         talk.say(text("terminal.undo.nothing"))
         return
-    for line in lines_of(changes):
-        talk.say(line, STYLES.get(line[:1], ""))
+    _show(talk, changes)
     question = text("terminal.undo.question", count=len(changes["files"]) + changes["more_files"])
     try:
         answer = await talk.terminal.read(f"{question} ")
@@ -39,8 +37,7 @@ async def undo_last(talk: Conversation, _argument: str) -> None:
 
 async def show_changes(talk: Conversation, argument: str) -> None:
     """Show what that turn has changed, or only the file of that path or name. Raises ChatFailed."""
-    session = talk.choices.session
-    changes = await _changes(talk, session, undoable=False) if session else None
+    changes = await _changes(talk, undoable=False)
     if changes is None:
         talk.say(text("terminal.changes.nothing"))
         return
@@ -53,17 +50,22 @@ async def show_changes(talk: Conversation, argument: str) -> None:
             talk.problem(text("terminal.changes.unknown", path=one_line(argument), near=one_line(", ".join(paths))))
             return
         changes |= named
-    for line in lines_of(changes):
-        talk.say(line, STYLES.get(line[:1], ""))
+    _show(talk, changes)
 
 
 def _is_named(path: str, argument: str) -> bool:
     return path == argument or path.rpartition("/")[2] == argument
 
 
-async def _changes(talk: Conversation, session: str, *, undoable: bool) -> Json | None:
+def _show(talk: Conversation, changes: Json) -> None:
+    for line in lines_of(changes):
+        talk.say(line, STYLES.get(line[:1], ""))
+
+
+async def _changes(talk: Conversation, *, undoable: bool) -> Json | None:
     """Return the changes of the last turn that has changed files, or that can be undone."""
-    runs = (await talk.api.get(f"/sessions/{step(session)}"))["runs"]
+    session = talk.choices.session
+    runs = (await talk.api.get(f"/sessions/{step(session)}"))["runs"] if session else []
     for run in reversed(runs[-MOST_TURNS:]):
         changes = await talk.api.get(f"/runs/{run['id']}/changes")
         if changes["files"] and (changes["state"] in UNDOABLE or not undoable):
