@@ -18,13 +18,13 @@ from tools.tool import Context, Tool
 FIXTURES = Path(__file__).parent.parent / "fixtures/mcp"
 FAULTY, HONEST = FIXTURES / "faulty.py", FIXTURES / "honest.py"
 START_S = 60  # a start, or an end, on a busy machine
-QUICK = Timeouts(start_s=10, idle_s=5, total_s=20)
+PATIENT = Timeouts(START_S, START_S, START_S)  # for what ends by itself, if slowly
 
 
 def faulty(fault: str = "none", *args: str, name: str = "s", **more: Any) -> ServerConfig:
     """The configuration of a server with one fault."""
     words = (str(FAULTY), fault, *args)
-    return ServerConfig(name, command=sys.executable, args=words, **{"timeouts": QUICK, **more})
+    return ServerConfig(name, command=sys.executable, args=words, **{"timeouts": PATIENT, **more})
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ async def managing(
 
 
 async def ready(manager: Manager, name: str = "s") -> Status:
-    status = await manager.settled(name, 60)
+    status = await manager.settled(name, START_S)
     assert status.state is ServerState.READY, status
     return status
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.mcp_servers import FIXTURES, free_port, managing, ready, serving, told, tool
+from tests.mcp_servers import FIXTURES, PATIENT, START_S, free_port, managing, ready, serving, told, tool
 from tests.upstream import upstream
 from tools.mcp.manager import Manager
 from tools.mcp.model import ServerConfig, ServerState, Timeouts
@@ -17,8 +17,7 @@ from tools.mcp.model import ServerConfig, ServerState, Timeouts
 pytestmark = pytest.mark.anyio
 
 FAULTY = FIXTURES / "faulty_http.py"
-PATIENT = Timeouts(start_s=10, idle_s=20, total_s=30)
-HASTY = {"hang": Timeouts(idle_s=1, total_s=5)}
+HASTY = {"hang": Timeouts(idle_s=1, total_s=START_S)}
 
 
 @asynccontextmanager
@@ -66,7 +65,7 @@ async def test_a_redirect_to_another_origin_is_not_followed_and_no_key_goes_ther
         headers = {"Authorization": "Bearer a-secret"}
         config = ServerConfig("s", "http", url=f"http://127.0.0.1:{port}/mcp", headers=headers, timeouts=PATIENT)
         async with serving(FAULTY, f"moved:{elsewhere.port}", port), managing(config) as manager:
-            status = await manager.settled("s", 20)
+            status = await manager.settled("s", START_S)
             assert (status.state, status.tools) == (ServerState.FAILED, ())
             assert "307" in status.error or "redirect" in status.error.lower()
         assert elsewhere.connections == 0
@@ -85,13 +84,13 @@ async def test_what_hangs_beside_the_calls_holds_up_nobody(fault: str) -> None:
     async with faulty(fault) as manager:
         await ready(manager)
         assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
-        async with asyncio.timeout(60):  # what hangs does so until the test ends
+        async with asyncio.timeout(START_S):  # what hangs does so until the test ends
             await manager.close()
 
 
 async def test_a_server_that_wants_a_sign_in_says_so() -> None:
     async with faulty("unauthorized") as manager:
-        status = await manager.settled("s", 20)
+        status = await manager.settled("s", START_S)
         assert status.state is ServerState.NEEDS_AUTH
         assert "HTTP 401" in status.error
         assert status.target.endswith("/mcp")
@@ -99,6 +98,6 @@ async def test_a_server_that_wants_a_sign_in_says_so() -> None:
 
 async def test_a_server_that_is_silent_fails_in_time() -> None:
     async with faulty("silent", Timeouts(start_s=1)) as manager:
-        status = await manager.settled("s", 20)
+        status = await manager.settled("s", START_S)
         assert status.state is ServerState.FAILED
         assert "did not answer within 1 s" in status.error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.mcp_servers import managing
+from tests.mcp_servers import START_S, managing
 from tools.mcp.connection.last_words import last_words, request_for_key
 from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, ServerState
 
@@ -70,7 +70,7 @@ async def test_a_server_that_ended_says_why_until_it_is_connected() -> None:
             seen.append((event.status.state, event.status.error))
 
     async with managing(python(ENDS), hooks=Hooks(on_event=keep)) as manager:
-        status = await manager.settled("s", 20)
+        status = await manager.settled("s", START_S)
     assert status.state is ServerState.FAILED and status.error == f"it ended with exit code 1; it wrote: {ASKS}"
     first = seen.index((ServerState.FAILED, status.error))
     later = [error for state, error in seen[first:] if state is not ServerState.STOPPED]
@@ -79,6 +79,6 @@ async def test_a_server_that_ended_says_why_until_it_is_connected() -> None:
 
 async def test_a_server_without_tools_says_what_it_asks_for() -> None:
     async with managing(python(EMPTY)) as manager:
-        status = await manager.settled("s", 20)
+        status = await manager.settled("s", START_S)
     assert (status.state, status.error, status.tools) == (ServerState.READY, "", ())
     assert status.notes == (f"It has no tools; it wrote: {ASKS}",)

@@ -14,18 +14,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.mcp_servers import QUICK, faulty, is_there, managing, ready, told, tool
+from tests.mcp_servers import PATIENT, START_S, faulty, is_there, managing, ready, told, tool
 from tests.processes import all_gone, endless
 from tests.test_tools_mcp_faults import HIDES
 from tools.base.pause_check import Paused
-from tools.mcp.connection.child import EOF_S
-from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerChanged, ServerConfig, ServerState, Timeouts
+from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerChanged, ServerConfig, ServerState
 from tools.mcp.trust_pins import identity_of
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent
-START_S = 60  # longer than twenty servers take on a busy machine if none is waited for
 
 
 async def test_the_sdk_is_not_loaded_before_a_server_is_connected() -> None:
@@ -36,8 +34,7 @@ async def test_the_sdk_is_not_loaded_before_a_server_is_connected() -> None:
 
 async def test_twenty_servers_are_taken_in_at_once() -> None:
     began = time.monotonic()
-    slow = Timeouts(start_s=START_S)
-    async with managing(*(faulty("never", name=f"s{number}", timeouts=slow) for number in range(20))) as manager:
+    async with managing(*(faulty("never", name=f"s{number}", timeouts=PATIENT) for number in range(20))) as manager:
         assert time.monotonic() - began < START_S, "nobody waited for one of them"
         assert len(manager.status()) == 20
 
@@ -56,7 +53,7 @@ async def test_what_was_seen_once_is_offered_without_starting_the_server() -> No
 async def test_an_idle_server_is_stopped_and_starts_again() -> None:
     async with managing(faulty(idle_stop_s=0.2)) as manager:
         await ready(manager)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(START_S):
             while manager.status()[0].state is not ServerState.STOPPED:
                 await manager.changed()
         assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
@@ -67,7 +64,7 @@ async def test_a_server_that_was_killed_while_idle_answers_the_next_call() -> No
         first = await ready(manager)
         assert first.pid
         os.kill(first.pid, signal.SIGKILL)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(START_S):
             while manager.status()[0].state is ServerState.READY:
                 await manager.changed()
         assert "exit code 137" in manager.status()[0].error
@@ -90,7 +87,7 @@ async def test_an_eager_server_is_there_again_at_once() -> None:
         first = await ready(manager)
         assert first.pid
         os.kill(first.pid, signal.SIGKILL)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(START_S):
             while (status := manager.status()[0]).state is not ServerState.READY or status.pid == first.pid:
                 await manager.changed()
 
@@ -100,7 +97,7 @@ async def test_a_lazy_server_that_cannot_start_is_given_up_and_says_when_to_try(
     async with managing(faulty(name="s"), pins=pins) as manager:
         await ready(manager)
     good = faulty()
-    broken = ServerConfig("s", command=good.command, args=(good.args[0], "crash"), timeouts=QUICK)
+    broken = ServerConfig("s", command=good.command, args=(good.args[0], "crash"), timeouts=PATIENT)
     await pins.keep([replace(one, identity=identity_of(broken)) for one in await pins.pins()])
     async with managing(broken, pins=pins) as manager:
         first = await told(tool(manager, "mcp__s__echo"))
@@ -163,12 +160,19 @@ async def test_every_change_is_an_event() -> None:
 
 
 async def test_eight_servers_are_closed_side_by_side() -> None:
-    async with managing(*(faulty(name=f"s{number}") for number in range(8))) as manager:
+    closing, at_each_end = False, list[set[ServerState]]()
+
+    def note_end(_: McpEvent) -> None:
+        if closing:
+            at_each_end.append({one.state for one in manager.status()})
+
+    hooks = Hooks(on_event=note_end)
+    async with managing(*(faulty(name=f"s{number}") for number in range(8)), hooks=hooks) as manager:
         for number in range(8):
             await ready(manager, f"s{number}")
         pids = [one.pid for one in manager.status()]
-        began = time.monotonic()
-    assert time.monotonic() - began < 8 * EOF_S
+        closing = True
+    assert at_each_end == [{ServerState.STOPPED}] * 8, "all were asked to end before the first had ended"
     assert not is_there(*pids)
 
 
@@ -195,11 +199,11 @@ asyncio.run(main())
         sys.executable, "-c", code, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert host.stdout
-    pids = (await asyncio.wait_for(host.stdout.readline(), 30)).split()
+    pids = (await asyncio.wait_for(host.stdout.readline(), START_S)).split()
     host.kill()
     await host.wait()
     assert await asyncio.to_thread(all_gone, sleeper)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         while is_there(*map(int, pids)):
             await asyncio.to_thread(all_gone, sleeper)
 
@@ -208,14 +212,14 @@ async def test_a_thousand_calls_at_a_time_are_all_answered() -> None:
     async with managing(faulty()) as manager:
         await ready(manager)
         echo = tool(manager, "mcp__s__echo")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(START_S):
             results = await asyncio.gather(*(told(echo, text=str(number)) for number in range(1000)))
         assert [result.text for result in results] == [str(number) for number in range(1000)]
 
 
 async def test_the_log_has_what_the_server_wrote() -> None:
     async with managing(faulty("crash")) as manager:
-        await manager.settled("s", 15)
+        await manager.settled("s", START_S)
         assert any("cannot read the settings" in line for line in manager.logs("s"))
         assert json.dumps(manager.logs("s"))
 
@@ -229,8 +233,8 @@ async def test_a_server_that_dies_while_all_is_paused_is_not_asked_in_the_older_
         if starts.exists():
             raise Paused
 
-    config = ServerConfig("s", command="sh", args=words, eager=True, timeouts=QUICK)
-    async with managing(config, check_paused=check_paused) as manager, asyncio.timeout(20):
+    config = ServerConfig("s", command="sh", args=words, eager=True, timeouts=PATIENT)
+    async with managing(config, check_paused=check_paused) as manager, asyncio.timeout(START_S):
         while "paused" not in manager.status()[0].error:
             await manager.changed()
         assert manager.status()[0].state is ServerState.STOPPED

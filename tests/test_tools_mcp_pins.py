@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.mcp_servers import faulty, managing, ready, told, tool
+from tests.mcp_servers import START_S, faulty, managing, ready, told, tool
 from tools.base.outcome import Result
 from tools.base.rights import Risk, Role
 from tools.mcp.manager import Manager
@@ -139,7 +139,7 @@ async def test_a_pattern_that_never_ends_does_not_stop_the_host() -> None:
         await ready(manager)
         toolbox = Toolbox(manager.tools(), lambda tool, arguments: Allow())
         run = toolbox.run("mcp__s__pattern", {"a": "a" * 60 + "!"}, Context(Path("/")))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(START_S):
             seen = [one async for one in run]
         assert isinstance(seen[-1], Result)
         assert not seen[-1].ok

@@ -12,11 +12,11 @@ from typing import Literal
 
 import pytest
 
-from tests.mcp_servers import HONEST, files_in, free_port, managing, news_of, ready, serving, told, tool
+from tests.mcp_servers import HONEST, PATIENT, files_in, free_port, managing, news_of, ready, serving, told, tool
 from tests.nightly import at_night
 from tools.base.outcome import Progress
 from tools.mcp.manager import Manager
-from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig, ServerState, Timeouts
+from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig, ServerState
 from tools.mcp.results import MAX_TEXT
 from tools.tool import Context
 
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.anyio
 Way = Literal["stdio", "http", "sse"]
 WAYS: tuple[Way, ...] = ("stdio", "http", "sse")
 PATHS = {"http": "/mcp", "sse": "/sse"}
-PATIENT = Timeouts(start_s=60, idle_s=60, total_s=60)  # these servers do as they should, if slowly on a loaded machine
 
 
 def config_for(way: Way, port: int) -> ServerConfig:
@@ -61,7 +60,7 @@ async def test_calls_results_progress_questions_and_tools_that_appear(way: Way, 
         failed = await told(tool(manager, "mcp__h__fail"))
         assert not failed.ok
         assert "fail" in failed.text
-        news = await news_of(tool(manager, "mcp__h__steps"), tmp_path, count=4, pause_s=0.25)
+        news = await news_of(tool(manager, "mcp__h__steps"), tmp_path, count=8, pause_s=0.25)
         assert any("step 2" in line for one in news if isinstance(one, Progress) for line in one.tail)
         assert (await told(tool(manager, "mcp__h__choose"))).text == "accept blue"
         assert [one.tool for one in questions] == ["choose"]
