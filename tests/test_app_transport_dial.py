@@ -21,6 +21,7 @@ from tests.test_app_transport import (
     LIMIT_S,
     LOOPS,
     OK,
+    SILENCE_S,
     Serve,
     answering,
     bounded,
@@ -59,11 +60,11 @@ def nobody_listens() -> Iterator[int]:
 async def test_a_host_that_refuses_is_told_from_one_that_is_silent() -> None:
     with nobody_listens() as refuses, nobody_answers() as silent:
         for transport in transports().values():
-            async with client_of(transport, connect=0.1) as client:
+            async with client_of(transport, connect=LIMIT_S) as client:
                 with pytest.raises(httpx2.ConnectError):
                     await client.get(f"http://localhost:{refuses}/")
                 with pytest.raises(httpx2.ConnectTimeout):
-                    await client.get(f"http://localhost:{silent}/")
+                    await client.get(f"http://localhost:{silent}/", timeout=SILENCE_S)
 
 
 async def test_the_address_that_answers_is_taken() -> None:

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from app.models.http.transport.lean import LeanResponse
-from tests.test_app_transport import CHUNKED, LIMIT_S, LOOPS, OK, SILENCE_S, client_of
+from tests.test_app_transport import CHUNKED, FALLEN_SILENT_S, LIMIT_S, LOOPS, OK, client_of
 from tests.upstream import Act, hang, stream, upstream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
@@ -84,7 +84,7 @@ async def test_a_body_that_has_to_be_decoded_is_not_offered() -> None:
 async def test_a_server_that_falls_silent_behind_what_was_taken_is_given_up() -> None:
     got: list[bytes] = []
     with pytest.raises(httpx2.ReadTimeout):
-        await read(stream(*PARTS, then=hang), taking(got, [True]), got, SILENCE_S)
+        await read(stream(*PARTS, then=hang), taking(got, [True]), got, FALLEN_SILENT_S)
     assert b"".join(got) == b"".join(PARTS)
 
 
