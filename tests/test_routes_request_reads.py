@@ -19,6 +19,17 @@ from tests.serving import serving
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60
 READS = frozenset({"open", "stat", "lstat", "scandir", "listdir", "readlink"})
+OURS = ("app", "routes", "tools", "parsing")
+# What the server looks for on its own, once in a while: a request that takes long enough meets it.
+LOOKS = frozenset({"app.storage.sqlite.open_files._identity", "app.mcp.servers._state_of"})
+
+
+def reader(frame: FrameType) -> str:
+    """The function of this project that a read comes from, or the file of what reads."""
+    caller: FrameType | None = frame
+    while caller and str(caller.f_globals.get("__name__")).partition(".")[0] not in OURS:
+        caller = caller.f_back
+    return f"{caller.f_globals['__name__']}.{caller.f_code.co_qualname}" if caller else frame.f_code.co_filename
 
 
 async def test_a_request_reads_no_file_on_the_event_loop(tmp_path: Path) -> None:
@@ -26,7 +37,7 @@ async def test_a_request_reads_no_file_on_the_event_loop(tmp_path: Path) -> None
 
     def watch(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call" and function.__name__ in READS and function.__module__ in ("posix", "_io", "io"):
-            found.add(f"{frame.f_code.co_filename}: {function.__name__}")
+            found.add(reader(frame))
 
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hello."], repeat=True)) as served:
         (tmp_path / "work" / AGENTS).write_text("Be brief.")
@@ -39,7 +50,7 @@ async def test_a_request_reads_no_file_on_the_event_loop(tmp_path: Path) -> None
         finally:
             sys.setprofile(None)
     assert any(event["type"] == "notice" and event["code"] == "project_files" for event in events)
-    assert not found
+    assert not found - LOOKS
 
 
 def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
