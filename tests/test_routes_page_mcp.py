@@ -151,6 +151,9 @@ async def test_a_server_is_added_by_its_address_says_what_is_wrong_and_goes(tmp_
         await expect(mine.get_by_text("127.0.0.1").first).to_be_visible()
         await shot(page, "mcp-failed-dark")
         await mine.get_by_role("button", name="Remove").click()
+        await served.client.post("/mcp/servers/mine/disable")  # what changes meanwhile does not take the question away
+        await expect(mine.get_by_text("disabled", exact=True)).to_be_visible()
+        await expect(mine.get_by_role("button", name="Cancel")).to_be_focused()
         await mine.get_by_role("button", name="Remove it").click()
         await expect(mine).to_have_count(0)
 

@@ -127,23 +127,27 @@ export class KeyedRows {
     const focused = document.activeElement;
     const held = [...this.#rows].find(([, { element }]) => element.contains(focused))?.[0];
     this.#rows = new Map(rows.map((row) => [keyOf(row), this.#rowFor(row, this.#rows.get(keyOf(row)))]));
-    this.#place([...this.#rows.values()].map(({ element }) => element));
-    if (held !== undefined && !focused.isConnected) moveFocus(focused, this.#rows.get(held)?.element ?? this.element);
+    place(
+      this.element,
+      [...this.#rows.values()].map(({ element }) => element),
+    );
+    if (held === undefined || document.activeElement === focused) return;
+    if (focused.isConnected) focused.focus({ preventScroll: true });
+    else moveFocus(focused, this.#rows.get(held)?.element ?? this.element);
   }
 
   #rowFor(row, known) {
     const told = JSON.stringify(row);
     return known?.told === told ? known : { told, element: this.make(row, known?.element) };
   }
+}
 
-  /** Moves only elements that are out of place: moving loses the focus. */
-  #place(wanted) {
-    const { element } = this;
-    for (const child of [...element.children]) if (!wanted.includes(child)) child.remove();
-    wanted.forEach((one, place) => {
-      if (element.children[place] !== one) element.insertBefore(one, element.children[place] ?? null);
-    });
-  }
+/** Makes `wanted` the children of an element. Moves only those out of place: moving loses the focus and a click. */
+export function place(element, wanted) {
+  for (const child of [...element.children]) if (!wanted.includes(child)) child.remove();
+  wanted.forEach((one, at) => {
+    if (element.children[at] !== one) element.insertBefore(one, element.children[at] ?? null);
+  });
 }
 
 /** Focuses the equivalent of a removed element, or its row. */

@@ -9,11 +9,11 @@ import { t } from "../dom/more_texts.js";
 const EXTENSIONS = { "text/plain": ".txt", "text/markdown": ".md", "application/json": ".json", "image/png": ".png" };
 const PARTS = { resources, prompts };
 
-/** The parts of the features that the server has; those of `old`, the element before, are kept as they are. */
+/** The parts of the features that the server has; those that `old`, the server's element, has are kept as they are. */
 export function offersOf(at, { name, features = [] }, composer, old) {
   return features
     .filter((feature) => feature in PARTS)
-    .map((feature) => old?.querySelector(`[data-part="${feature}"]`) ?? part(feature, { at, name, composer }));
+    .map((feature) => old.querySelector(`[data-part="${feature}"]`) ?? part(feature, { at, name, composer }));
 }
 
 /** A collapsible section that is listed again each time it is opened. */

@@ -36,7 +36,12 @@ class ServerList {
     this.problem = h("p", { class: "problem", hidden: true, dir: "auto" });
     this.none = h("p", { class: "faint", hidden: true }, t("mcp.none"));
     this.list = h("div", { class: "servers" });
-    this.#rows = new KeyedRows(this.list, (row, old) => new Server(this, row, old).element);
+    const shown = new WeakMap(); // the server of an element
+    this.#rows = new KeyedRows(this.list, (row, old) => {
+      const server = shown.get(old) ?? new Server(this, row.name);
+      shown.set(server.element, server);
+      return server.show(row);
+    });
     this.element = h(
       "div",
       { class: "stack" },

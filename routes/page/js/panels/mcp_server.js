@@ -4,33 +4,63 @@ import { get, post, remove } from "../feed/api.js";
 import { unifiedDiff } from "../text/diff.js";
 import { fill, h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
-import { actionButton, runOnce, collapsible, Outcome, factList, confirmButton } from "../dom/forms.js";
+import { actionButton, runOnce, collapsible, Outcome, factList, confirmButton, place } from "../dom/forms.js";
 import { offersOf } from "./mcp_offers.js";
 import { STATES } from "./mcp_states.js";
 import { trustRows } from "./mcp_trust.js";
 import { language, t } from "../dom/more_texts.js";
 
-/** `list` is refreshed after each action; `old` is the element that this one replaces. */
+/**
+ * `list` is refreshed after each action. What has not changed stays in its place: a server that connects again and
+ * again takes away neither a question that waits for its answer nor a form that is half filled in.
+ */
 export class Server {
-  constructor(list, status, old) {
-    Object.assign(this, { list, status, outcome: new Outcome() });
-    this.at = `/mcp/servers/${encodeURIComponent(status.name)}`;
-    const open = new Set([...(old?.querySelectorAll("details[open]") ?? [])].map((one) => one.dataset.part));
-    this.open = open;
-    this.element = h(
-      "section",
-      { class: "server", "aria-label": status.name },
-      this.#head(),
-      this.#problem(),
-      this.#held(),
-      this.#tools(),
-      offersOf(this.at, status, list.page.composer, old),
-      this.#about(),
-      this.#logs(),
-      this.#buttons(),
+  #parts = new Map();
+
+  constructor(list, name) {
+    Object.assign(this, { list, name, outcome: new Outcome() });
+    this.at = `/mcp/servers/${encodeURIComponent(name)}`;
+    this.buttons = h("div", { class: "buttons" });
+    this.element = h("section", { class: "server", "aria-label": name });
+  }
+
+  /** Returns the element. */
+  show(status) {
+    this.status = status;
+    const { state, error, auth_url, next_try, held, from_api, restarts, exit_code } = status;
+    const { tools, token_estimate, classified, trust } = status;
+    const on = state !== "disabled";
+    this.open = new Set([...this.element.querySelectorAll("details[open]")].map((one) => one.dataset.part));
+    place(this.buttons, [
+      ...this.#part("reconnect", on, () => on && this.#action("reconnect", t("mcp.reconnect"))),
+      ...this.#part("switch", on, () =>
+        on ? this.#action("disable", t("mcp.disable")) : this.#action("enable", t("mcp.enable")),
+      ),
+      ...this.#part("remove", from_api, () => from_api && this.#removal()),
+    ]);
+    place(this.element, [
+      ...this.#part("head", state, () => this.#head()),
+      ...this.#part("problem", [error, auth_url, next_try], () => this.#problem()),
+      ...this.#part("held", held, () => this.#held()),
+      ...this.#part("tools", [tools, token_estimate, classified, trust], () => this.#tools()),
+      ...offersOf(this.at, status, this.list.page.composer, this.element),
+      ...this.#part("about", [aboutRows(status), status.notes], () => this.#about()),
+      ...this.#part("log", [state, restarts, exit_code], () => this.#logs()),
+      this.buttons,
       this.outcome.element,
-    );
-    for (const part of this.element.querySelectorAll("details")) part.open = open.has(part.dataset.part);
+    ]);
+    return this.element;
+  }
+
+  /** The elements of a part, which are made again if `from` has changed. */
+  #part(key, from, make) {
+    const told = JSON.stringify(from);
+    const known = this.#parts.get(key);
+    if (known?.told === told) return known.elements;
+    const elements = [make()].flat(Infinity).filter(Boolean);
+    for (const one of elements) if (one.localName === "details") one.open = this.open.has(one.dataset.part);
+    this.#parts.set(key, { told, elements });
+    return elements;
   }
 
   #head() {
@@ -115,37 +145,13 @@ export class Server {
   }
 
   #about() {
-    const {
-      transport,
-      target,
-      from_api,
-      pid,
-      exit_code,
-      protocol,
-      connect_ms,
-      restarts,
-      calls,
-      notes,
-      junk_lines,
-      instructions,
-    } = this.status;
+    const { notes } = this.status;
+    const rows = aboutRows(this.status);
     const make = () =>
       h(
         "div",
         { class: "stack" },
-        factList([
-          [t("mcp.transport"), transport],
-          [t(transport === "stdio" ? "mcp.command" : "mcp.address"), target],
-          [t("mcp.origin"), from_api ? t("mcp.origin.database") : "mcp.json"],
-          [t("mcp.process"), pid],
-          [t("mcp.exit_code"), exit_code],
-          [t("mcp.protocol"), protocol],
-          [t("mcp.connected_in"), connect_ms && `${Math.round(connect_ms)} ms`],
-          [t("mcp.restarts"), restarts || null],
-          [t("mcp.calls"), calls || null],
-          [t("mcp.invalid_lines"), junk_lines || null],
-          [t("mcp.instructions"), instructions],
-        ]),
+        factList(rows),
         notes.length > 0 &&
           h(
             "ul",
@@ -159,7 +165,7 @@ export class Server {
   }
 
   #logs() {
-    const lines = h("pre", { class: "log", tabindex: 0, "aria-label": t("mcp.log.named", { name: this.status.name }) });
+    const lines = h("pre", { class: "log", tabindex: 0, "aria-label": t("mcp.log.named", { name: this.name }) });
     const load = async () => {
       const { lines: said } = await get(`${this.at}/logs`);
       fill(lines, said.length ? said.join("\n") : t("mcp.log.empty"));
@@ -173,26 +179,39 @@ export class Server {
     return details;
   }
 
-  #buttons() {
-    const act = (word) => async () => {
+  #action(word, label) {
+    return actionButton(label, this.outcome, async () => {
       await post(`${this.at}/${word}`);
       await this.list.refresh();
-    };
-    const on = this.status.state !== "disabled";
+    });
+  }
+
+  #removal() {
     const away = async () => {
       await remove(this.at);
       await this.list.refresh();
     };
-    const { name, from_api } = this.status;
-    return h(
-      "div",
-      { class: "buttons" },
-      on && actionButton(t("mcp.reconnect"), this.outcome, act("reconnect")),
-      actionButton(t(on ? "mcp.disable" : "mcp.enable"), this.outcome, act(on ? "disable" : "enable")),
-      from_api &&
-        confirmButton(t("mcp.remove"), t("mcp.remove.sure", { name }), t("mcp.remove.yes"), this.outcome, away),
-    );
+    const question = t("mcp.remove.sure", { name: this.name });
+    return confirmButton(t("mcp.remove"), question, t("mcp.remove.yes"), this.outcome, away);
   }
+}
+
+function aboutRows(status) {
+  const { transport, target, from_api, pid, exit_code, protocol, connect_ms } = status;
+  const { restarts, calls, junk_lines, instructions } = status;
+  return [
+    [t("mcp.transport"), transport],
+    [t(transport === "stdio" ? "mcp.command" : "mcp.address"), target],
+    [t("mcp.origin"), from_api ? t("mcp.origin.database") : "mcp.json"],
+    [t("mcp.process"), pid],
+    [t("mcp.exit_code"), exit_code],
+    [t("mcp.protocol"), protocol],
+    [t("mcp.connected_in"), connect_ms && `${Math.round(connect_ms)} ms`],
+    [t("mcp.restarts"), restarts || null],
+    [t("mcp.calls"), calls || null],
+    [t("mcp.invalid_lines"), junk_lines || null],
+    [t("mcp.instructions"), instructions],
+  ];
 }
 
 const clock = (at) => new Date(at * 1000).toLocaleTimeString(language);
