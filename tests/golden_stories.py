@@ -62,6 +62,10 @@ async def cancel(stage: Stage, event: Event) -> None:
     await stage.post("/cancel")
 
 
+async def end_time(stage: Stage, event: Event) -> None:
+    await stage.served.end_time(stage.run)
+
+
 async def cancel_once_shown(stage: Stage, event: Event) -> None:
     if event["lines"]:
         await stage.post("/cancel")
@@ -271,7 +275,7 @@ STORIES: dict[str, Story] = {
     "deadline": Story(
         "The time of the run is over in the middle of an answer: what was said stays.",
         [[TokenUsage(100, 3), "As I said", HOLD]],
-        body={"time_limit_s": 1.5},
+        reactions={"text.delta": end_time},
     ),
     "budget": Story(
         "The month's tokens are spent by a call's round: the run ends in words.",

@@ -57,7 +57,7 @@ def all_gone(sleeper: str) -> bool:
     return False
 
 
-def ended(pid: int, limit_s: float = 10) -> bool:
+def ended(pid: int, limit_s: float = 60) -> bool:
     """Whether the process is gone, or goes within the limit."""
     with suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)

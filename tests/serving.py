@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import uvicorn
@@ -61,6 +61,20 @@ class Served:
         async with aclosing(self.turn(message=message, **more)) as turn:
             return [event async for event in turn]
 
+    async def out_of_time(self, kind: str, message: object = "Hello") -> list[dict[str, Any]]:
+        """All events of one turn whose time is over when the first event of this kind has come."""
+        events = list[dict[str, Any]]()
+        async with aclosing(self.turn(message=message)) as turn:
+            async for event in turn:
+                events.append(event)
+                if event["type"] == kind:
+                    await self.end_time(events[0]["run"])
+        return events
+
+    async def end_time(self, run: str) -> None:
+        """End a run as its clock does when its time is over: then a test needs no time in which to come so far."""
+        await self.services.runs.cancel(run, "deadline")
+
     async def turn(self, **body: object) -> AsyncGenerator[dict[str, Any], None]:
         async with self.client.stream("POST", "/chat", json=body) as response:
             assert response.status_code == 200, await response.aread()
@@ -75,6 +89,18 @@ class Served:
             assert response.status_code == 200
             async with aclosing(events_of(response)) as events:
                 return [event async for event in events]
+
+
+class Silence(asyncio.Event):
+    """It never ends, and it is known when somebody waits for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noticed = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.noticed.set()
+        return await super().wait()
 
 
 async def events_of(response: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:

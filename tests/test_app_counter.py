@@ -133,7 +133,7 @@ class Stuck(Letters):
 
 
 async def test_when_counting_takes_too_long_what_was_counted_stays() -> None:
-    counter = TokenCounter(Stuck(), limit_s=0.1)
+    counter = TokenCounter(Stuck(), limit_s=1)
     history = [Message("user", f"{number}" * (LONG - 9)) for number in range(5)]
     async with asyncio.timeout(20):
         await counter.prepare(history)

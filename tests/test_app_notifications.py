@@ -177,7 +177,7 @@ FAULTS = {HANG: "no answer", HUGE: "", 302: "redirects", 404: "404", 500: "500"}
 @pytest.mark.parametrize("status", FAULTS)
 async def test_a_bad_receiver_costs_one_bounded_attempt(tmp_path: Path, status: int) -> None:
     async with receiver() as elsewhere, receiver(status, headers=f"location: {elsewhere.url}\r\n") as there:
-        async with house(tmp_path, limit_s=0.3 if status == HANG else 10.0) as one:
+        async with house(tmp_path, limit_s=2.0 if status == HANG else 10.0) as one:
             hook = await one.hook(there.url)
             await one.happens(ENDED)
             await there.got(1)

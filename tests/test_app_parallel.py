@@ -252,15 +252,16 @@ async def test_stopping_ends_all_of_them_and_answers_each(tmp_path: Path, how: s
     """One that has ended, behind one that has not, keeps its result."""
     reply = calls(look("a"), ("hang", {}), look("b", after="a"), ("change", {}), ("hang", {}))
     room, model = Room(), Scripted([reply, "Again."])
-    limit = {"time_limit_s": 1} if how == "deadline" else {}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         install(served, room)
-        async with aclosing(served.turn(message="x", **limit)) as turn:
+        async with aclosing(served.turn(message="x")) as turn:
             run = await until(turn, "run.started")
             await until(turn, "tool.finished")
             await room.ended("b").wait()
             if how == "cancel":
                 assert (await served.client.post(f"/runs/{run['run']}/cancel")).status_code in (200, 202)
+            else:
+                await served.end_time(run["run"])
             await until(turn, "run.finished")
         assert (room.inside, room.left) == (0, 3)
         await served.chat("And?", session=run["session"])

@@ -213,7 +213,7 @@ async def test_a_message_that_comes_as_the_server_starts_is_behind_the_earlier_o
 
 
 async def test_a_decision_that_was_stored_but_not_heard_counts(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, "Done."]), approval_time_limit_s="1") as served:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, "Done."]), approval_time_limit_s="4") as served:
         question, _ = await waiting(served)
         decided = ApprovalDecided(question["run"], question["call"], "approved", time.time(), "local", "once")
         assert await served.services.store.decide_approval(decided)  # and who did it broke
@@ -299,7 +299,7 @@ async def test_a_decision_as_the_server_stops_leaves_the_run_to_the_next_server(
 
 
 async def test_the_audit_has_what_nobody_decided(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, WRITE]), approval_time_limit_s="1") as served:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, WRITE]), approval_time_limit_s="4") as served:
         question, _ = await waiting(served)
         run = question["run"]
         async with aclosing(following(served.client, run, question["seq"])) as events:

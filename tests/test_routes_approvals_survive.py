@@ -151,12 +151,12 @@ async def test_a_decision_that_came_while_the_run_was_taken_up_counts(tmp_path: 
 
 
 async def test_what_expired_while_the_server_was_away_is_not_run(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), serving(tmp_path, Scripted([TWO]), approval_time_limit_s="1") as served:
+    async with asyncio.timeout(30), serving(tmp_path, Scripted([TWO]), approval_time_limit_s="4") as served:
         question, path = await waiting(served)
         await left_as_killed(served.services, question["run"])
     await asyncio.to_thread(wait_until, question["expires_at"])
     replies = Scripted(["Fine.", "Well."])
-    async with asyncio.timeout(30), serving(tmp_path, replies, approval_time_limit_s="1") as served:
+    async with asyncio.timeout(30), serving(tmp_path, replies, approval_time_limit_s="4") as served:
         events = await served.events(question["run"], question["seq"])
         assert [event["decision"] for event in events if event["type"] == "approval.resolved"] == ["expired"] * 2
         assert (events[-1]["type"], answer_in(events[-1]["text"])) == ("run.finished", "Fine.")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests import messages_streams
 from tests.chatting import chat_with, chunk, says
 from tests.messages_streams import claude_at
 from tests.people import bearer
-from tests.serving import Served, serving, until
+from tests.serving import Served, Silence, serving, until
 from tests.test_routes_approvals_survive import left_as_killed, waiting
 from tests.upstream import Upstream, answer, hang, stream, upstream
 
@@ -36,18 +36,6 @@ LOST = Raise(ProviderFailed("model_cut", "Lost.", retryable=False))
 
 def untimed(usage: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in usage.items() if name != "timing"}
-
-
-class Silence(asyncio.Event):
-    """It never ends, and it is known when somebody waits for that."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.noticed = asyncio.Event()
-
-    async def wait(self) -> Literal[True]:
-        self.noticed.set()
-        return await super().wait()
 
 
 def of_kind(events: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -101,7 +89,7 @@ ENDS: dict[str, tuple[list[Sequence[Line]], dict[str, Any], dict[str, Any]]] = {
     "failed": ([[TokenUsage(100, 10), LOOK], ["Half", LOST]], {}, {}),
     "failed, with usage": ([[TokenUsage(100, 10), LOOK], [TokenUsage(90, 1), "Half", LOST]], {}, {}),
     "failed at once": ([[LOST]], {}, {}),
-    "deadline": ([[TokenUsage(100, 10), LOOK], ["Half", HANGS]], {}, {"time_limit_s": 1}),
+    "deadline": ([[TokenUsage(100, 10), LOOK], ["Half", HANGS]], {}, {}),
     "cancelled": ([[TokenUsage(100, 10), "A\n", LOOK], ["Half ", HANGS]], {}, {}),
     "left": ([[TokenUsage(90, 1), "Half ", HANGS]], {}, {"on_disconnect": "cancel"}),
     "round_limit": (
@@ -131,10 +119,12 @@ async def test_whatever_ends_a_run_its_rounds_are_its_sum_and_the_month_s(tmp_pa
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, prices=PRICES, **settings) as served:
         async with aclosing(served.turn(message="x", **wish)) as turn:
             run = (await until(turn, "run.started"))["run"]
-            if name.startswith(("cancelled", "left")):
+            if name.startswith(("cancelled", "left", "deadline")):
                 await silence.noticed.wait()
             if name.startswith("cancelled"):
                 await served.client.post(f"/runs/{run}/cancel")
+            if name == "deadline":
+                await served.end_time(run)
             if name != "left":
                 assert [event async for event in turn]
         await served.services.runs.ended(run)

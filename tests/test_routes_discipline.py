@@ -243,7 +243,7 @@ async def test_an_empty_reply_is_no_answer_in_any_round(tmp_path: Path) -> None:
 async def test_a_deadline_in_the_middle_of_a_tool_ends_in_words(tmp_path: Path) -> None:
     provider = Scripted(["I run it.\n" + bash("echo up; sleep 60"), "So?"])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        events = await served.chat(time_limit_s=0.5)
+        events = await served.out_of_time("tool.progress")
         reason, text = ended(events)
         assert reason == "deadline" and "the time limit was reached" in text and "bash once" in text
         assert of_kind(events, "text.delta")[-1]["text"] == text == (await history(served, events))[-1]["text"]
@@ -254,7 +254,7 @@ async def test_a_deadline_in_the_middle_of_a_tool_ends_in_words(tmp_path: Path) 
 async def test_a_deadline_in_the_middle_of_an_answer_keeps_what_was_said(tmp_path: Path) -> None:
     provider = Scripted([["As I said", Pause(asyncio.Event())]])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        assert ended(await served.chat(time_limit_s=0.3)) == ("deadline", "As I said")
+        assert ended(await served.out_of_time("text.delta")) == ("deadline", "As I said")
 
 
 async def test_a_spent_budget_ends_in_words(tmp_path: Path) -> None:

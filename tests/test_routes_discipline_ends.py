@@ -15,7 +15,7 @@ from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.policy.guards import DOUBTED_ANSWER
 from app.transcript.run_totals import MAX_TEXT
 from tests.guards import notices, of_kind
-from tests.serving import serving, until
+from tests.serving import Silence, serving, until
 from tests.test_routes_discipline import LIMIT_S, bash, ended, history
 
 pytestmark = pytest.mark.anyio
@@ -29,9 +29,14 @@ ASKED_AGAIN: dict[str, tuple[str, dict[str, Any], Sequence[Reply]]] = {
 @pytest.mark.parametrize("why", ASKED_AGAIN)
 async def test_a_deadline_before_more_is_said_keeps_what_was_said(tmp_path: Path, why: str) -> None:
     words, flags, said = ASKED_AGAIN[why]
-    provider = Scripted([*said, (Pause(asyncio.Event()),)])
+    silence = Silence()
+    provider = Scripted([*said, (Pause(silence),)])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, **flags) as served:
-        events = await served.chat(time_limit_s=1)
+        async with aclosing(served.turn(message="Hello")) as turn:
+            events = [await anext(turn)]
+            await silence.noticed.wait()
+            await served.end_time(events[0]["run"])
+            events += [event async for event in turn]
         assert (await history(served, events))[-1]["text"] == words
     assert ended(events) == ("deadline", words) and len(provider.requests) == len(said) + 1
 

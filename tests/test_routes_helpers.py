@@ -193,15 +193,17 @@ async def test_what_ends_a_run_reaches_its_helpers_at_once(tmp_path: Path, path:
     hold = asyncio.Event()
     replies: dict[str, Any] = {"Ask": [delegates("One", "Two")], "One": [[Pause(hold)]], "Two": [[Pause(hold)]]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies) as served:
-        limit = {} if path else {"time_limit_s": 0.5}
-        async with aclosing(served.turn(message="Ask", **limit)) as turn:
+        async with aclosing(served.turn(message="Ask")) as turn:
             first, second = await until(turn, "helper.started"), await until(turn, "helper.started")
             session = (await served.client.get("/sessions")).json()["sessions"][0]["id"]
-            if path:
-                run = await served.services.runs.under_way(session)
+            run = await served.services.runs.under_way(session)
+            assert run
+            if not path:
+                await served.end_time(run)
+            else:
                 body = {"cancel": True} if path == "/pause" else None
                 assert (await served.client.post(path.format(run=run), json=body)).is_success
-                assert not await served.services.runs.is_active(first["helper"]), "it answers once they are gone"
+            assert not await served.services.runs.is_active(first["helper"]), "it answers once they are gone"
             rest = [event async for event in turn]
         assert rest[-1]["reason"] == reason
         assert len(of_kind(rest, "helper.finished")) == 2

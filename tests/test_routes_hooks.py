@@ -258,14 +258,20 @@ async def test_observers_change_nothing_and_are_not_waited_for(tmp_path: Path) -
         {"name": on, "on": on, "kind": "observer", "command": script(tmp_path, DENY, name=on, first=f"echo {on}; ")}
         for on in events
     ]
-    stuck = {"name": "stuck", "on": "before_tool", "kind": "observer", "command": ["sleep", "59"], "time_limit_s": 2}
+    os.mkfifo(gate := tmp_path / "gate")
+    waits = ["/bin/sh", "-c", 'read line < "$0"', str(gate)]
+    stuck = {"name": "stuck", "on": "before_tool", "kind": "observer", "command": waits, "time_limit_s": LIMIT_S}
     hooked(tmp_path, *rows, stuck)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, "Done."])) as served:
         log = await served.chat("Write.")
         assert log[-1]["type"] == "run.finished" and (tmp_path / "work" / "note.txt").read_text()
         hooks = served.services.hooks
         assert hooks and hooks.failed == 0  # the stuck one has not been waited for
+        writes = os.open(gate, os.O_RDWR)  # which waits for no reader
+        os.write(writes, b"Go on.\n")
         await hooks.informed()
+        os.close(writes)
+        assert hooks.failed == 0
     assert payloads(tmp_path, "after_answer")[0]["text"].endswith("Done.")
     assert [len(payloads(tmp_path, on)) for on in events] == [2, 2, 1, 1, 1, 1]
 

@@ -16,6 +16,7 @@ from tests.lanes import PATH, Plain, holds, serving_plain, user, whole
 
 pytestmark = pytest.mark.anyio
 
+LIMIT_S = 60
 LONG_S = 3600.0  # no test waits so long
 RETRY = {"x-stainless-retry-count": "1"}
 MODELS = ["scripted", "dragoman/agent"]
@@ -73,7 +74,8 @@ async def left(served: Plain, begun: Begun, **more: Any) -> None:
 async def test_a_run_whose_client_has_left_is_cancelled(tmp_path: Path, name: str, stream: bool) -> None:
     model = Begun([["Hel", Pause(asyncio.Event()), "lo"]])
     async with serving_plain(tmp_path, model) as served:
-        async with asyncio.timeout(3):  # in which the model's server must see it
+        assert served.attendance.leaving_s == 1
+        async with asyncio.timeout(LIMIT_S):  # else the model would never end
             await left(served, model, model=name, stream=stream)
             await model.closed_early.wait()
         assert served.services.presence.streams("local") == 0

@@ -76,7 +76,7 @@ async def revoke(served: Served, folder: Path, how: str) -> None:
 async def test_a_run_ends_however_its_token_does(tmp_path: Path, how: str) -> None:
     async with signed_in(tmp_path, Scripted([endless()])) as (served, _):
         if how == "expiry":
-            served.client.headers |= await bearer(served, "eve", expires=time.time() + 2)
+            served.client.headers |= await bearer(served, "eve", expires=time.time() + 6)
         async with aclosing(served.turn(message="x")) as turn:
             await until(turn, "text.delta")
             await served.services.presence.look()  # that the token was in use has been seen

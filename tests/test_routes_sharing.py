@@ -19,7 +19,7 @@ from app.notifications.targets import Targets
 from app.storage.schedules import ScheduleMoved
 from tests.postgres import Cluster
 from tests.receivers import receiver
-from tests.serving import Served, serving
+from tests.serving import LEASE_S, Served, serving
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 40
@@ -37,7 +37,7 @@ async def pair(folder: Path, postgres: Cluster, replies: Any = (), **flags: obje
     common: dict[str, Any] = {
         "database_url": url,
         "workspace": str(folder / "work"),
-        "lease_s": "3",
+        "lease_s": str(LEASE_S),
         "max_schedules": "9",
     }
     common |= {"private_hosts": "127.0.0.1", "secret_key": "a key of tests, the same at both servers"} | flags
