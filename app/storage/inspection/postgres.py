@@ -21,6 +21,7 @@ from app.storage.tokens import TokenCounts
 
 NEWEST = len(SCHEMA)
 CONNECT_S = 4.0
+ANSWERS = 10
 READ_ONLY = {"application_name": "dragoman doctor", "default_transaction_read_only": "on"}
 ABOUT = """
     SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
@@ -74,9 +75,8 @@ async def inspect_postgres(url: str) -> PostgresReport:
 
 
 async def _report(connection: Connection, place: str) -> PostgresReport:
-    begun, now = time.perf_counter(), time.time()
+    now = time.time()
     row = await connection.fetchrow(ABOUT)
-    took = time.perf_counter() - begun
     if row is None:
         raise StoreFailed(f"The database {place} says nothing of itself.")
     version, number, reads_only, encoding, size, open_now, most, its_time = row
@@ -96,12 +96,22 @@ async def _report(connection: Connection, place: str) -> PostgresReport:
         open_now,
         most,
         now - its_time,
-        took,
+        await _answer_s(connection),
         schema,
         oldest,
         replicas,
         stored,
     )
+
+
+async def _answer_s(connection: Connection) -> float:
+    """Return the time of the fastest of some answers: what holds one up is not how far away the database is."""
+    times = list[float]()
+    for _ in range(ANSWERS):
+        begun = time.perf_counter()
+        await connection.execute("SELECT 1")
+        times.append(time.perf_counter() - begun)
+    return min(times)
 
 
 async def _stored(connection: Connection) -> StoredConfiguration:
