@@ -38,6 +38,6 @@ async def schedules_of_ann(served: Served) -> dict[str, str]:
 async def kept_of_ann(served: Served) -> dict[str, str]:
     """A stored prompt, and a browser that stays signed in."""
     prompt = PromptRow("ann", "prompt-of-hers", "", "Hello", 1.0)
-    sign_in = SignInRow("sgn_" + "1" * 16, "0" * 64, "0" * 64, "ann", "Firefox", 1.0, 1.0, time.time() + 60)
+    sign_in = SignInRow("sgn_" + "1" * 16, "0" * 64, "0" * 64, "ann", "Firefox", 1.0, 1.0, time.time() + 3600)
     await served.services.store.write([prompt, sign_in])
     return {"prompt": prompt.name, "sign_in": sign_in.id}

@@ -160,7 +160,7 @@ async def test_a_sign_in_makes_no_other_and_there_are_at_most_so_many(tmp_path: 
         refused = await served.client.post("/sign-ins", headers=first.headers)
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_token")
         sha = fingerprint(ann["authorization"].removeprefix("Bearer "))
-        rows = [SignInRow(f"sgn_{n}", "0" * 64, sha, "ann", "", 1.0 + n, 1.0, time.time() + 60) for n in range(MOST)]
+        rows = [SignInRow(f"sgn_{n}", "0" * 64, sha, "ann", "", 1.0 + n, 1.0, time.time() + 3600) for n in range(MOST)]
         await served.services.store.write(rows)
         await kept_signed_in(served, ann)
         ids = {row.id for row in await served.services.store.sign_ins("ann")}
@@ -174,7 +174,7 @@ async def test_expired_ones_admit_nothing(tmp_path: Path) -> None:
         sha = fingerprint(ann["authorization"].removeprefix("Bearer "))
         rows = [
             SignInRow(f"sgn_{letter * 16}", fingerprint(f"{secret}.{key}"), sha, "ann", "", 1.0, 1.0, expires)
-            for letter, expires in (("a", time.time() + 60), ("b", time.time() - 1))
+            for letter, expires in (("a", time.time() + 3600), ("b", time.time() - 1))
         ]
         await served.services.store.write(rows)
         found = [
