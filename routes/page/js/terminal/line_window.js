@@ -23,6 +23,7 @@ export class LineWindow {
   #dropped = 0;
   #made = 0;
   #found = null;
+  #search = null; // {term, places, number, line}: all places before that line of the block with that number
   #open = h("div", { class: "tail-block" });
 
   /** `box` scrolls. */
@@ -71,17 +72,27 @@ export class LineWindow {
   }
 
   /**
-   * Shows the next line with the text, or the one before, from the place found last; `fresh`: the text is another.
-   * Resolves with `{at, of}`, the number of this place and of all.
+   * Shows the next line with the text, or the one before, from the place found last; `fresh`: the text is another;
+   * `keep`: shows nothing else if that place is still there. Resolves with `{at, of, moved}`, the number of this place
+   * and of all, and whether it is shown only now; with nothing if the search was ended.
    */
-  async find(term, { back = false, fresh = false } = {}) {
-    this.clearFound();
-    if (!term) return { at: 0, of: 0 };
-    const places = await this.#placesOf(term.toLowerCase());
-    if (!places.length) return { at: 0, of: 0 };
+  async find(term, { back = false, fresh = false, keep = false } = {}) {
+    if (!keep) this.#clearFound();
+    const search = this.#searchFor(term.toLowerCase());
+    await forEachInSlices(
+      [...this.#blocks],
+      (block) => addPlaces(search, block),
+      () => this.#search === search,
+    );
+    if (this.#search !== search) return undefined;
+    const first = this.#blocks[0]?.number;
+    const places = (search.places = search.places.filter(({ block }) => block.number >= first)); // others were dropped
+    if (!places.length) return { at: 0, of: 0, moved: false };
+    const kept = keep ? places.indexOf(this.#found) : -1;
+    if (kept >= 0) return { at: kept + 1, of: places.length, moved: false };
     const behind = (one, other) =>
       one.block.number - other.block.number || one.line - other.line || one.column - other.column;
-    const from = fresh ? null : this.#found;
+    const from = fresh || keep ? null : this.#found;
     const next = from && places.findIndex((place) => (back ? behind(place, from) >= 0 : behind(place, from) > 0));
     let at = next ?? 0;
     if (from && back) at = (next < 0 ? places.length : next) - 1;
@@ -89,25 +100,22 @@ export class LineWindow {
     if (from && !back && next < 0) at = 0;
     this.#found = places[at];
     this.#showPlace(places[at], term.length);
-    return { at: at + 1, of: places.length };
+    return { at: at + 1, of: places.length, moved: true };
   }
 
-  clearFound() {
+  endSearch() {
+    this.#search = null;
+    this.#clearFound();
+  }
+
+  #clearFound() {
     CSS.highlights?.delete(FOUND);
   }
 
-  async #placesOf(term) {
-    const places = [];
-    await forEachInSlices(this.#blocks, (block) => {
-      if (places.length >= MOST_FOUND) return;
-      block.lines.forEach((spans, line) => {
-        const text = textOfLine(spans).toLowerCase();
-        for (let column = text.indexOf(term); column >= 0; column = text.indexOf(term, column + term.length)) {
-          places.push({ block, line, column });
-        }
-      });
-    });
-    return places;
+  /** The search of that term so far: lines never change, so that none is searched twice. */
+  #searchFor(term) {
+    if (this.#search?.term !== term) this.#search = { term, places: [], number: 0, line: 0 };
+    return this.#search;
   }
 
   /** Puts the block of a place into the window, marks the place and scrolls to it. */
@@ -199,6 +207,20 @@ export class LineWindow {
 }
 
 const textOfLine = (spans) => spans.map(({ text }) => text).join("");
+
+/** Adds the places in those lines of a block that were not searched yet. */
+function addPlaces(search, block) {
+  const { term, places } = search;
+  if (block.number < search.number || places.length >= MOST_FOUND) return;
+  const begin = block.number === search.number ? search.line : 0;
+  for (let line = begin; line < block.lines.length; line++) {
+    const text = textOfLine(block.lines[line]).toLowerCase();
+    for (let column = text.indexOf(term); column >= 0; column = text.indexOf(term, column + term.length)) {
+      places.push({ block, line, column });
+    }
+  }
+  Object.assign(search, { number: block.number, line: block.lines.length });
+}
 
 /** The characters from `begin` to `end` of an element's text. */
 function rangeOf(element, begin, end) {

@@ -27,8 +27,9 @@ export class Tail {
   #final = null; // the text that was left in the end
   #coloured = null; // its last lines as they were written
   #wasLive = false;
-  #opened = null; // {kind: "lines" or "screen", view, total}
+  #opened = null; // {kind: "lines" or "screen", view, total, current: all that there was has come}
   #following = true;
+  #held = false; // at a place that was searched for, even if that is at the end
   #link = null; // the command's terminal, while it takes input
   #silent = false; // the command waits for input although it has printed nothing
   #declined = false; // the reader has closed the screen that was opened for them
@@ -171,9 +172,16 @@ export class Tail {
   #toggle() {
     if (!this.opened) return this.#open(this.#status.screen && this.#whole ? "screen" : "lines");
     this.#declined ||= this.#opened.kind === "screen";
-    this.#close();
-    this.#draw();
+    this.#collapse();
     this.#scrolled();
+  }
+
+  #collapse() {
+    const hadFocus = this.searched.contains(document.activeElement);
+    this.#close();
+    this.search?.close();
+    this.#draw();
+    if (hadFocus) restoreFocus(this.all);
   }
 
   /** Changes between lines and screen; the reader's choice stays. */
@@ -188,6 +196,7 @@ export class Tail {
     this.#opened.view?.close();
     this.#opened = null;
     this.#following = !this.prose;
+    this.#held = false;
     this.box.replaceChildren();
     this.box.tabIndex = 0;
     this.element.classList.remove("open", "screened");
@@ -197,7 +206,7 @@ export class Tail {
 
   #open(kind, { chosen = false } = {}) {
     if (this.opened) this.#close();
-    const opened = { kind, chosen, view: null, total: 0 };
+    const opened = { kind, chosen, view: null, total: 0, current: false };
     this.#opened = opened;
     this.element.hidden = false;
     this.element.classList.add("open");
@@ -206,6 +215,7 @@ export class Tail {
     this.#nameButtons();
     this.#draw();
     this.#scrolled();
+    this.search?.refresh();
     if (kind === "lines") this.#openLines(opened);
     else this.#openScreen(opened);
   }
@@ -252,6 +262,7 @@ export class Tail {
   async #read(opened) {
     const wanted = () => this.#opened === opened && this.element.isConnected;
     const asleep = (ms) => {
+      this.#isCurrent(opened);
       const { promise, resolve } = Promise.withResolvers();
       this.#wake = resolve;
       setTimeout(resolve, ms);
@@ -265,15 +276,22 @@ export class Tail {
       if (!wanted()) return;
       this.problem.textContent = error.status === 404 ? t("tail.not_stored") : error.message;
       this.problem.hidden = false;
-      if (!opened.begun) this.#add(opened, this.#final ?? this.#status.tail.join("\n"));
+      if (!opened.begun) await this.#add(opened, this.#final ?? this.#status.tail.join("\n"));
     }
+    if (!wanted()) return;
+    if (opened.kind === "lines") opened.view.end();
+    this.#isCurrent(opened);
+  }
+
+  #isCurrent(opened) {
+    opened.current = true;
+    this.search?.refresh();
   }
 
   /** A program that leaves nothing behind, as an editor does, leaves no empty screen. */
   #endScreen({ view, chosen }) {
     if (view.text || chosen) return view.shrink();
-    this.#close();
-    this.#draw();
+    this.#collapse();
   }
 
   async #takePiece(opened, { lines, from, next, characters }) {
@@ -291,6 +309,7 @@ export class Tail {
     if (opened.kind === "lines") opened.view.add(text);
     else await opened.view.write(text, { first: !opened.begun });
     opened.begun = true;
+    if (opened.kind === "screen") this.search?.refresh();
   }
 
   async *#pieces(how) {
@@ -308,6 +327,8 @@ export class Tail {
     // Of all that was written, also where only the beginning and the end are still stored.
     this.#showCount(opened.total || view.count);
     if (this.#following) this.#follow();
+    if (view.isComplete) this.#scrolled();
+    this.search?.refresh();
     if (view.needsScreen && !opened.chosen && !this.prose && this.#whole) this.#open("screen");
   }
 
@@ -317,12 +338,15 @@ export class Tail {
 
   #scrolled() {
     const { scrollHeight, scrollTop, clientHeight } = this.box;
-    this.#following = scrollHeight - scrollTop - clientHeight < NEAR;
+    const atEnd = scrollHeight - scrollTop - clientHeight < NEAR;
+    this.#held &&= atEnd && !this.#opened?.view?.isComplete;
+    this.#following = atEnd && !this.#held;
     if (this.#opened?.kind === "lines" && this.#opened.view) this.#opened.view.following = this.#following;
     this.toEnd.hidden = this.#following || this.#opened?.kind === "screen";
   }
 
   #end() {
+    this.#held = false;
     this.#following = true;
     if (this.#opened?.kind === "lines" && this.#opened.view) {
       this.#opened.view.following = true;
@@ -333,16 +357,33 @@ export class Tail {
   }
 
   async #search() {
+    const { TailSearch } = await import("./tail_search.js");
     if (!this.search) {
-      const { TailSearch } = await import("./tail_search.js");
       this.search = new TailSearch(
-        (term, how) => this.#opened?.view?.find(term, how),
+        (term, how) => this.#find(term, how),
         () => this.look.focus(),
       );
       this.searched.append(this.search.element);
     }
     if (!this.opened) this.#toggle();
     this.search.toggle();
+  }
+
+  /** Null where nothing is found before all has come: `refresh` searches again. */
+  async #find(term, how) {
+    const opened = this.#opened;
+    if (!opened?.view) return null;
+    const found = await opened.view.find(term, how);
+    if (this.#opened !== opened || found === undefined) return undefined;
+    if (found.moved) this.#hold();
+    const isFound = found === true || found.of > 0;
+    return isFound || (opened.current && opened.view.isDrawn) ? found : null;
+  }
+
+  /** Stays at a place that was found while more lines come. */
+  #hold() {
+    this.#held = true;
+    this.#scrolled();
   }
 
   #readAloud() {

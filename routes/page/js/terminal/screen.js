@@ -45,6 +45,7 @@ export class Screen {
   #caughtUp = false; // what is written now is new: its questions may be answered
   #close;
   #sized;
+  #found = ""; // the text that was found last
   #cut = ""; // of a mark that comes in two pieces
 
   /** `parts`: see `loadScreen`; `size`: `{columns, rows}` that the output begins with; `onLeave()` takes the focus. */
@@ -172,10 +173,20 @@ export class Screen {
     return Boolean(this.#link) || (shiftKey && SCROLL_KEYS.has(key));
   }
 
-  /** Selects the next place of a text, or the one before; returns whether there is one. */
-  find(term, { back = false, fresh = false } = {}) {
+  /** Selects the next place of a text, or the one before; returns whether there is one. `keep`: one is enough. */
+  find(term, { back = false, fresh = false, keep = false } = {}) {
+    if (keep && this.#found === term) return true;
+    if (keep && this.#terminal.hasSelection()) return false; // a search would clear the reader's selection
+    this.#found = "";
     if (!term) return void this.#search.clearDecorations();
-    return back ? this.#search.findPrevious(term) : this.#search.findNext(term, { incremental: fresh });
+    const isFound = back ? this.#search.findPrevious(term) : this.#search.findNext(term, { incremental: fresh });
+    if (isFound) this.#found = term;
+    return isFound;
+  }
+
+  /** `write` resolves when it is drawn. */
+  get isDrawn() {
+    return true;
   }
 
   /** The selection, else all lines that are still known. */

@@ -6,7 +6,10 @@ import { t } from "../dom/more_texts.js";
 export class TailSearch {
   #searched = "";
 
-  /** `find(term, {back, fresh})` shows a place and resolves with `{at, of}`, or with whether there is one. */
+  /**
+   * `find(term, {back, fresh, keep})` shows a place and resolves with `{at, of}`, or with whether there is one; with
+   * null while that is not known, with nothing if another search has begun. `keep`: what was found stays as it is.
+   */
   constructor(find, onClose) {
     this.find = find;
     this.onClose = onClose;
@@ -36,10 +39,22 @@ export class TailSearch {
   }
 
   toggle() {
-    if (!this.element.hidden) return this.#close();
+    if (!this.element.hidden) return this.#leave();
     this.element.hidden = false;
     this.line.focus();
     this.line.select();
+  }
+
+  /** Searches in what has come since. */
+  refresh() {
+    if (this.#searched && this.#searched === this.line.value) this.#show({ keep: true });
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.found.textContent = "";
+    this.#searched = "";
+    this.find("", {});
   }
 
   #typed = () => {
@@ -50,7 +65,7 @@ export class TailSearch {
     if (event.key === "Escape") {
       event.stopPropagation(); // it closes this, and not what the card is in
       event.preventDefault();
-      this.#close();
+      this.#leave();
     } else if (event.key === "Enter") {
       event.preventDefault();
       this.#show({ back: event.shiftKey });
@@ -61,15 +76,14 @@ export class TailSearch {
     const term = this.line.value;
     this.#searched = term;
     const found = await this.find(term, how);
-    if (term !== this.line.value) return;
-    this.found.textContent = !term ? "" : wordsOf(found);
+    if (term !== this.line.value || term !== this.#searched) return;
+    if (term && found === undefined) return;
+    const words = !term || found === null ? "" : wordsOf(found);
+    if (words !== this.found.textContent) this.found.textContent = words;
   }
 
-  #close() {
-    this.element.hidden = true;
-    this.found.textContent = "";
-    this.#searched = "";
-    this.find("", {});
+  #leave() {
+    this.close();
     this.onClose();
   }
 }

@@ -12,6 +12,7 @@ export class WholeLines {
   #terminal = new Terminal();
   #queue = [];
   #count = 0;
+  #ended = false;
   #closed = false;
 
   /** `onDrawn()` after each frame's part. */
@@ -24,6 +25,21 @@ export class WholeLines {
   add(text) {
     this.#queue.push(text);
     onNextFrame(this.draw);
+  }
+
+  /** No more comes: a line without an end is complete, too. */
+  end() {
+    this.#ended = true;
+    onNextFrame(this.draw);
+  }
+
+  /** Whether all that has come is drawn. */
+  get isDrawn() {
+    return !this.#queue.length;
+  }
+
+  get isComplete() {
+    return this.#ended && this.isDrawn;
   }
 
   /** Lines that have come so far, an unfinished one included. */
@@ -44,21 +60,23 @@ export class WholeLines {
       if (text.length > room) this.#queue.unshift(text.slice(room));
       room -= text.length;
     }
+    if (this.isComplete && this.#terminal.open.length) this.#terminal.endLine();
     const lines = this.#terminal.take();
     this.#count += lines.length;
     this.roll.add(lines);
     this.roll.draw(this.following, this.#terminal.open);
     this.onDrawn();
-    if (this.#queue.length) onNextFrame(this.draw);
+    if (!this.isDrawn) onNextFrame(this.draw);
   };
 
-  find(term, how) {
+  async find(term, how) {
+    if (!term) return this.roll.endSearch();
     return this.roll.find(term, how);
   }
 
   close() {
     this.#closed = true;
-    this.roll.clearFound();
+    this.roll.endSearch();
   }
 }
 
