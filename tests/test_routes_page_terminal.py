@@ -270,4 +270,5 @@ async def _many_lines(page: Page) -> None:
 
 
 async def _shows(page: Page, words: str) -> None:
-    await page.wait_for_function("(words) => window.tail.has(words)", arg=words)  # a megabyte is no error message
+    # A megabyte is no error message; a busy machine draws few frames in a second.
+    await page.wait_for_function("(words) => window.tail.has(words)", arg=words, timeout=60_000)
