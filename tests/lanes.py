@@ -25,7 +25,7 @@ from routes.lanes.reading import Node
 from routes.protocol.errors import Refused
 from routes.server import create_server
 from routes.services import open_services
-from tests.serving import HURRIED, NO_TLS, Served, chosen, listening, settings_in
+from tests.serving import HURRIED, NO_TLS, Served, chosen, listening, put_empty_database, settings_in
 
 PATH = "/plain"
 
@@ -95,7 +95,7 @@ async def serving_plain(
 ) -> AsyncGenerator[Plain, None]:
     """A server that has the lane, too."""
     choose = partial(chosen, provider) if provider else None
-    async with asyncio.timeout(60), open_services(settings_in(folder, **flags), choose) as services:
+    async with asyncio.timeout(60), open_services(put_empty_database(settings_in(folder, **flags)), choose) as services:
         services.models.backoff = HURRIED
         server = create_server(services, [lane])
         async with listening(server) as port:
