@@ -18,13 +18,15 @@ from tests.serving import Served
 ROOT = Path(__file__).parent.parent
 INSTALLED = ROOT / ".cache/page/node_modules"
 SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the nights
-LIMIT_MS = 30_000  # a wait ends only a test that is broken: a busy machine may take its time
+# Both end only a test that is broken: a busy machine may take its time. Each is less than what pytest gives a test.
+LIMIT_MS, STORY_S = 30_000, 110
 REFUSED_PROBE = "net::ERR_NETWORK_ACCESS_REVOKED"  # the first preview shows that the browser keeps it offline
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 __all__ = [
     "PHONE",
     "REFUSED_PROBE",
+    "STORY_S",
     "WIDE",
     "Browsing",
     "Locator",

@@ -38,7 +38,7 @@ async def serving_mcp(
 ) -> AsyncGenerator[Served, None]:
     """With the servers known, so that their tools are there for the first run."""
     write_list(folder, **servers)
-    async with asyncio.timeout(2 * LIMIT_S), serving(folder, provider, **flags) as served:
+    async with asyncio.timeout(110), serving(folder, provider, **flags) as served:
         for name in servers:
             await settled(served, name)
         yield served

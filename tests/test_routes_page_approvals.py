@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Request, Route
 
 from app.models.scripted import Reply, Scripted
-from tests.browser import PHONE, Browsing, Locator, Page, browsing, expect, home, say, shot
+from tests.browser import PHONE, STORY_S, Browsing, Locator, Page, browsing, expect, home, say, shot
 from tests.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -51,7 +51,7 @@ async def asking(
     """A page of a server that asks before it runs anything."""
     provider = Scripted(replies)
     async with (
-        asyncio.timeout(90),
+        asyncio.timeout(STORY_S),
         serving(folder, provider, None, **({"approval_admin": "ask"} | flags)) as served,
         browsing() as browser,
     ):

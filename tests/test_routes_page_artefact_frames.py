@@ -180,7 +180,7 @@ async def test_where_a_preview_is_not_kept_offline_it_stands_still(tmp_path: Pat
         await expect(document.locator("script, link")).to_have_count(0)
         for at, width in ((1, 200), (2, None)):
             picture = figures.nth(at).frame_locator("iframe").locator("img")
-            await expect(picture).to_be_visible(timeout=30_000)
+            await expect(picture).to_be_visible()
             assert width in (None, await picture.evaluate("one => one.naturalWidth"))
         await expect(figures.nth(1).locator(".artefact-frame")).to_have_css("height", "128px")
         plain = figures.nth(3).frame_locator("iframe").frame_locator("iframe")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Reply, Scripted
-from tests.browser import Locator, Page, browsing, expect, home, say, shot
+from tests.browser import STORY_S, Locator, Page, browsing, expect, home, say, shot
 from tests.endpoints import model_server
 from tests.nightly import at_night
 from tests.serving import Served, serving
@@ -31,7 +31,7 @@ async def two_turns(page: Page, served: Served) -> Locator:
 
 async def test_messages_are_edited_by_keyboard(tmp_path: Path) -> None:
     script = ["Roses are red.", "Violets are blue.", "Moss is green."]
-    async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
         turn, chat = await two_turns(page, served), page.locator("#conversation")
         first = page.url
@@ -58,7 +58,7 @@ async def test_messages_are_edited_by_keyboard(tmp_path: Path) -> None:
 
 async def test_answers_are_given_again_and_branches_switched(tmp_path: Path) -> None:
     script = ["Roses are red.", "Violets are blue.", "Violets are small."]
-    async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page, other = await browser.page(), await browser.page()
         turn, chat = await two_turns(page, served), page.locator("#conversation")
         first = page.url
@@ -89,7 +89,7 @@ async def test_answers_are_given_again_and_branches_switched(tmp_path: Path) -> 
 
 
 async def test_files_go_with_an_edited_message(tmp_path: Path) -> None:
-    async with asyncio.timeout(60), serving(tmp_path, Scripted(["Read.", "Read well."])) as served:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["Read.", "Read well."])) as served:
         file = {"filename": "notes.txt", "file_data": "data:text/plain;base64,aGVsbG8="}
         message = [{"type": "text", "text": "Read it"}, {"type": "file", "file": file}]
         session = (await served.chat(message))[0]["session"]
@@ -106,7 +106,11 @@ async def test_files_go_with_an_edited_message(tmp_path: Path) -> None:
 
 
 async def test_a_refused_branch_is_explained_and_the_text_kept(tmp_path: Path) -> None:
-    async with asyncio.timeout(60), serving(tmp_path, Scripted(["Roses are red."])) as served, browsing() as browser:
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(tmp_path, Scripted(["Roses are red."])) as served,
+        browsing() as browser,
+    ):
         page = await browser.page()
         browser.expected.append("503")
         await page.goto(home(served))
@@ -127,7 +131,7 @@ async def test_two_models_are_compared_and_one_goes_on(tmp_path: Path) -> None:
     held = asyncio.Event()
     slow: Reply = ("A first ", Pause(held), "answer.")
     script = ["Roses are red.", slow, "A second answer.", "Good."]
-    async with asyncio.timeout(60), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
         chat = page.locator("#conversation")
@@ -164,7 +168,7 @@ async def test_calls_of_both_compared_answers_ask_for_approval(tmp_path: Path) -
     script = [f"<tool_call>{said}</tool_call>", f"<tool_call>{said.replace('first', 'second')}</tool_call>"]
     model = Scripted([*script, "Done.", "Done."])
     async with (
-        asyncio.timeout(80),
+        asyncio.timeout(STORY_S),
         model_server("qwen") as server,
         serving(tmp_path, model, None, approval_admin="ask") as served,
         browsing() as browser,
@@ -201,7 +205,7 @@ async def test_calls_of_both_compared_answers_ask_for_approval(tmp_path: Path) -
 @pytest.mark.parametrize("look", at_night(tuple(LOOKS), ("phone",)))
 async def test_axe_finds_nothing_wrong_with_branches(tmp_path: Path, look: str) -> None:
     script = ["Roses are red.", "Violets are blue.", "Moss is green.", "One answer.", "Another answer."]
-    async with asyncio.timeout(80), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await judging(browser, **LOOKS[look])
         turn = await two_turns(page, served)
         await turn.get_by_role("button", name="Edit message").click()

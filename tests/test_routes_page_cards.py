@@ -15,7 +15,7 @@ import pytest
 from app.core.provider import PictureChunk
 from app.models.scripted import Pause, Reply, Scripted
 from parsing import Call, CallDelta, CallOpened
-from tests.browser import Browsing, Locator, Page, browsing, expect, home, say, shot
+from tests.browser import STORY_S, Browsing, Locator, Page, browsing, expect, home, say, shot
 from tests.pages import cards, held, let_go
 from tests.pictures import CAT
 from tests.processes import alive, all_gone, endless
@@ -35,7 +35,7 @@ async def asked(
 ) -> AsyncGenerator[tuple[Served, Browsing, Page], None]:
     """A page on which somebody has just asked for something."""
     async with (
-        asyncio.timeout(100),
+        asyncio.timeout(STORY_S),
         serving(folder, Scripted(replies), approval_admin=approval, **flags) as served,
         browsing() as browser,
     ):

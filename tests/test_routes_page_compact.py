@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import browsing, expect, home, shot
+from tests.browser import STORY_S, browsing, expect, home, shot
 from tests.serving import serving
 from tests.terminals import terminal
 from tests.test_routes_context import Secretary, turns
 
 pytestmark = pytest.mark.usefixtures("chromium")
-LIMIT_S = 60
 
 
 async def test_the_page_has_the_conversation_summarised(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ async def test_the_page_has_the_conversation_summarised(tmp_path: Path) -> None:
 
 
 async def test_the_terminal_has_the_conversation_summarised(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Secretary()) as served:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Secretary()) as served:
         await turns(served, 4)
         async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
             await shown.ends_with("\n>")

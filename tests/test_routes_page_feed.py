@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Route
 
 from app.models.scripted import Pause, Scripted
-from tests.browser import Page, browsing, expect, home, say
+from tests.browser import STORY_S, Page, browsing, expect, home, say
 from tests.nightly import only_at_night
 from tests.people import port_of
 from tests.serving import Served, serving
@@ -90,7 +90,7 @@ async def test_five_thousand_deltas_over_a_connection_that_is_cut_again_and_agai
     for at, step in enumerate(steps):
         reply += [*numbers[at * 1250 : (at + 1) * 1250], Pause(step)]
     async with (
-        asyncio.timeout(90),
+        asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([reply])) as served,
         wired(served) as wire,
         browsing() as browser,
@@ -114,7 +114,7 @@ async def test_five_thousand_deltas_over_a_connection_that_is_cut_again_and_agai
 async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([["Before. ", Pause(go_on), "After."], ["Next."]])) as served,
         wired(served) as wire,
         browsing() as browser,
@@ -147,7 +147,7 @@ HIDING = """
 
 async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_path: Path) -> None:
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([["One."], ["Two."], ["Three."]])) as served,
         browsing() as browser,
     ):
@@ -183,7 +183,11 @@ async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_pa
 
 @only_at_night  # by day one tab that nobody looks at leaves its connection, and is served when it is looked at again
 async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
-    async with asyncio.timeout(90), serving(tmp_path, Scripted([["One."], ["Two."]])) as served, browsing() as browser:
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(tmp_path, Scripted([["One."], ["Two."]])) as served,
+        browsing() as browser,
+    ):
         context = await browser.context()
         await context.add_init_script(HIDING)
         session = (await served.chat("1"))[0]["session"]
@@ -232,7 +236,7 @@ async () => {
 async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
     tmp_path: Path,
 ) -> None:
-    async with asyncio.timeout(60), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
         page = await browser.page()
         tries = 0
 
@@ -258,7 +262,7 @@ async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
 
 
 async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Path) -> None:
-    async with asyncio.timeout(60), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
         page = await browser.page()
         await page.clock.install()
         await page.goto(home(served))

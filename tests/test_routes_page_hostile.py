@@ -147,7 +147,7 @@ async def opened(browser: Browsing, served: Served, texts: list[str]) -> tuple[P
     await page.add_init_script(f"({WATCH})()")
     await page.goto(f"{home(served)}#{session}")
     drawn = page.locator(".run:has(.reasoning-text .markdown-part > *):has(.answer .markdown-part > *)")
-    await expect(drawn).to_have_count(len(texts) + 1, timeout=60_000)
+    await expect(drawn).to_have_count(len(texts) + 1, timeout=200_000)
     await expect(page.locator(".answer", has_text=END)).to_be_visible()
     return page, abroad
 
@@ -158,7 +158,7 @@ def bare(text: str) -> str:
     return "".join(letter for letter in text if letter.isascii() and letter.isalnum())
 
 
-@pytest.mark.timeout(170)
+@pytest.mark.timeout(240)
 async def test_nothing_that_is_said_is_obeyed_and_all_of_it_can_be_read(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["Hello."], repeat=True)) as served, browsing() as browser:
         page, abroad = await opened(browser, served, TEXTS)

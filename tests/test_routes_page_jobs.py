@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.browser import Locator, browsing, expect, home, say, shot
+from tests.browser import STORY_S, Locator, browsing, expect, home, say, shot
 from tests.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -30,7 +30,11 @@ SCRIPT = (
 
 async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> None:
     provider = Scripted(SCRIPT)
-    async with asyncio.timeout(90), serving(tmp_path, provider, job_follow_up="false") as served, browsing() as browser:
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(tmp_path, provider, job_follow_up="false") as served,
+        browsing() as browser,
+    ):
         page = await browser.page()
         await page.goto(home(served))
         button = page.locator(".jobs-button")

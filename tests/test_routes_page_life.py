@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.models.scripted import Reply, Scripted
-from tests.browser import Page, browsing, expect, home, say, shot
+from tests.browser import STORY_S, Page, browsing, expect, home, say, shot
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import server
 from tests.nightly import only_at_night
@@ -34,7 +34,7 @@ async def lost(page: Page) -> None:
 
 
 async def test_a_server_that_is_killed_in_the_middle_of_an_answer_and_started_again(tmp_path: Path) -> None:
-    async with asyncio.timeout(100), upstream(stream(says("Half of"), then=hang), WHOLE, chats=True) as model:
+    async with asyncio.timeout(STORY_S), upstream(stream(says("Half of"), then=hang), WHOLE, chats=True) as model:
         async with browsing() as browser:
             browser.expected.append(GONE)
             page = await browser.page()
@@ -54,7 +54,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_an_answer_and_started_ag
 
 
 async def test_a_server_that_is_stopped_says_so_and_the_conversation_goes_on_in_the_next(tmp_path: Path) -> None:
-    async with asyncio.timeout(100), upstream(stream(says("Half of"), then=hang), WHOLE, chats=True) as model:
+    async with asyncio.timeout(STORY_S), upstream(stream(says("Half of"), then=hang), WHOLE, chats=True) as model:
         async with browsing() as browser:
             browser.expected.append(GONE)
             page = await browser.page()
@@ -73,7 +73,7 @@ async def test_a_server_that_is_stopped_says_so_and_the_conversation_goes_on_in_
 
 @only_at_night  # by day the server shows that it waits (test_routes_approvals_survive), and the page a restart
 async def test_what_waits_for_a_person_still_waits_after_a_restart(tmp_path: Path) -> None:
-    async with asyncio.timeout(100), upstream(WRITES, WHOLE, chats=True) as model:
+    async with asyncio.timeout(STORY_S), upstream(WRITES, WHOLE, chats=True) as model:
         async with browsing() as browser:
             browser.expected.append(GONE)
             page = await browser.page()

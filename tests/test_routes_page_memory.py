@@ -9,7 +9,7 @@ import pytest
 
 from app.memory.memories import Source
 from app.models.scripted import Scripted
-from tests.browser import browsing, expect, home
+from tests.browser import STORY_S, browsing, expect, home
 from tests.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -17,7 +17,7 @@ MARKUP = "<img src=x onerror=alert(1)> is a picture."
 
 
 async def test_the_person_sees_searches_edits_and_deletes_memories(tmp_path: Path) -> None:
-    async with asyncio.timeout(90), serving(tmp_path, Scripted([]), memory=True) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([]), memory=True) as served, browsing() as browser:
         memories = served.services.memories
         for number in range(21):
             await memories.remember("local", f"Number {number}", "fact", Source())

@@ -10,15 +10,13 @@ import pytest
 
 from app.core.provider import ProviderFailed
 from app.models.scripted import Pause, Raise, Scripted
-from tests.browser import Page, browsing, expect, home, say
+from tests.browser import STORY_S, Page, browsing, expect, home, say
 from tests.receivers import receiver, verified
 from tests.serving import Served, serving
 from tests.test_app_push import Browser
 from tests.test_routes_page_approvals import NOTICES
 
 pytestmark = pytest.mark.usefixtures("chromium")
-
-LIMIT_MS = 20_000
 
 
 # The shell has no notifications: what the worker shows is kept for the test, and a click is an event of the test.
@@ -55,7 +53,7 @@ async def worker_of(page: Page) -> str:
 
 async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
     async with (
-        asyncio.timeout(90),
+        asyncio.timeout(STORY_S),
         receiver() as there,
         serving(tmp_path, Scripted(["Good."]), private_hosts="127.0.0.1") as served,
         browsing() as browser,
@@ -89,7 +87,7 @@ async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
 async def test_a_browser_is_switched_on_and_off(tmp_path: Path) -> None:
     mine, other = Browser(), Browser()
     async with (
-        asyncio.timeout(90),
+        asyncio.timeout(STORY_S),
         receiver() as there,
         receiver() as elsewhere,
         serving(tmp_path, Scripted([]), private_hosts="127.0.0.1") as served,
@@ -138,7 +136,7 @@ async def until_subscribed(served: Served, count: int) -> list[dict[str, str]]:
 
 async def test_a_push_message_is_shown_and_opens_its_conversation(tmp_path: Path) -> None:
     """The message comes from the debugger: headless Chromium has no push service here."""
-    async with asyncio.timeout(90), serving(tmp_path, Scripted(["Good."])) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["Good."])) as served, browsing() as browser:
         session = (await served.chat("Hello"))[0]["session"]
         page = await browser.page()
         await page.context.grant_permissions(["notifications"], origin=home(served).rstrip("/"))
@@ -163,7 +161,7 @@ async def test_a_push_message_is_shown_and_opens_its_conversation(tmp_path: Path
         [title, options] = await worker.evaluate("self.shown")
         assert (title, options["body"], options["data"]) == ("A run has ended", "Hello", {"session": session})
         await worker.evaluate(CLICKED, options["data"])
-        await page.wait_for_url(f"**/#{session}", timeout=LIMIT_MS)
+        await page.wait_for_url(f"**/#{session}")
 
 
 async def test_a_failure_is_notified_in_the_background(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.browser import browsing, expect, home
+from tests.browser import STORY_S, browsing, expect, home
 from tests.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 async def test_schedules_and_triggers_are_added_run_and_switched_off(tmp_path: Path) -> None:
     provider = Scripted(["Nothing is new."])
-    async with asyncio.timeout(90), serving(tmp_path, provider) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, provider) as served, browsing() as browser:
         browser.expected.append("422")
         page = await browser.page()
         await page.goto(home(served))

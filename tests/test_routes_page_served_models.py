@@ -39,7 +39,7 @@ async def test_a_model_file_is_added_served_stopped_and_forgotten(tmp_path: Path
         files = picker.get_by_role("list", name="Model files")
         await expect(files.get_by_text("not served")).to_be_visible()
         await files.get_by_role("button", name="Serve").click()
-        await expect(files.get_by_text("running ·")).to_be_visible(timeout=30_000)
+        await expect(files.get_by_text("running ·")).to_be_visible()
         await expect(picker.get_by_role("radio", name="Smollm2")).to_have_count(1)
         await shot(page, "served-models")
         await files.get_by_role("button", name="Stop").click()

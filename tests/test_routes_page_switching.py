@@ -9,14 +9,13 @@ import pytest
 from playwright.async_api import Route
 
 from app.models.scripted import Scripted
-from tests.browser import Page, browsing, expect, home, say
+from tests.browser import STORY_S, Page, browsing, expect, home, say
 from tests.nightly import only_at_night
 from tests.pages import held, let_go, pauses, shell, turns
 from tests.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
-LIMIT_S = 60
 # How often the page's clocks go round: one interval for all that ticks.
 COUNTING = """
   const begin = setInterval, end = clearInterval, going = new Set();
@@ -53,7 +52,7 @@ async def go_to(page: Page, session: str) -> None:
 async def test_two_people_say_the_same_and_each_gets_their_answer(tmp_path: Path) -> None:
     first, second = pauses(2)
     script = ["Before.", (first, "To the other."), (second, "To me.")]
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         session = (await served.chat("Begin."))[0]["session"]
         page = await browser.page()
         await page.goto(f"{home(served)}/#{session}")
@@ -74,7 +73,7 @@ async def test_two_people_say_the_same_and_each_gets_their_answer(tmp_path: Path
 
 
 async def test_turns_stand_in_the_order_in_which_the_server_has_them(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Before.", pauses(1), "Never."])) as served:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["Before.", pauses(1), "Never."])) as served:
         async with browsing() as browser:
             session = (await served.chat("Begin."))[0]["session"]
             page = await browser.page()
@@ -96,7 +95,7 @@ async def test_turns_stand_in_the_order_in_which_the_server_has_them(tmp_path: P
 async def test_whoever_leaves_a_conversation_and_comes_back_at_once_sees_everything_once(tmp_path: Path) -> None:
     first, second = pauses(2)
     script = ["Elsewhere.", ("One ", first, "two ", second, "three."), "The next."]
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         elsewhere = (await served.chat("There."))[0]["session"]
         page = await browser.page()
         await page.goto(home(served))
@@ -121,7 +120,7 @@ async def test_whoever_leaves_a_conversation_and_comes_back_at_once_sees_everyth
 
 async def test_a_message_that_is_on_its_way_while_its_writer_looks_elsewhere(tmp_path: Path) -> None:
     script = ["Elsewhere.", "Before.", "The answer."]
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         elsewhere, session = [(await served.chat(words))[0]["session"] for words in ("There.", "Here.")]
         page = await browser.page()
         await page.goto(f"{home(served)}/#{session}")
@@ -141,7 +140,7 @@ async def test_a_message_that_is_on_its_way_while_its_writer_looks_elsewhere(tmp
 
 
 async def test_two_messages_that_begin_a_conversation_are_in_one(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two."])) as served:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["One.", "Two."])) as served:
         async with browsing() as browser:
             page = await browser.page()
             await page.goto(home(served))
@@ -157,7 +156,7 @@ async def test_two_messages_that_begin_a_conversation_are_in_one(tmp_path: Path)
 
 
 async def test_what_is_sent_before_the_conversation_is_there_stands_behind_it(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two.", "Three."])) as served:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["One.", "Two.", "Three."])) as served:
         async with browsing() as browser:
             browser.expected.append("net::ERR_FAILED")
             session = (await served.chat("First."))[0]["session"]
@@ -181,7 +180,7 @@ async def test_what_is_sent_before_the_conversation_is_there_stands_behind_it(tm
 
 
 async def test_nothing_ticks_for_a_conversation_that_is_not_shown_any_more(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Stays.", shell(held()), "Done."])) as served:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["Stays.", shell(held()), "Done."])) as served:
         async with browsing() as browser:
             elsewhere = (await served.chat("There."))[0]["session"]
             page = await browser.page()
@@ -200,7 +199,7 @@ async def test_nothing_ticks_for_a_conversation_that_is_not_shown_any_more(tmp_p
 
 
 async def test_who_comes_back_to_a_tab_sees_what_was_named_anew_elsewhere(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Here."])) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["Here."])) as served, browsing() as browser:
         session = (await served.chat("First words."))[0]["session"]
         page = await browser.page()
         await page.goto(f"{home(served)}/#{session}")

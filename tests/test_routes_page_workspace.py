@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import FilePayload
 
 from app.models.scripted import Reply, Scripted
-from tests.browser import PHONE, REFUSED_PROBE, Locator, Page, browsing, expect, home, say, shot
+from tests.browser import PHONE, REFUSED_PROBE, STORY_S, Locator, Page, browsing, expect, home, say, shot
 from tests.pages import shell
 from tests.serving import serving
 
@@ -37,7 +37,7 @@ NOTEBOOK = {
 @asynccontextmanager
 async def looking(folder: Path, *replies: Reply, phone: bool = False) -> AsyncGenerator[tuple[Page, Path], None]:
     """The page of a server with some files, and its open panel."""
-    async with asyncio.timeout(90), serving(folder, Scripted(replies)) as served, browsing() as browser:
+    async with asyncio.timeout(STORY_S), serving(folder, Scripted(replies)) as served, browsing() as browser:
         work = folder / "work"
         (work / "data/deep").mkdir(parents=True)
         (work / "data/table.csv").write_text('name,note\nAnn,"one, ""two"""\nBob,"a\nb"\n')
