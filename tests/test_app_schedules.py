@@ -305,6 +305,17 @@ async def test_single_times_end_and_old_occurrences_go(tmp_path: Path) -> None:
         assert await one.store.occurrences(DAILY.id) == [] and await one.store.schedules() == []
 
 
+async def test_a_time_that_comes_between_the_check_of_a_schedule_and_its_storing_begins_its_run(tmp_path: Path) -> None:
+    async with timed(tmp_path) as one:
+        one.clock.now = NOON + 1
+        await one.add(kind="once", expression="2026-03-20T12:00", reckoned=NOON - 1)
+        assert len(await one.at(NOON + 2)) == 1
+        row = one.scheduler.get(DAILY.id, "local")
+        assert row.next is None
+        await one.add(row, text="Changed before it came", reckoned=NOON - 1)
+        assert len(await one.at(NOON + 3)) == 1 and one.scheduler.get(DAILY.id, "local").next is None
+
+
 async def test_zero_schedules_hold_those_that_there_are(tmp_path: Path) -> None:
     async with timed(tmp_path, max_schedules="0") as one:
         await one.add()

@@ -136,13 +136,17 @@ class Scheduler:
         return row.next + jitter(row.id, row.next, row.jitter_s)
 
     async def put(self, row: ScheduleRow, decision: str, by: str) -> ScheduleRow:
-        """Store a schedule that was made or changed; it waits for its next time from now on."""
+        """Store a schedule that was made or changed; it waits for its next time from now on.
+
+        If `reckoned` says when its times were checked, it is from then on: one that has come meanwhile is due.
+        """
         async with self.lock:
-            known = self._rows.get(row.id)
+            known, now = self._rows.get(row.id), self._clock()
+            since = now if row.reckoned is None else min(row.reckoned, now)
             if known:  # a run may have begun meanwhile
                 row = replace(row, session=known.session, run=known.run)
-            now = self._clock()
-            row = replace(row, next=timetable(row).after(now) if row.enabled else None, reckoned=now)
+                since = max(since, min(known.reckoned or 0.0, now))
+            row = replace(row, next=timetable(row).after(since) if row.enabled else None, reckoned=since)
             await self._write([row, self._audit(row, decision, row.name, by)])
             self._keep(row)
         return row

@@ -121,8 +121,9 @@ async def check_run(services: Services, principal: Principal, body: RunPart, kin
 async def _row(services: Services, principal: Principal, body: ScheduleRequest, name: str, made: float) -> ScheduleRow:
     """Raises Refused."""
     zone = body.time_zone or services.settings.time_zone or "UTC"
+    now = time.time()
     try:
-        checked(body.kind, body.expression, zone, body.jitter_s, time.time())
+        checked(body.kind, body.expression, zone, body.jitter_s, now)
     except UnfitTime as unfit:
         raise Refused(422, "invalid_request", str(unfit)) from None
     await check_run(services, principal, body, Kind.SCHEDULES)
@@ -140,12 +141,13 @@ async def _row(services: Services, principal: Principal, body: ScheduleRequest, 
         body.jitter_s,
         body.enabled,
         made,
+        reckoned=now,
     )
 
 
 def changed_switch(row: ScheduleRow, body: ScheduleRequest) -> ScheduleRow:
     """The row switched or renamed; that needs no check, so that a schedule that cannot run can be switched off."""
-    return replace(row, enabled=body.enabled, name=body.name)
+    return replace(row, enabled=body.enabled, name=body.name, reckoned=None)
 
 
 def _schedule(request: Request) -> ScheduleRow:
