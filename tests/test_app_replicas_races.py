@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,7 @@ import asyncpg
 import pytest
 
 from app.replicas.peers import Body
+from app.replicas.postgres.lease import BEATS
 from app.replicas.postgres.messages import MOST_BYTES
 from app.storage.changes import LOST
 from app.storage.postgres.connections import CONNECT_S, Line
@@ -17,7 +19,6 @@ from tests.postgres import Cluster
 from tests.test_app_replicas import LIMIT_S, Server, begun, servers
 
 pytestmark = pytest.mark.anyio
-SLOW_S = 6.0
 
 
 async def begins_again(server: Server, by: Server) -> None:
@@ -118,28 +119,83 @@ async def test_a_request_that_leaves_while_its_lock_ends_leaves_no_connection_be
             pass
 
 
-async def test_a_database_that_answers_slowly_is_connected_to(
-    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answered", [0, 1])
+async def test_the_first_try_to_connect_goes_on_beside_the_second(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch, answered: int
 ) -> None:
-    """A connection is several questions, with TLS six or seven: one that is far away needs more than the first try."""
-    connect, limits = asyncpg.connect, list[float]()
+    """A database may live and be slow, or what was sent first got lost: whichever try is answered counts."""
+    connect, made, tries = asyncpg.connect, list[Any](), 0
+    begun_both, had, both = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def slowly(url: str, *, timeout: float, **options: Any) -> Any:
-        limits.append(timeout)
-        if timeout < SLOW_S:
-            raise TimeoutError
-        return await connect(url, timeout=timeout, **options)
+    async def slowly(*args: Any, **options: Any) -> Any:
+        nonlocal tries
+        mine, tries = tries, tries + 1
+        if tries > 1:
+            begun_both.set()
+        await (begun_both.wait() if mine == answered else had.wait())
+        made.append(await connect(*args, **options))
+        if len(made) > 1:
+            both.set()
+        return made[-1]
 
     monkeypatch.setattr(asyncpg, "connect", slowly)
-    connection = await Line(postgres.database()).connect()
+    async with asyncio.timeout(LIMIT_S):
+        connection = await Line(postgres.database()).connect(again_s=0.01)
+        assert connection is made[0] and await connection.fetchval("SELECT 1") == 1
+        had.set()
+        await both.wait()
+        while not made[1].is_closed():
+            await connection.execute("SELECT 1")
     connection.terminate()
-    assert len(limits) == 2 and limits[0] < SLOW_S
+    assert tries == 2
 
 
-async def test_a_new_connection_has_more_time_than_an_answer_on_one(postgres: Cluster) -> None:
+async def test_a_new_connection_has_all_of_the_time_that_is_left(postgres: Cluster) -> None:
+    """As it has two tries of its own; an answer on one that may be half-open must leave time for another."""
     async with servers(postgres, "a", lease_s=60) as (a,):
         lease = a.peers.lease
         on_one = lease._in_time().when() or 0.0
         lease.disconnect()
         anew = lease._in_time().when() or 0.0
         assert anew - on_one > CONNECT_S / 2
+    async with servers(postgres, "a", lease_s=12) as (a,):
+        lease = a.peers.lease
+        lease.disconnect()
+        anew = (lease._in_time().when() or 0.0) - asyncio.get_running_loop().time()
+        assert anew >= lease.left_s
+
+
+async def test_a_server_that_begins_is_not_held_for_frozen(postgres: Cluster) -> None:
+    """Until it is registered it has no runs: a slow database must not cost its life, however short the lease is."""
+    asked_for = list[tuple[str, float]]()
+    async with servers(postgres, "a", lease_s=3) as (a,):
+        lease, alive = a.peers.lease, a.peers.lease.on_alive
+
+        def noted(until: float) -> None:
+            asked_for.append((lease.me.id, until - time.monotonic()))
+            alive(until)
+
+        lease.on_alive = noted
+        before = lease.me.id
+        async with a.connected() as connection:
+            await connection.execute("UPDATE replicas SET state = 'gone'")
+        lease.beat_soon()
+        while lease.me.id == before or a.store.fenced_by == LOST:
+            await a.peers.others()
+        assert any(seconds > CONNECT_S for replica, seconds in asked_for if replica == lease.me.id)
+
+
+async def test_a_long_look_around_does_not_put_off_the_next_beat(postgres: Cluster) -> None:
+    async with servers(postgres, "a", lease_s=20 * LIMIT_S) as (a,):
+        lease, looks, again = a.peers.lease, 0, asyncio.Event()
+
+        async def look(_: Any) -> None:
+            nonlocal looks
+            looks += 1
+            lease._confirmed -= lease.lease_s / BEATS  # as if the look had taken that long
+            if looks == 2:
+                again.set()
+
+        lease.on_beat = look
+        lease.beat_soon()
+        await again.wait()

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from app.replicas.postgres.failures import FAILURES, SAID, described
 from app.replicas.postgres.messages import ALL, ORPHANS, Open, encoded
-from app.storage.postgres.connections import CONNECT_S, name_of
+from app.storage.postgres.connections import AGAIN_S, CONNECT_S, name_of
 
 BEATS = 5  # in a lease
 ACTS = 0.7  # of a lease in which the replica acts: the rest is for ending its tools
@@ -25,6 +25,7 @@ ENDED = 0.85  # of a lease after which they must have ended: else the replica is
 NEXT_LOOK_S = 0.02  # behind the end of another replica's lease
 RETRY_S = 0.25
 ANSWER_S = 4.0  # at most, also of a long lease: then another connection is tried
+BEGINS_S = CONNECT_S + ANSWER_S  # as another replica: until then there is nothing that must end with a lease
 LEAVING_S = 2.0  # for the database to take it
 REGISTER = """
     INSERT INTO replicas (id, node, version, folder, state, lease_until)
@@ -91,7 +92,7 @@ class Lease:
         self._open = open_connection
         self._confirmed = 0.0  # monotonic time at which the last confirmed beat was sent
         self._buries_from = 0.0
-        self._look_in_s = lease_s / BEATS
+        self._look_at = 0.0  # monotonic time of the next beat
         self._connection: Any = None
         self._unanswered = False  # the connection before
         self._beat_now = asyncio.Event()
@@ -108,19 +109,21 @@ class Lease:
 
     async def begin(self) -> None:
         """Register the replica. Raises what the connection raises."""
-        self.on_beginning(self.me)
-        await self._connect()
-        sent = time.monotonic()
         me = self.me
-        await self._connection.execute(REGISTER, me.id, me.node, me.version, me.folder, self.lease_s)
+        self.on_alive(time.monotonic() + BEGINS_S + self.lease_s)
+        self.on_beginning(me)
+        async with asyncio.timeout(BEGINS_S):
+            await self._connect()
+            for row in await self._connection.fetch(PREDECESSORS, me.node, me.folder, me.id):
+                await self._bury(row["id"])  # this server has its data directory, so that one is dead
+            sent = time.monotonic()
+            await self._connection.execute(REGISTER, me.id, me.node, me.version, me.folder, self.lease_s)
         self._confirm(sent)
-        for row in await self._connection.fetch(PREDECESSORS, me.node, me.folder, me.id):
-            await self._bury(row["id"])  # this server has its data directory, so that one is dead
-        await self.on_begun(self.me)
+        await self.on_begun(me)
 
     async def hold_forever(self) -> None:
         while True:
-            limit = self._in_time()
+            limit, is_new = self._in_time(), self._connection is None
             try:
                 async with limit:
                     if self._connection is None:
@@ -135,7 +138,7 @@ class Lease:
                 self._unanswered = self._unanswered or not isinstance(error, SAID)
                 self.disconnect()
                 if self.left_s > 0:
-                    await asyncio.sleep(RETRY_S)
+                    await asyncio.sleep(RETRY_S if is_new else 0)
                 elif self._was_asleep(limit):
                     logger.warning("this server stood still: replica %s asks if its lease holds", self.me.id)
                 else:
@@ -149,7 +152,7 @@ class Lease:
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(self._look_in_s):
+            async with asyncio.timeout(max(self._look_at - time.monotonic(), NEXT_LOOK_S)):
                 await self._beat_now.wait()
         except TimeoutError:
             return
@@ -167,7 +170,7 @@ class Lease:
         self.on_alive(sent + ENDED * self.lease_s)
 
     def _in_time(self) -> asyncio.Timeout:
-        """Half of the time that is left: then another connection has a chance, too.
+        """Half of the time that is left: then another connection has a chance, too. That has all of it.
 
         A server that was frozen may wake up when none is left. The lease is still its own if the database renews it,
         which the undertaker lets it find out: half of the time in which its tools must end.
@@ -175,8 +178,9 @@ class Lease:
         left_s = self.left_s
         if left_s <= 0:
             return asyncio.timeout(max((left_s + (ENDED - ACTS) * self.lease_s) / 2, 0.01))
-        most_s = ANSWER_S if self._connection else CONNECT_S
-        return asyncio.timeout(min(max(left_s / 2, min(left_s, RETRY_S)), most_s))
+        if self._connection is None:
+            return asyncio.timeout(min(left_s, CONNECT_S))
+        return asyncio.timeout(min(max(left_s / 2, min(left_s, RETRY_S)), ANSWER_S))
 
     def _was_asleep(self, limit: asyncio.Timeout) -> bool:
         """Return True if a limit was noticed long after it was over: the process stood still, and its answers wait."""
@@ -195,12 +199,10 @@ class Lease:
                 await self._connection.execute(FORGET)
             await self.on_beat(self._connection)
             expires_in_s = await self._connection.fetchval(FIRST_TO_EXPIRE, self.me.id)
-        usual_s = self.lease_s / BEATS
-        if expires_in_s is None:
-            self._look_in_s = usual_s
-        else:
-            look_in_s = max(expires_in_s, self._buries_from - time.monotonic(), 0) + NEXT_LOOK_S
-            self._look_in_s = min(usual_s, look_in_s)
+        self._look_at = self._confirmed + self.lease_s / BEATS  # however long this look took
+        if expires_in_s is not None:
+            expires_at = max(time.monotonic() + expires_in_s, self._buries_from)
+            self._look_at = min(self._look_at, expires_at + NEXT_LOOK_S)
 
     async def _bury(self, replica: str, condition: str = "") -> None:
         """Take its runs from a replica, behind its last write."""
@@ -218,11 +220,9 @@ class Lease:
         before = self.me
         await self.on_lost()
         while True:
-            self.on_alive(time.monotonic() + ENDED * self.lease_s)  # it does nothing that would have to end
             self.me = before.again()  # the one tried before may be registered: its answer may have been lost
             try:
-                async with asyncio.timeout(ACTS * self.lease_s / 2):
-                    await self.begin()
+                await self.begin()
                 return
             except FAILURES as error:
                 logger.warning("replica %s waits for the database: %s", self.me.id, described(error))
@@ -248,7 +248,8 @@ class Lease:
 
     async def _connect(self) -> None:
         self.disconnect()
-        self._connection = await self._open()
+        left_s = self.left_s
+        self._connection = await self._open(again_s=min(left_s / 2, AGAIN_S) if left_s > 0 else AGAIN_S)
         self._buries_from = time.monotonic() + self.lease_s  # the database may have been away for the others, too
 
     def disconnect(self) -> None:

@@ -27,7 +27,7 @@ ANSWER_S = 5.0  # for the database
 SEND = "SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS sent(channel, payload)"
 
 Handler = Callable[[Body], None]
-Open = Callable[[], Awaitable[Any]]
+Open = Callable[..., Awaitable[Any]]
 """Opens a connection of asyncpg, whose types are not known here."""
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from app.replicas.postgres.claims import COUNT, MOST, OTHERS, OWNER, RELEASE, cl
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES, described
 from app.replicas.postgres.job_records import PostgresJobRecords
-from app.replicas.postgres.lease import Lease, Replica
+from app.replicas.postgres.lease import BEGINS_S, Lease, Replica
 from app.replicas.postgres.locks import Locks
 from app.replicas.postgres.messages import ANSWER_S, ORPHANS, Messages
 from app.replicas.postgres.nodes import PostgresNodes
@@ -268,7 +268,7 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
             pool = await asyncpg.create_pool(url, min_size=0, max_size=POOL, connect=line.connect)
             stack.push_async_callback(_close, pool)
             peers = PostgresPeers(line, me, lease_s, pool)
-            peers.lease.on_alive = await stack.enter_async_context(undertaker(time.monotonic() + lease_s))
+            peers.lease.on_alive = await stack.enter_async_context(undertaker(time.monotonic() + BEGINS_S + lease_s))
             await peers.lease.begin()
             stack.push_async_callback(peers._end_takings)
         except FAILURES as error:

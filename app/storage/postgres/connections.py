@@ -12,7 +12,7 @@ import asyncpg
 
 MOST = 8  # of one server; PostgreSQL allows 100 to all
 CONNECT_S = 10.0
-TRY_S = 3.0  # of that, the first time: what is sent to a host that is away gets no answer at all
+AGAIN_S = 3.0  # of that, until a second try: what is sent to a host that is away gets no answer at all
 CLOSE_S = 1.0
 COMMAND_S = 60.0  # for one statement
 # Statements are small and planned once: compiling them would take longer than executing them.
@@ -63,43 +63,48 @@ class Line:
         self._connecting = set[asyncio.Future[None]]()
         self._closed = False
 
-    async def connect(self, *_: object, **options: Any) -> Connection:
-        """Return a connection of the caller's own; asyncpg's pool gives `options`."""
-        until, limit_s = asyncio.get_running_loop().time() + CONNECT_S, TRY_S
+    async def connect(self, *_: object, again_s: float = AGAIN_S, **options: Any) -> Connection:
+        """Return a connection of the caller's own; asyncpg's pool gives `options`.
+
+        After `again_s` there is a second try. The first one goes on: its database may be slow, and is asked six times.
+        """
+        until = asyncio.get_running_loop().time() + CONNECT_S
         while True:
             try:
-                return await self._try(limit_s, options)
+                return await self._connect(until, again_s, options)
             except ConnectionAbortedError:  # nothing was executed
-                limit_s = until - asyncio.get_running_loop().time()  # it may live, and be slow: it is asked six times
-                if limit_s < TRY_S:
+                if asyncio.get_running_loop().time() > until - AGAIN_S:
                     raise
 
-    async def _try(self, limit_s: float, options: dict[str, Any]) -> Connection:
+    async def _connect(self, until: float, again_s: float, options: dict[str, Any]) -> Connection:
         if self._closed:
             raise TimeoutError("the database has not answered while this server was being stopped")
+        loop, tries = asyncio.get_running_loop(), list[asyncio.Task[Connection]]()
+        hung_up = loop.create_future()
+        self._connecting.add(hung_up)
+        try:
+            for wait_s in (again_s, None):
+                tries.append(self._begin(until - loop.time(), options))
+                done, _ = await asyncio.wait((hung_up, *tries), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    break
+            if hung_up.done():
+                raise ConnectionAbortedError("the connection was given up while it was made")
+            connection = tries.pop(next(place for place, one in enumerate(tries) if one.done())).result()
+        except TimeoutError as error:
+            raise ConnectionAbortedError(f"there was no answer within {CONNECT_S:g} s") from error
+        finally:
+            self._connecting.discard(hung_up)
+            for one in tries:  # cancelled in the middle of it, asyncpg leaves an error behind that no caller can fetch
+                one.add_done_callback(_hang_up)
+        self._open.add(connection)
+        return connection
+
+    def _begin(self, limit_s: float, options: dict[str, Any]) -> asyncio.Task[Connection]:
         settings = SETTINGS | {"application_name": self._name}
         options = options | {"connection_class": _Connection, "server_settings": settings}
         options |= {"timeout": limit_s, "command_timeout": self._command_s}
-        connecting = asyncio.create_task(asyncpg.connect(self._url, **options), name="connect to PostgreSQL")
-        hung_up = asyncio.get_running_loop().create_future()
-        self._connecting.add(hung_up)
-        try:
-            # Cancelled in the middle of it, asyncpg leaves an error behind that no caller can fetch.
-            await asyncio.wait((connecting, hung_up), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            connecting.add_done_callback(_hang_up)
-            raise
-        finally:
-            self._connecting.discard(hung_up)
-        if hung_up.done():
-            connecting.add_done_callback(_hang_up)
-            raise ConnectionAbortedError("the connection was given up while it was made")
-        try:
-            connection = connecting.result()
-        except TimeoutError as error:
-            raise ConnectionAbortedError(f"there was no answer within {limit_s:.0f} s") from error
-        self._open.add(connection)
-        return connection
+        return asyncio.create_task(asyncpg.connect(self._url, **options), name="connect to PostgreSQL")
 
     def rename(self, name: str) -> None:
         """End all connections. The next ones have this name."""
