@@ -39,7 +39,7 @@ Balancer = Literal["tcp", "nginx"]
 
 
 class Replica:
-    """One server. `process` and `base_url` are those of its latest start."""
+    """One server. `process` is that of its latest start; its address, and so `client`, stay."""
 
     process: DragomanProcess
     base_url: str
@@ -49,7 +49,7 @@ class Replica:
         self.node = node
         self.log = folder / f"{node}.log"
         self._environ, self._flags, self._token = environ, flags, token
-        self._stack = AsyncExitStack()
+        self._stack, self._clients = AsyncExitStack(), AsyncExitStack()
         self._begun = False
 
     @property
@@ -61,12 +61,13 @@ class Replica:
         log = self._stack.enter_context(self.log.open("ab"))
         words = ("serve", "--port", str(port), *self._flags)
         self.process = await self._stack.enter_async_context(started(*words, environ=self._environ, stderr=log))
-        self._begun = True
+        is_first, self._begun = not self._begun, True
         line = await asyncio.wait_for(self.process.stdout.readline(), LIMIT_S)
         found = re.search(rb"http://localhost:\d+", line)
         assert found, f"{self.node} did not start: {line!r} {self.log.read_text()}"
         self.base_url = found[0].decode()
-        self.client = await self._stack.enter_async_context(client_of(self.base_url, self._token))
+        if is_first:
+            self.client = await self._clients.enter_async_context(client_of(self.base_url, self._token))
 
     async def restart(self) -> None:
         """Start it again, on the same port and data, once its process has ended."""
@@ -75,11 +76,18 @@ class Replica:
         await self._stack.aclose()
         await self.start(port)
 
+    async def restart_whenever_it_ends(self) -> None:
+        """As an orchestrator does. A server that gets no time to act in is killed by its undertaker."""
+        while True:
+            await self.process.wait()
+            await self.restart()
+
     async def close(self) -> None:
         """End it, and its clients."""
         if self._begun:
             self.go_on()  # a stopped one is killed, but its parent waits for that
         await asyncio.wait_for(self._stack.aclose(), LIMIT_S)
+        await self._clients.aclose()
 
     def kill(self) -> None:
         self.process.kill()
