@@ -32,6 +32,7 @@ from tests.upstream import Act, Upstream, stream, upstream
 Event = dict[str, Any]
 EFFECTS = "ran.txt"
 AGAIN_S = 0.1  # after which a client that was refused asks again
+LIMIT_S = 60.0  # without a new event: then the servers are gone for good
 
 
 @asynccontextmanager
@@ -132,22 +133,28 @@ class Load:
 
     async def see_to_its_end(self, run: Run, client: httpx2.AsyncClient | None = None, **body: object) -> None:
         client, key = client or self._client, {"idempotency-key": secrets.token_hex(8)}
+        since = time.monotonic()
         while not run.has_ended:
             if run.id:
                 after = {"last-event-id": str(len(run.seen))}
                 begins = client.stream("GET", f"/runs/{run.id}/events", headers=after)
             else:
                 begins = client.stream("POST", "/chat", json={"message": "Go"} | body, headers=key)
+            sooner = len(run.seen)
             with suppress(httpx2.TransportError):
                 async with begins as response:
                     await self._read(response, run)
             run.returns += 1
+            if len(run.seen) > sooner:
+                since = time.monotonic()
+            else:
+                assert time.monotonic() < since + LIMIT_S, f"no event in {LIMIT_S:g} s after {run.refused[-3:]}"
+                await passed(AGAIN_S)
 
     async def _read(self, response: httpx2.Response, run: Run) -> None:
         if response.status_code != 200:
             await response.aread()
             run.refused.append((response.status_code, response.json()["error"]["code"]))
-            await passed(AGAIN_S)
             return
         run.id = run.id or response.headers["x-run-id"]
         async with aclosing(events_of(response)) as events:

@@ -28,7 +28,7 @@ async def test_a_server_that_is_killed_refunds_nothing_and_frees_its_places(tmp_
     acts = [announced(one, hang) for one in asked]
     with cluster() as postgres:
         async with asyncio.timeout(90), upstream(*acts, chats=True) as model:
-            url, lease = postgres.database(), {"DRAGOMAN_LEASE_S": "3"}
+            url, lease = postgres.database(), {"DRAGOMAN_LEASE_S": "10"}
             async with three_replicas(tmp_path, url, model.base_url, *FLAGS, environ=lease, count=2) as replicas:
                 first, second = replicas.members
                 made = await first.client.post("/chat", json={"message": "Hi"}, headers={"Prefer": "respond-async"})

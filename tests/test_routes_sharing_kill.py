@@ -26,7 +26,7 @@ async def test_a_time_begins_one_run_though_the_server_on_duty_is_killed(tmp_pat
     said = stream(says("Hello."), chunk(finish="stop"), DONE)
     with cluster() as postgres:
         async with asyncio.timeout(90), upstream(said, repeat=True, chats=True) as model, receiver() as there:
-            url, environ = postgres.database(), {"DRAGOMAN_LEASE_S": "3"}
+            url, environ = postgres.database(), {"DRAGOMAN_LEASE_S": "10"}
             flags = ("--max-schedules", "3", "--private-hosts", "127.0.0.1")
             async with three_replicas(tmp_path, url, model.base_url, *flags, environ=environ) as replicas:
                 hook = await replicas.client.post("/webhooks", json={"url": there.url})
