@@ -77,6 +77,7 @@ async def see_pictures(page: Page) -> None:
     """The one of a call, and that of the model itself."""
     for at in (cards(page, 3), page.locator(".run-body > .card-pictures")):
         picture = at.get_by_role("button", name="Picture: picture")
+        await picture.scroll_into_view_if_needed()  # what is far from it when first drawn is not fetched
         await expect(picture.get_by_role("img")).to_have_js_property("naturalWidth", 80)
 
 
