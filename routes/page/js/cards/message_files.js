@@ -41,16 +41,24 @@ function thumbnail(file, session, name) {
     { type: "button", class: "picture-button", title: name, "aria-label": t("files.picture", { name }) },
     image,
   );
-  button.addEventListener("click", () => image.src && openPicture(image.src, name));
+  const draw = async () => {
+    try {
+      image.src = URL.createObjectURL(await fetchFile(file, session));
+    } catch (error) {
+      button.replaceWith(h("span", { class: "file-chip", title: error.message }, icon("warn"), h("bdi", {}, name)));
+    }
+  };
+  let drawn = null;
+  const drawOnce = () => (drawn ??= draw());
+  button.addEventListener("click", async () => {
+    await drawOnce(); // a click may come before the picture
+    if (image.src) openPicture(image.src, name);
+  });
   new IntersectionObserver(
-    async ([seen], observer) => {
+    ([seen], observer) => {
       if (!seen.isIntersecting) return;
       observer.disconnect();
-      try {
-        image.src = URL.createObjectURL(await fetchFile(file, session));
-      } catch (error) {
-        button.replaceWith(h("span", { class: "file-chip", title: error.message }, icon("warn"), h("bdi", {}, name)));
-      }
+      drawOnce();
     },
     { rootMargin: PRELOAD_MARGIN },
   ).observe(button);
