@@ -18,7 +18,7 @@ from app.storage.changes import StoreFailed
 EACH = 4  # connections that hold locks of one kind
 WAIT_S = 60  # for a lock
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
-BUSY = "Another server holds {kind} {name!r} for {seconds} s, or the database is away ({error}). Try again."
+BUSY = "Another server has locked {name!r} ({kind}) for {seconds} s, or the database is away ({error}). Try again."
 
 
 class Locks:
