@@ -32,6 +32,7 @@ __all__ = [
     "Locator",
     "Page",
     "browsing",
+    "cpu_ms",
     "expect",
     "home",
     "needed",
@@ -69,6 +70,22 @@ class Browsing:
     def check(self) -> None:
         left = [one for one in self.complaints if not any(re.search(pattern, one) for pattern in self.expected)]
         assert not left, left
+
+
+async def cpu_ms(page: Page, script: str, argument: Any = None) -> tuple[Any, float]:
+    """Return what a script returns, and the milliseconds of the processor that the page's thread has taken for it."""
+    measuring = await page.context.new_cdp_session(page)
+    await measuring.send("Performance.enable")
+
+    async def so_far() -> float:
+        metrics = (await measuring.send("Performance.getMetrics"))["metrics"]
+        return next(float(one["value"]) for one in metrics if one["name"] == "ThreadTime")
+
+    before = await so_far()
+    value = await page.evaluate(script, argument)
+    took_s = await so_far() - before
+    await measuring.detach()
+    return value, took_s * 1000
 
 
 @asynccontextmanager
