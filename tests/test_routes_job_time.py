@@ -24,7 +24,7 @@ async def test_a_job_ends_with_its_person_s_time_and_no_other_begins(tmp_path: P
         assert state["state"] == "cancelled"
         while (found := await used(served, DAY))["reserved"]:
             pass
-        assert 2 <= found["used"] < 10
+        assert 2 <= found["used"] < 60
         assert (await refused(served))[0]["budget"] == DAY
 
 
@@ -42,6 +42,6 @@ async def test_a_job_is_charged_once_though_servers_come_and_go(tmp_path: Path) 
                 pass
             while (found := await used(served, DAY))["reserved"]:
                 pass
-            assert before < found["used"] <= state["elapsed_s"] + 5, "the call's own time and the job's"
+            assert before < found["used"] <= before + state["elapsed_s"] + 5, "the call's own time and the job's"
         async with serving(tmp_path, provider, job_follow_up="false") as served:
             assert await used(served, DAY) == found

@@ -20,6 +20,7 @@ from tests.test_routes_access import dragoman
 from tests.test_routes_jobs import in_background, job_of, says, watched
 
 pytestmark = pytest.mark.anyio
+HOUR_S = 3600
 
 
 def endless() -> list[Line]:
@@ -73,13 +74,16 @@ async def revoke(served: Served, folder: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["the command line", "revoked and made again", "expiry"])
-async def test_a_run_ends_however_its_token_does(tmp_path: Path, how: str) -> None:
+async def test_a_run_ends_however_its_token_does(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with signed_in(tmp_path, Scripted([endless()])) as (served, _):
         if how == "expiry":
-            served.client.headers |= await bearer(served, "eve", expires=time.time() + 6)
+            served.client.headers |= await bearer(served, "eve", expires=time.time() + HOUR_S)
         async with aclosing(served.turn(message="x")) as turn:
             await until(turn, "text.delta")
             await served.services.presence.look()  # that the token was in use has been seen
+            if how == "expiry":
+                later = time.time() + HOUR_S
+                monkeypatch.setattr("time.time", lambda: later)
             await revoke(served, tmp_path, how)
             assert [event["reason"] for event in await rest_of(turn) if event["type"] != "usage"] == ["revoked"]
         assert (await served.client.get("/sessions")).status_code == 401

@@ -7,7 +7,7 @@ end: a megabyte that arrives at once, brackets without end, thousands of small o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
 SLICE_S = 0.005
@@ -18,15 +18,16 @@ BYTES = 16 * 1024  # the same, of what is not decoded yet
 class TimeSlice:
     """The time for which one task has had the event loop, as far as it asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
         self._since: float | None = None  # None: the loop has run others since the task last asked
 
     async def pause_if_over(self) -> None:
         """Let others run if the task has worked for SLICE_S; otherwise return at once."""
         if self._since is None:
-            self._since = perf_counter()
+            self._since = self._clock()
             asyncio.get_running_loop().call_soon(self._begin_anew)
-        elif perf_counter() - self._since >= SLICE_S:
+        elif self._clock() - self._since >= SLICE_S:
             await asyncio.sleep(0)
 
     def _begin_anew(self) -> None:
