@@ -17,7 +17,7 @@ import pytest
 
 CONFIGURATION = Path(__file__).parent.parent / "docs" / "deploy" / "nginx.conf"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-LIMIT_S = 20
+LIMIT_S = 60
 FIRST_PORT, PORTS = 20_000, 12_000  # below those of outgoing connections, and of port 0
 _TURNS = count(os.getpid() * 97)  # the workers of a suite begin at different places
 needs_nginx = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 HANG = -1  # as a status: never an answer
 HUGE = -2  # an answer without an end
 

@@ -67,7 +67,7 @@ def test_a_digest_is_due_at_first_and_when_much_was_added() -> None:
 
 async def listed(served: Served, title: str, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
     """The sessions, once the first has this title."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while True:
             rows: list[dict[str, Any]] = (await served.client.get("/sessions", headers=headers)).json()["sessions"]
             if rows[0]["title"] == title:
@@ -77,7 +77,7 @@ async def listed(served: Served, title: str, headers: dict[str, str] | None = No
 async def settled(served: Served) -> None:
     """Wait until no digest is under way."""
     store = served.services.store
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         for _ in count():
             if not await store.next_digest() and not await store.asked_digests():
                 return

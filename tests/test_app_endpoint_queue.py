@@ -111,7 +111,7 @@ async def test_who_waits_hears_when_half_of_those_ahead_are_gone() -> None:
             number = await place.wait_for_move(number)
         heard.append(number)
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(listen())
         await asyncio.sleep(0)
         for one in ahead:

@@ -144,7 +144,7 @@ async def test_no_token_comes_twice(first: list[str], second: list[str], begins:
     route = time.route(time.handle(wanted), time.handle(other, time.server("hosted")))
     failure = None
     try:
-        async with asyncio.timeout(10), aclosing(route.stream(ASKED)) as stream:
+        async with asyncio.timeout(30), aclosing(route.stream(ASKED)) as stream:
             async for piece in stream:
                 pieces.append(piece)
     except ProviderFailed as failed:
@@ -283,7 +283,7 @@ async def test_who_waits_is_told_the_place_and_leaves_the_line_when_cancelled() 
                 pieces.append(piece)
         return pieces
 
-    async with asyncio.timeout(10), aclosing(time.route(time.handle(provider, server)).stream(ASKED)) as first:
+    async with asyncio.timeout(30), aclosing(time.route(time.handle(provider, server)).stream(ASKED)) as first:
         assert await anext(first) == TextChunk("one")
         gives_up = asyncio.create_task(asks("bob"))
         assert (await notices.get()).message.endswith("one request at a time: this one is number 1 in the queue.")
@@ -323,7 +323,7 @@ async def test_whoever_is_cancelled_at_any_moment_leaves_the_line_in_order(
     tasks = [
         asyncio.create_task(heard(time.route(time.handle(provider, server), principal=who))) for who, _ in principals
     ]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for tick in range(26):
             for task, (_, at) in zip(tasks, principals, strict=True):
                 if tick == at:

@@ -31,7 +31,7 @@ END = "run.finished"
 async def followed(tmp_path: Path) -> AsyncGenerator[tuple[Following, SQLiteStore], None]:
     store = await SQLiteStore.open(tmp_path / "test.db")
     try:
-        async with asyncio.timeout(20), EventWriter(store) as journal:
+        async with asyncio.timeout(30), EventWriter(store) as journal:
             runs = RunManager(store, journal, KillSwitch(store), Approvals(store, 300), Ledger(store))
             await store.write([SessionRow(SESSION, "ann", 1, "title")])
             yield Following(runs, store, runs.notifier), store

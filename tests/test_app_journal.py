@@ -55,7 +55,7 @@ async def gated(tmp_path: Path) -> Gate:
 
 async def test_an_event_is_shown_only_after_its_transaction(tmp_path: Path) -> None:
     store = await gated(tmp_path)
-    async with asyncio.timeout(10), EventWriter(store) as journal:
+    async with asyncio.timeout(30), EventWriter(store) as journal:
         log = RunLog("r", journal, never)
         log.add(TextDelta("hello"))
         await store.writing.wait()
@@ -73,7 +73,7 @@ async def test_an_event_is_shown_only_after_its_transaction(tmp_path: Path) -> N
 
 async def test_deltas_that_arrive_during_a_write_leave_as_one(tmp_path: Path) -> None:
     store = await gated(tmp_path)
-    async with asyncio.timeout(10), EventWriter(store) as journal:
+    async with asyncio.timeout(30), EventWriter(store) as journal:
         log = RunLog("r", journal, never)
         log.add(TextDelta("first"))
         await store.writing.wait()
@@ -97,7 +97,7 @@ async def test_deltas_that_arrive_during_a_write_leave_as_one(tmp_path: Path) ->
 async def test_a_store_that_fails_ends_the_log_with_one_terminal_event(tmp_path: Path) -> None:
     store = await gated(tmp_path)
     failed = asyncio.Event()
-    async with asyncio.timeout(10), EventWriter(store) as journal:
+    async with asyncio.timeout(30), EventWriter(store) as journal:
         log = RunLog("r", journal, failed.set)
         log.add(TextDelta("lost"))
         store.failure = StoreFailed("The disk is full. Make room.")
@@ -121,7 +121,7 @@ async def test_a_store_that_fails_ends_the_log_with_one_terminal_event(tmp_path:
 
 async def test_a_watcher_far_behind_is_sent_to_the_store(tmp_path: Path) -> None:
     store = await opened(tmp_path)
-    async with asyncio.timeout(20), EventWriter(store) as journal:
+    async with asyncio.timeout(30), EventWriter(store) as journal:
         log = RunLog("r", journal, never)
         for number in range(KEPT + 100):
             log.add(ToolStarted(f"c{number}", "bash", {}, "native"))

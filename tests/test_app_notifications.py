@@ -78,7 +78,7 @@ class House:
 
     async def row(self, target: TargetRow, state: str) -> DeliveryRow:
         """The newest delivery, once it is in this state."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             for _ in count():
                 if (rows := await self.notifications.deliveries(target)) and rows[0].state == state:
                     return rows[0]
@@ -301,7 +301,7 @@ async def test_a_webhook_of_someone_who_became_a_guest_is_switched_off_with_the_
         target = await one.hook(there.url, by=Principal("ann", Role.USER))
         await one.happens(ENDED, principal="ann")
         ann = Principal("ann", Role.GUEST)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             for _ in count():
                 if (row := one.notifications.own(target.id, "webhook", ann)).state != "active":
                     break

@@ -288,7 +288,7 @@ def files_in(folder: Path) -> bytes:
 @pytest.mark.anyio
 async def test_whatever_the_journal_writes_is_redacted_before(tmp_path: Path) -> None:
     store = await SQLiteStore.open(tmp_path / "test.db")
-    async with asyncio.timeout(10), EventWriter(store, Redactor([KEY])) as journal:
+    async with asyncio.timeout(30), EventWriter(store, Redactor([KEY])) as journal:
         log = RunLog("r", journal, lambda: None)
         journal.put(SessionRow("s", "p", 1.0, f"Use {KEY}"))
         log.put(InboxRow("r", 0, KEY))

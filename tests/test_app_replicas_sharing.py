@@ -24,7 +24,7 @@ from app.storage.tokens import TokenRevoked
 from tests.postgres import Cluster
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 20
+LIMIT_S = 60
 
 
 class Server(Struct):

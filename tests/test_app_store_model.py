@@ -190,7 +190,7 @@ class Both:
             case "delete", (name,) if self.lasting:
                 await self.delete(name)
             case "visit", () if self.lasting:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     visitor = await SQLiteStore.open(self.folder / "test.db", visitor=True)
                     own, self.store = self.store, visitor
                     await self.same()

@@ -71,6 +71,6 @@ async def test_a_tokenizer_that_is_no_file_does_not_keep_the_server_from_startin
     else:
         with path.open("wb") as file:
             file.truncate(10**12)  # takes no room
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         with pytest.raises(SettingsError, match="cannot be used"):
             await create_counter(Letters(), None, path)

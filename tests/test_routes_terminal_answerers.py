@@ -55,7 +55,7 @@ def acted(answerer: Answerer, answers: Answers, steps: Steps) -> tuple[list[str]
 
     async def act() -> None:
         transport = httpx2.MockTransport(answer)
-        async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
+        async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(30):
             asking = Asking(Link(client), Screen(Console(file=out), View(summary=False)), answerer)
             await steps(asking, out)
             await asking.close()

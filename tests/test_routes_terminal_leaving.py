@@ -37,7 +37,7 @@ def interrupted(
 
     async def turn() -> None:
         transport = httpx2.MockTransport(answer)
-        async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
+        async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(30):
             link, screen = Link(client), Screen(Console(file=out), View(summary=False))
             link.run = run
             press = Interrupts(link, screen.show)
@@ -81,7 +81,7 @@ async def _key_for_a_call(running: list[str], status: int) -> tuple[list[str], s
         return httpx2.Response(status)
 
     transport = httpx2.MockTransport(answer)
-    async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(10):
+    async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(30):
         link, screen = Link(client), Screen(Console(file=out), View(summary=False))
         link.run = "r1"
         for call in running:

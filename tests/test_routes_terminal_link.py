@@ -60,7 +60,7 @@ def heard(*answers: Answer, pauses: int = 3) -> tuple[list[AgentEvent], list[htt
 
     async def listen() -> list[AgentEvent]:
         async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(answer)) as client:
-            async with asyncio.timeout(10), aclosing(Link(client, pauses_s=[0.0] * pauses).ask("hi")) as events:
+            async with asyncio.timeout(30), aclosing(Link(client, pauses_s=[0.0] * pauses).ask("hi")) as events:
                 return [event async for event in events]
 
     return asyncio.run(listen()), asked
@@ -175,7 +175,7 @@ def test_a_run_is_asked_for_with_the_mode_and_the_model_that_were_chosen() -> No
             return stream(sse(1, ANSWERED))
 
         async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(respond)) as client:
-            async with asyncio.timeout(10), aclosing(Link(client, None, approval, model=model).ask("hi")) as events:
+            async with asyncio.timeout(30), aclosing(Link(client, None, approval, model=model).ask("hi")) as events:
                 assert [event.type async for event in events] == ["run.finished"]
         body: dict[str, object] = json.loads(bodies[0])
         return body

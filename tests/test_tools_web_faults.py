@@ -170,7 +170,7 @@ async def test_whoever_leaves_closes_the_connection() -> None:
 
     async with upstream(act) as server:
         fetching = asyncio.create_task(fetch(f"http://{HERE}:{server.port}/", allowed=(HERE,)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await asked.wait()
             fetching.cancel()
             with pytest.raises(asyncio.CancelledError):

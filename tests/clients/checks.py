@@ -18,7 +18,7 @@ PICTURE = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 PICTURE_BYTES = 70
-LEAVING_S = 3.0
+LEAVING_S = 30.0  # a model that is not left goes on for ever
 # lane -> its words for an answer that is whole, and for one that was cut
 FINISH: Mapping[str, Mapping[str, set[str]]] = {
     "chat": {"whole": {"stop"}, "cut": {"length"}},
