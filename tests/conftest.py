@@ -69,6 +69,19 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+# Of a module that cannot be imported, or that is skipped; any other ends its worker, with a traceback.
+OF_MODULES = (
+    ImportError,
+    SyntaxError,
+    NameError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    LookupError,
+    pytest.skip.Exception,
+)
+
+
 def pytest_collection(session: pytest.Session) -> None:
     """Import the modules, each worker from another one on: so those of a fresh clone are compiled once, not by each."""
     config, modules = session.config, sorted(Path(__file__).parent.glob("test_*.py"))
@@ -76,7 +89,7 @@ def pytest_collection(session: pytest.Session) -> None:
         return
     begin = len(modules) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for path in modules[begin:] + modules[:begin]:
-        with suppress(Exception, pytest.skip.Exception):  # the collection imports it again and says why
+        with suppress(*OF_MODULES):  # the collection imports it again and says why
             import_module(f"{__package__}.{path.stem}")
 
 
