@@ -7,8 +7,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator
-from contextlib import suppress
-from importlib import import_module
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,30 +65,6 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
-
-
-# Of a module that cannot be imported, or that is skipped; any other ends its worker, with a traceback.
-OF_MODULES = (
-    ImportError,
-    SyntaxError,
-    NameError,
-    AttributeError,
-    TypeError,
-    ValueError,
-    LookupError,
-    pytest.skip.Exception,
-)
-
-
-def pytest_collection(session: pytest.Session) -> None:
-    """Import the modules, each worker from another one on: so those of a fresh clone are compiled once, not by each."""
-    config, modules = session.config, sorted(Path(__file__).parent.glob("test_*.py"))
-    if (worker := getattr(config, "workerinput", None)) is None or config.args != config.getini("testpaths"):
-        return
-    begin = len(modules) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    for path in modules[begin:] + modules[:begin]:
-        with suppress(*OF_MODULES):  # the collection imports it again and says why
-            import_module(f"{__package__}.{path.stem}")
 
 
 @pytest.fixture
