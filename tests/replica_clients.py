@@ -70,8 +70,11 @@ def slowly(parts: Sequence[str], pause_s: float) -> Act:
 async def passed(seconds: float) -> None:
     """Let time pass as a model or a client does; what a test waits for has a sign of its own."""
     due = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(seconds, due.set_result, None)
-    await due
+    timer = asyncio.get_running_loop().call_later(seconds, due.set_result, None)
+    try:
+        await due
+    finally:
+        timer.cancel()  # who waits may be cancelled
 
 
 class Run(Struct):
