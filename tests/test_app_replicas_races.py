@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from app.replicas.peers import Body
-from app.replicas.postgres.lease import BEATS
+from app.replicas.postgres.lease import BEATS, Replica
 from app.replicas.postgres.messages import MOST_BYTES
 from app.storage.changes import LOST
 from app.storage.postgres.connections import CONNECT_S, Line
@@ -167,21 +167,23 @@ async def test_a_new_connection_has_all_of_the_time_that_is_left(postgres: Clust
 
 async def test_a_server_that_begins_is_not_held_for_frozen(postgres: Cluster) -> None:
     """Until it is registered it has no runs: a slow database must not cost its life, however short the lease is."""
-    asked_for = list[tuple[str, float]]()
+    asked_for, anew = list[tuple[str, float]](), asyncio.Event()
     async with servers(postgres, "a", lease_s=3) as (a,):
-        lease, alive = a.peers.lease, a.peers.lease.on_alive
+        lease, alive, after = a.peers.lease, a.peers.lease.on_alive, a.peers.lease.on_begun
 
         def noted(until: float) -> None:
             asked_for.append((lease.me.id, until - time.monotonic()))
             alive(until)
 
-        lease.on_alive = noted
-        before = lease.me.id
+        async def has_begun(me: Replica) -> None:
+            await after(me)
+            anew.set()
+
+        lease.on_alive, lease.on_begun = noted, has_begun
         async with a.connected() as connection:
             await connection.execute("UPDATE replicas SET state = 'gone'")
         lease.beat_soon()
-        while lease.me.id == before or a.store.fenced_by == LOST:
-            await a.peers.others()
+        await anew.wait()
         assert any(seconds > CONNECT_S for replica, seconds in asked_for if replica == lease.me.id)
 
 
