@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
 import pytest
 
 from app.replicas.peers import Body
-from app.replicas.postgres.lease import BEATS, Replica
+from app.replicas.postgres import lease as lease_module
+from app.replicas.postgres.lease import BEAT, BEATS, ENDED, LAST_WRITE, PREDECESSORS, REGISTER, Lease, Replica
 from app.replicas.postgres.messages import MOST_BYTES
 from app.storage.changes import LOST
 from app.storage.postgres.connections import CONNECT_S, Line
@@ -148,6 +151,86 @@ async def test_the_first_try_to_connect_goes_on_beside_the_second(
             await connection.execute("SELECT 1")
     connection.terminate()
     assert tries == 2
+
+
+async def test_a_second_try_that_is_refused_leaves_the_first_one_alone(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, tries, refused = asyncpg.connect, 0, asyncio.Event()
+
+    async def first_only(*args: Any, **options: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries > 1:
+            refused.set()
+            raise asyncpg.TooManyConnectionsError("too many clients")
+        await refused.wait()
+        return await connect(*args, **options)
+
+    monkeypatch.setattr(asyncpg, "connect", first_only)
+    async with asyncio.timeout(LIMIT_S):
+        connection = await Line(postgres.database()).connect(again_s=0.01)
+        assert await connection.fetchval("SELECT 1") == 1
+    connection.terminate()
+
+
+class Fake:
+    """A connection whose database takes its time: `answers` are called with each statement."""
+
+    def __init__(self, answer: Callable[[str], Awaitable[Any]]) -> None:
+        self.answer, self.said, self.ended = answer, list[str](), False
+
+    async def execute(self, sql: str, *_: object) -> Any:
+        self.said.append(sql)
+        return await self.answer(sql)
+
+    fetch = fetchval = execute
+
+    def terminate(self) -> None:
+        self.ended = True
+
+
+def lease_on(fake: Fake) -> Lease:
+    async def opened(**_: object) -> Fake:
+        return fake
+
+    return Lease(opened, Replica("rep_1", "node", "1", "folder"), 10.0)
+
+
+async def test_a_lease_that_ended_before_it_was_registered_is_confirmed_by_a_beat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, alive = 1000.0, list[float]()
+    monkeypatch.setattr(lease_module, "time", SimpleNamespace(monotonic=lambda: now))
+
+    async def slowly(sql: str) -> Any:
+        nonlocal now
+        now += {REGISTER: 9.0, BEAT: 1.0}.get(sql, 0.0)
+        return [] if sql == PREDECESSORS else 1
+
+    fake = Fake(slowly)
+    lease = lease_on(fake)
+    lease.on_alive = alive.append
+    await lease.begin()
+    assert fake.said[-2:] == [REGISTER, BEAT] and alive[-1] == 1009.0 + ENDED * 10.0 and lease.left_s > 0
+
+
+async def test_a_burial_that_is_cut_off_waits_for_no_rollback() -> None:
+    """It would take as long as a statement may, several leases."""
+    asked = asyncio.Event()
+
+    async def silent(sql: str) -> Any:
+        if sql == LAST_WRITE:
+            asked.set()
+            await asyncio.Event().wait()
+        return [{"id": "rep_0"}]
+
+    fake = Fake(silent)
+    task = asyncio.create_task(lease_on(fake).begin())
+    await asked.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled() and fake.ended and fake.said[-1] == LAST_WRITE
 
 
 async def test_a_new_connection_has_all_of_the_time_that_is_left(postgres: Cluster) -> None:

@@ -316,6 +316,16 @@ async def test_a_time_that_comes_between_the_check_of_a_schedule_and_its_storing
         assert len(await one.at(NOON + 3)) == 1 and one.scheduler.get(DAILY.id, "local").next is None
 
 
+async def test_a_schedule_that_becomes_a_single_time_runs_though_its_old_times_were_handled_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with timed(tmp_path) as one:
+        row = await one.add(kind="every", expression="1m", created=NOON - 59)
+        assert len(await one.at(NOON + 2)) == 1
+        await one.add(row, kind="once", expression="2026-03-20T12:00", created=NOON - 1, reckoned=NOON - 1)
+        assert len(await one.at(NOON + 3)) == 2
+
+
 async def test_zero_schedules_hold_those_that_there_are(tmp_path: Path) -> None:
     async with timed(tmp_path, max_schedules="0") as one:
         await one.add()

@@ -145,7 +145,8 @@ class Scheduler:
             since = now if row.reckoned is None else min(row.reckoned, now)
             if known:  # a run may have begun meanwhile
                 row = replace(row, session=known.session, run=known.run)
-                since = max(since, min(known.reckoned or 0.0, now))
+                if timetable(known) == timetable(row):
+                    since = max(since, min(known.reckoned or 0.0, now))
             row = replace(row, next=timetable(row).after(since) if row.enabled else None, reckoned=since)
             await self._write([row, self._audit(row, decision, row.name, by)])
             self._keep(row)

@@ -116,10 +116,19 @@ class Lease:
             await self._connect()
             for row in await self._connection.fetch(PREDECESSORS, me.node, me.folder, me.id):
                 await self._bury(row["id"])  # this server has its data directory, so that one is dead
-            sent = time.monotonic()
-            await self._connection.execute(REGISTER, me.id, me.node, me.version, me.folder, self.lease_s)
+            sent = await self._register(me)
         self._confirm(sent)
         await self.on_begun(me)
+
+    async def _register(self, me: Replica) -> float:
+        """Return the monotonic time at which was sent what the database has confirmed."""
+        sent = time.monotonic()
+        await self._connection.execute(REGISTER, me.id, me.node, me.version, me.folder, self.lease_s)
+        while time.monotonic() > sent + ACTS / 2 * self.lease_s:  # the answer is so late that the lease may have ended
+            sent = time.monotonic()
+            if not await self._connection.fetchval(BEAT, me.id, self.lease_s, self.state):
+                raise ConnectionAbortedError("another server holds it for dead")
+        return sent
 
     async def hold_forever(self) -> None:
         while True:
@@ -208,12 +217,17 @@ class Lease:
         """Take its runs from a replica, behind its last write."""
         if replica != self.me.id:
             await self._connection.execute(HANG_UP, name_of(replica))
-        async with self._connection.transaction():
+        try:
+            await self._connection.execute("BEGIN")
             await self._connection.execute(LAST_WRITE, replica)
             if await self._connection.fetchval(BURY.format(expired=condition), replica):
                 orphans = await self._connection.execute(ORPHAN, replica)
                 await self._connection.execute(ANNOUNCE)
                 logger.warning("replica %s is gone: %s of its runs wait for another", replica, orphans.split()[-1])
+            await self._connection.execute("COMMIT")
+        except BaseException:
+            self.disconnect()  # a rollback would wait for the database, longer than the lease
+            raise
 
     async def _begin_again(self) -> None:
         """End all that this replica does, and go on as another one as soon as the database is there."""

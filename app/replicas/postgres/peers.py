@@ -269,6 +269,7 @@ async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[Postgr
             stack.push_async_callback(_close, pool)
             peers = PostgresPeers(line, me, lease_s, pool)
             peers.lease.on_alive = await stack.enter_async_context(undertaker(time.monotonic() + BEGINS_S + lease_s))
+            stack.callback(peers.lease.disconnect)
             await peers.lease.begin()
             stack.push_async_callback(peers._end_takings)
         except FAILURES as error:

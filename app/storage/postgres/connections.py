@@ -47,6 +47,18 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 UseOf = Callable[["Connection"], object]
 
 
+async def _first(tries: list[asyncio.Task[Connection]], hung_up: asyncio.Future[None]) -> Connection:
+    """Take the first connection that is made out of `tries`. Raises what the last of them raises."""
+    while True:
+        await asyncio.wait((hung_up, *tries), return_when=asyncio.FIRST_COMPLETED)
+        if hung_up.done():
+            raise ConnectionAbortedError("the connection was given up while it was made")
+        ended = next(one for one in tries if one.done())
+        tries.remove(ended)
+        if ended.exception() is None or not tries:
+            return ended.result()
+
+
 def name_of(replica: str) -> str:
     """Return the name that the connections of a replica have in the database: by it others can end them."""
     return f"dragoman {replica}"
@@ -79,18 +91,14 @@ class Line:
     async def _connect(self, until: float, again_s: float, options: dict[str, Any]) -> Connection:
         if self._closed:
             raise TimeoutError("the database has not answered while this server was being stopped")
-        loop, tries = asyncio.get_running_loop(), list[asyncio.Task[Connection]]()
-        hung_up = loop.create_future()
+        loop = asyncio.get_running_loop()
+        hung_up, tries = loop.create_future(), [self._begin(until - loop.time(), options)]
         self._connecting.add(hung_up)
         try:
-            for wait_s in (again_s, None):
+            done, _ = await asyncio.wait((hung_up, *tries), timeout=again_s, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
                 tries.append(self._begin(until - loop.time(), options))
-                done, _ = await asyncio.wait((hung_up, *tries), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-                if done:
-                    break
-            if hung_up.done():
-                raise ConnectionAbortedError("the connection was given up while it was made")
-            connection = tries.pop(next(place for place, one in enumerate(tries) if one.done())).result()
+            connection = await _first(tries, hung_up)
         except TimeoutError as error:
             raise ConnectionAbortedError(f"there was no answer within {CONNECT_S:g} s") from error
         finally:
