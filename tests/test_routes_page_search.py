@@ -13,6 +13,7 @@ from playwright.async_api import Route
 from app.models.scripted import Scripted
 from tests.browser import Locator, Page, browsing, expect, home
 from tests.pages import cards
+from tests.pictures import CAT
 from tests.serving import serving
 from tests.test_routes_page_cards import asked, bash
 from tests.test_routes_page_screen import IN_VIEW
@@ -182,3 +183,76 @@ async def test_quick_clicks_make_one_search(tmp_path: Path) -> None:
         await look.click()
         await search(page, card, "line 9")
         await expect(card.get_by_role("status")).to_have_text("1 of 11")
+
+
+DROPPED = """
+async () => {
+  const { LineWindow } = await import(document.querySelector('script[src*="main.js"]').src
+    .replace("main.js", "terminal/line_window.js"));
+  const box = document.createElement("div");
+  document.querySelector("main").replaceChildren(box);
+  const lines = new LineWindow(box);
+  const block = (words) => lines.add(Array.from({ length: 500 }, () => [{ text: words }]));
+  block("ready");
+  for (let at = 1; at < 999; at++) block("line");
+  block("ready");
+  const first = await lines.find("ready", { fresh: true });
+  block("line"); // as many as are kept are there: the first block goes
+  return [first, await lines.find("ready", { keep: true })];
+}
+"""
+
+
+async def test_a_reader_stays_where_the_place_found_is_dropped(tmp_path: Path) -> None:
+    async with a_command(tmp_path, FILLER) as page:
+        first, then = await page.evaluate(DROPPED)
+        assert first == {"at": 1, "of": 1000, "moved": True} and then == {"at": 1, "of": 500, "moved": False}
+
+
+async def test_who_goes_to_the_end_after_a_search_is_followed_again(tmp_path: Path) -> None:
+    async with a_command(tmp_path, f"{FILLER}ready 1\n") as page:
+        card, end = cards(page), cards(page).get_by_role("button", name="Scroll to the end")
+        await card.get_by_role("button", name="Search").click()
+        await search(page, card, "ready")
+        await expect(card.get_by_role("status")).to_have_text("1 of 1")
+        await page.keyboard.press("Escape")
+        await prints(page, FILLER)
+        await expect(end).to_be_visible()
+        await card.locator(".tail").evaluate("(box) => (box.scrollTop = box.scrollHeight)")
+        await expect(end).to_be_hidden()
+
+
+PICTURE = """
+async () => {
+  const { fileElement } = await import(document.querySelector('script[src*="main.js"]').src
+    .replace("main.js", "cards/message_files.js"));
+  const file = { sha256: "a".repeat(64), media_type: "image/png", name: "cat.png", size: 1 };
+  document.querySelector("main").replaceChildren(fileElement(file, "ses_1"));
+}
+"""
+
+
+@pytest.mark.parametrize(("stays", "opened"), [(True, 1), (False, 0)])
+async def test_a_picture_that_is_clicked_before_it_has_come_opens_once(
+    tmp_path: Path, stays: bool, opened: int
+) -> None:
+    async with a_command(tmp_path, FILLER) as page:
+        come = asyncio.Event()
+
+        async def late(route: Route) -> None:
+            await come.wait()
+            await route.fulfill(status=200, content_type="image/png", body=CAT)
+
+        await page.route("**/sessions/ses_1/files/**", late)
+        await page.evaluate(PICTURE)
+        picture = page.get_by_role("button", name="Picture: cat.png")
+        for _ in range(3):
+            await picture.click()
+        drawn = await picture.get_by_role("img").element_handle()
+        assert drawn
+        if not stays:
+            await page.evaluate("() => document.querySelector('main').replaceChildren()")
+        come.set()
+        await page.wait_for_function("(one) => one.naturalWidth === 80", arg=drawn)
+        await page.evaluate(SEARCHED)
+        await expect(page.locator("dialog[open]")).to_have_count(opened)

@@ -49,10 +49,14 @@ function thumbnail(file, session, name) {
     }
   };
   let drawn = null;
+  let opening = false;
   const drawOnce = () => (drawn ??= draw());
   button.addEventListener("click", async () => {
+    if (opening) return;
+    opening = true;
     await drawOnce(); // a click may come before the picture
-    if (image.src) openPicture(image.src, name);
+    opening = false;
+    if (image.src && button.isConnected) openPicture(image.src, name);
   });
   new IntersectionObserver(
     ([seen], observer) => {

@@ -26,6 +26,7 @@ export class Server {
 
   /** Returns the element. */
   show(status) {
+    if (this.status && this.status.state !== status.state) this.outcome.clear();
     this.status = status;
     const { state, error, auth_url, next_try, held, from_api, restarts, exit_code } = status;
     const { tools, token_estimate, classified, trust } = status;

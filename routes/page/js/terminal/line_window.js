@@ -85,11 +85,15 @@ export class LineWindow {
       () => this.#search === search,
     );
     if (this.#search !== search) return undefined;
+    const isShown = keep && search.places.includes(this.#found);
     const first = this.#blocks[0]?.number;
     const places = (search.places = search.places.filter(({ block }) => block.number >= first)); // others were dropped
     if (!places.length) return { at: 0, of: 0, moved: false };
-    const kept = keep ? places.indexOf(this.#found) : -1;
-    if (kept >= 0) return { at: kept + 1, of: places.length, moved: false };
+    if (isShown) {
+      const kept = Math.max(0, places.indexOf(this.#found)); // of one that was dropped, the next: the reader stays
+      this.#found = places[kept];
+      return { at: kept + 1, of: places.length, moved: false };
+    }
     const behind = (one, other) =>
       one.block.number - other.block.number || one.line - other.line || one.column - other.column;
     const from = fresh || keep ? null : this.#found;

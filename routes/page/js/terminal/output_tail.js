@@ -327,7 +327,7 @@ export class Tail {
     // Of all that was written, also where only the beginning and the end are still stored.
     this.#showCount(opened.total || view.count);
     if (this.#following) this.#follow();
-    if (view.isComplete) this.#scrolled();
+    if (this.#held || view.isComplete) this.#scrolled();
     this.search?.refresh();
     if (view.needsScreen && !opened.chosen && !this.prose && this.#whole) this.#open("screen");
   }

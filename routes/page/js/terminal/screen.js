@@ -150,6 +150,7 @@ export class Screen {
 
   /** Forgets all that was written: what comes next does not continue it. */
   reset() {
+    this.#found = "";
     this.#terminal.reset();
   }
 
@@ -173,10 +174,13 @@ export class Screen {
     return Boolean(this.#link) || (shiftKey && SCROLL_KEYS.has(key));
   }
 
-  /** Selects the next place of a text, or the one before; returns whether there is one. `keep`: one is enough. */
+  /**
+   * Selects the next place of a text, or the one before; returns whether there is one. `keep`: one is enough, and nothing
+   * is said while the reader has a selection.
+   */
   find(term, { back = false, fresh = false, keep = false } = {}) {
     if (keep && this.#found === term) return true;
-    if (keep && this.#terminal.hasSelection()) return false; // a search would clear the reader's selection
+    if (keep && this.#terminal.hasSelection()) return undefined; // a search would clear it
     this.#found = "";
     if (!term) return void this.#search.clearDecorations();
     const isFound = back ? this.#search.findPrevious(term) : this.#search.findNext(term, { incremental: fresh });
