@@ -175,8 +175,8 @@ export class Screen {
   }
 
   /**
-   * Selects the next place of a text, or the one before; returns whether there is one. `keep`: one is enough, and nothing
-   * is said while the reader has a selection.
+   * Selects the next place of a text, or the one before; returns whether there is one. `keep`: one is enough, and
+   * nothing is said while the reader has a selection.
    */
   find(term, { back = false, fresh = false, keep = false } = {}) {
     if (keep && this.#found === term) return true;
