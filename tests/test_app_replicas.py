@@ -235,8 +235,10 @@ async def test_rows_reach_a_watcher_at_another_server(postgres: Cluster) -> None
             while not a.peers.watching._elsewhere:
                 await a.peers.others()
             a.peers.publish([event(1), event(2)])
-            await feed.news.wait()
-            assert [row.seq for row in feed.take(0)] == [1, 2]
+            while not (rows := feed.take(0)):  # it also wakes, without any, when its server begins to listen
+                feed.news.clear()
+                await feed.news.wait()
+            assert [row.seq for row in rows] == [1, 2]
             feed.news.clear()
             a.peers.publish([event(3, text=LONG)])
             await feed.news.wait()
