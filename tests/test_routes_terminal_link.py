@@ -19,6 +19,8 @@ from routes.terminal.chat import Client, alone, checked_token, checked_url, defa
 from routes.terminal.child_server import answers, child_environment, own_server, status_of
 from routes.terminal.commands.conversation import Choices
 from routes.terminal.event_client import ChatFailed, Link, NotTaken
+from routes.terminal.talk import Talk
+from tests.paper_terminal import Paper
 
 ANSWERED = RunFinished("answered", "done", 1, 1, {})
 
@@ -266,3 +268,40 @@ def test_something_else_at_the_address_is_no_server_of_ours() -> None:
         finally:
             thread.join(10)
     assert not answers(f"http://127.0.0.1:{other.server_port}"), "and now there is nothing"
+
+
+async def _typed_as_a_run_ends(*lines: str) -> tuple[list[str], str]:
+    """Lines that are typed when the server's run has ended, and its last event is still on the way."""
+    chats, refusals, all_refused = list[str](), 0, asyncio.Event()
+    paper = Paper("begin")
+
+    class Late(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield sse(1, TextDelta("a"))
+            if len(chats) == 1:
+                for line in lines:
+                    paper.on_line(line)
+                await all_refused.wait()
+            yield sse(2, ANSWERED)
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        nonlocal refusals
+        if request.url.path == "/chat":
+            chats.append(json.loads(request.content)["message"])
+            headers = {"content-type": "text/event-stream", "x-run-id": "r1", "x-session-id": "s1"}
+            return httpx2.Response(200, headers=headers, stream=Late())
+        refusals += 1
+        if refusals == len(lines):
+            all_refused.set()
+        return refused(409, "Run r1 has ended.")()
+
+    async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(answer)) as client:
+        async with asyncio.timeout(30):
+            await Talk(paper, client, Choices(), width=lambda: 100, window=lambda: None).converse()
+    return chats, paper.shown
+
+
+def test_what_is_typed_as_a_run_ends_is_the_next_message() -> None:
+    chats, shown = asyncio.run(_typed_as_a_run_ends("first\nline", "next"))
+    assert chats == ["begin", "first\nline", "next"]
+    assert "Not sent" not in shown and shown.count("The run has ended; this is your next message.") == 2

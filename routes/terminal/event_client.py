@@ -40,6 +40,10 @@ class ChatFailed(Exception):
         self.code = code
 
 
+class RunEnded(Exception):
+    """The run has ended before the server had the message."""
+
+
 class NotTaken(Struct, frozen=True):
     """A decision that the server did not take. `final`: another one would not be, either."""
 
@@ -143,7 +147,7 @@ class Link:
         return await self._post(text("terminal.input.failed"), path, {"text": line, "keys": ["enter"]})
 
     async def steer(self, message: Message) -> str | None:
-        """Send a message to the run under way; None when the server took it, else why not."""
+        """Send a message to the run under way; None when the server took it, else why not. Raises RunEnded."""
         if self.run is None:
             return text("terminal.steer.early")
         return await self._post(text("terminal.steer.failed"), "messages", {"message": message})
@@ -153,6 +157,8 @@ class Link:
             response = await self._client.post(f"/runs/{self.run}/{path}", json=body)
         except httpx2.TransportError as error:
             return f"{trouble}: {_reason(error)}."
+        if path == "messages" and response.status_code == 409:  # all that a message is refused for so
+            raise RunEnded
         return None if response.is_success else f"{trouble}: {refusal(response.status_code, response.content)}"
 
     async def decide(self, call: str, body: Mapping[str, Any]) -> NotTaken | None:

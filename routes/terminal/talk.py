@@ -19,7 +19,7 @@ from routes.terminal.api import Api
 from routes.terminal.attachments import attached, with_files
 from routes.terminal.commands.conversation import Choices
 from routes.terminal.commands.table import Command, completions, found, near
-from routes.terminal.event_client import ChatFailed, Link, Message
+from routes.terminal.event_client import ChatFailed, Link, Message, RunEnded
 from routes.terminal.exit_codes import ANSWERED, FAILED, INTERRUPTED, exit_code
 from routes.terminal.interrupts import Interrupts
 from routes.terminal.rendering.figures import duration
@@ -79,6 +79,7 @@ class Talk:
         self._link: Link | None = None
         self._queued = deque[str]()
         self._sending = set[asyncio.Task[None]]()
+        self._in_order = asyncio.Lock()  # as they were typed
         self._show: Callable[[AgentEvent], None] = lambda _event: None
         terminal.completions = lambda typed: completions(typed, self.names)
         terminal.hides = self.hides
@@ -243,10 +244,17 @@ class Talk:
     _hidden_line = False
 
     async def _steer(self, link: Link, message: Message, line: str) -> str | None:
-        if (trouble := await link.steer(message)) and self._link is not link:
-            self._queued.append(line)  # the run has ended meanwhile
-            return text("terminal.steer.next")
-        return trouble
+        async with self._in_order:
+            try:
+                trouble = await link.steer(message)
+            except RunEnded:  # which is not known here yet
+                has_ended = True
+            else:
+                has_ended = trouble is not None and self._link is not link
+            if has_ended:
+                self._queued.append(line)
+                return text("terminal.steer.next")
+            return trouble
 
     def _command_in_run(self, word: str, argument: str) -> None:
         command = found(word)
