@@ -170,3 +170,19 @@ async def test_a_sign_in_opens_beside_the_page_and_names_its_host(tmp_path: Path
             link = page.get_by_role("link", name="Sign in at 127.0.0.1")
             await expect(link).to_have_attribute("href", status.auth_url)
             await expect(link).to_have_attribute("rel", "noopener noreferrer")
+
+
+async def test_why_an_action_was_refused_is_shown_until_the_server_is_in_another_state(tmp_path: Path) -> None:
+    async with serving_mcp(tmp_path, Scripted([]), {"shop": helper()}) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.get_by_role("button", name="MCP").click()
+        shop = page.get_by_role("region", name="shop")
+        refusal = {"error": {"type": "server_error", "code": "unavailable", "message": "Not now."}}
+        await page.route("**/shop/reconnect", lambda route: route.fulfill(status=503, json=refusal))
+        browser.expected.append("status of 503")
+        await shop.get_by_role("button", name="Reconnect").click()
+        await expect(shop.get_by_role("status")).to_have_text("Not now.")
+        await served.client.post("/mcp/servers/shop/disable")
+        await expect(shop.get_by_text("disabled", exact=True)).to_be_visible()
+        await expect(shop.get_by_text("Not now.")).to_have_count(0)

@@ -196,3 +196,32 @@ IN_VIEW = """(box) => JSON.stringify([...CSS.highlights.get("tail-found")].map((
   if (top < first || bottom > last) return "out of view";
   return range.startContainer.data.slice(0, range.endOffset + 1).trim().split("\\n").at(-1);
 })[0])"""
+
+
+# A screen alone, of which the test decides what is written.
+ALONE = """
+async () => {
+  const { loadScreen, Screen } = await import("/page/js/terminal/screen.js");
+  const box = document.createElement("div");
+  box.className = "tail";
+  document.querySelector("main").replaceChildren(box);
+  window.shown = new Screen(await loadScreen(), box, { label: "Screen", size: { columns: 20, rows: 6 } });
+}
+"""
+KEPT = "shown.find('ready', { keep: true })"
+
+
+async def test_a_search_that_is_refreshed_knows_what_was_written_anew_and_leaves_a_selection(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.evaluate(ALONE)
+        await page.evaluate("shown.write('ready')")
+        assert await page.evaluate(KEPT) is True
+        await page.evaluate("shown.reset()")
+        await page.evaluate("shown.write('another')")
+        assert await page.evaluate(KEPT) is False
+        await page.locator(".xterm-rows").get_by_text("another").dblclick(force=True)  # the screen is above it
+        await page.evaluate("shown.write(' ready')")
+        assert await page.evaluate(KEPT) is None  # it has not looked
+        assert await page.evaluate("shown.text") == "another"  # still selected

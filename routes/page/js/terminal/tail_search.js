@@ -8,7 +8,8 @@ export class TailSearch {
 
   /**
    * `find(term, {back, fresh, keep})` shows a place and resolves with `{at, of}`, or with whether there is one; with
-   * null while that is not known, with nothing if another search has begun. `keep`: what was found stays as it is.
+   * null while that is not known, with nothing if another search has begun or it has not looked. `keep`: what was found
+   * stays as it is.
    */
   constructor(find, onClose) {
     this.find = find;
