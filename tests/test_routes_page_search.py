@@ -222,6 +222,21 @@ async def test_who_goes_to_the_end_after_a_search_is_followed_again(tmp_path: Pa
         await expect(end).to_be_hidden()
 
 
+async def test_who_scrolls_at_the_end_after_a_search_was_closed_follows_it(tmp_path: Path) -> None:
+    async with a_command(tmp_path, f"{FILLER}ready 1\n") as page:
+        card, end = cards(page), cards(page).get_by_role("button", name="Scroll to the end")
+        await card.get_by_role("button", name="Search").click()
+        await search(page, card, "ready")
+        await expect(card.get_by_role("status")).to_have_text("1 of 1")
+        await expect(end).to_be_visible()
+        await page.keyboard.press("Escape")
+        await card.locator(".tail").evaluate("(box) => box.scrollBy(0, -5)")
+        await expect(end).to_be_hidden()
+        await prints(page, FILLER)
+        await expect(card.locator(".tail-count")).to_have_text("201 lines")
+        assert await card.locator(".tail").evaluate("(box) => box.scrollHeight - box.scrollTop - box.clientHeight") < 1
+
+
 PICTURE = """
 async () => {
   const { fileElement } = await import(document.querySelector('script[src*="main.js"]').src

@@ -372,6 +372,7 @@ export class Tail {
   /** Null where nothing is found before all has come: `refresh` searches again. */
   async #find(term, how) {
     const opened = this.#opened;
+    if (!term) this.#held = false;
     if (!opened?.view) return null;
     const found = await opened.view.find(term, how);
     if (this.#opened !== opened || found === undefined) return undefined;
