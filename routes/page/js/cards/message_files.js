@@ -49,14 +49,10 @@ function thumbnail(file, session, name) {
     }
   };
   let drawn = null;
-  let opening = false;
   const drawOnce = () => (drawn ??= draw());
   button.addEventListener("click", async () => {
-    if (opening) return;
-    opening = true;
-    await drawOnce(); // a click may come before the picture
-    opening = false;
-    if (image.src && button.isConnected) openPicture(image.src, name);
+    await drawOnce(); // a click may come before the picture: by then there may be another dialog, or no button
+    if (button.isConnected && !document.querySelector("dialog[open]")) openPicture(image.src, name);
   });
   new IntersectionObserver(
     ([seen], observer) => {
