@@ -192,21 +192,29 @@ async () => {
   const box = document.createElement("div");
   document.querySelector("main").replaceChildren(box);
   const lines = new LineWindow(box);
-  const block = (words) => lines.add(Array.from({ length: 500 }, () => [{ text: words }]));
-  block("ready");
-  for (let at = 1; at < 999; at++) block("line");
-  block("ready");
-  const first = await lines.find("ready", { fresh: true });
-  block("line"); // as many as are kept are there: the first block goes
-  return [first, await lines.find("ready", { keep: true })];
+  const add = (blocks, words) => {
+    for (let at = 0; at < blocks; at++) lines.add(Array.from({ length: 500 }, () => [{ text: words }]));
+  };
+  const found = [];
+  add(1, "ready");
+  add(978, "line");
+  add(21, "ready");
+  found.push(await lines.find("ready", { fresh: true }));
+  add(1, "line"); // as many as are kept are there: the first block goes
+  found.push(await lines.find("ready", { keep: true }));
+  add(999, "line");
+  add(1, "ready"); // all the places that were found have gone
+  found.push(await lines.find("ready", { keep: true }));
+  return found;
 }
 """
 
 
 async def test_a_reader_stays_where_the_place_found_is_dropped(tmp_path: Path) -> None:
     async with a_command(tmp_path, FILLER) as page:
-        first, then = await page.evaluate(DROPPED)
-        assert first == {"at": 1, "of": 1000, "moved": True} and then == {"at": 1, "of": 500, "moved": False}
+        first, then, last = await page.evaluate(DROPPED)
+        assert first == {"at": 1, "of": 10_000, "moved": True} and then == {"at": 1, "of": 10_000, "moved": False}
+        assert last == {"at": 1, "of": 500, "moved": False}
 
 
 async def test_who_goes_to_the_end_after_a_search_is_followed_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ export class LineWindow {
   #dropped = 0;
   #made = 0;
   #found = null;
-  #search = null; // {term, places, number, line}: all places before that line of the block with that number
+  #search = null; // {term, places, number, line, shown}: all places before that line of the block with that number
   #open = h("div", { class: "tail-block" });
 
   /** `box` scrolls. */
@@ -73,23 +73,23 @@ export class LineWindow {
 
   /**
    * Shows the next line with the text, or the one before, from the place found last; `fresh`: the text is another;
-   * `keep`: shows nothing else if that place is still there. Resolves with `{at, of, moved}`, the number of this place
+   * `keep`: shows nothing if a place was shown before. Resolves with `{at, of, moved}`, the number of this place
    * and of all, and whether it is shown only now; with nothing if the search was ended.
    */
   async find(term, { back = false, fresh = false, keep = false } = {}) {
     if (!keep) this.#clearFound();
     const search = this.#searchFor(term.toLowerCase());
+    const isThere = ({ block }) => block.number >= this.#blocks[0].number; // the others were dropped
+    search.places = search.places.filter(isThere); // only these count as MOST_FOUND
     await forEachInSlices(
       [...this.#blocks],
       (block) => addPlaces(search, block),
       () => this.#search === search,
     );
     if (this.#search !== search) return undefined;
-    const isShown = keep && search.places.includes(this.#found);
-    const first = this.#blocks[0]?.number;
-    const places = (search.places = search.places.filter(({ block }) => block.number >= first)); // others were dropped
+    const places = (search.places = search.places.filter(isThere));
     if (!places.length) return { at: 0, of: 0, moved: false };
-    if (isShown) {
+    if (keep && search.shown) {
       const kept = Math.max(0, places.indexOf(this.#found)); // of one that was dropped, the next: the reader stays
       this.#found = places[kept];
       return { at: kept + 1, of: places.length, moved: false };
@@ -103,6 +103,7 @@ export class LineWindow {
     at = (at + places.length) % places.length;
     if (from && !back && next < 0) at = 0;
     this.#found = places[at];
+    search.shown = true;
     this.#showPlace(places[at], term.length);
     return { at: at + 1, of: places.length, moved: true };
   }
@@ -118,7 +119,7 @@ export class LineWindow {
 
   /** The search of that term so far: lines never change, so that none is searched twice. */
   #searchFor(term) {
-    if (this.#search?.term !== term) this.#search = { term, places: [], number: 0, line: 0 };
+    if (this.#search?.term !== term) this.#search = { term, places: [], number: 0, line: 0, shown: false };
     return this.#search;
   }
 
