@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,19 @@ from tests.serving import Served, serving
 from tests.test_routes_faults import full_disk
 
 pytestmark = pytest.mark.anyio
+
+
+def knows_its_place(served: Served) -> asyncio.Event:
+    """Set once a stream without a place has found the run that it begins behind; its first `state` may come before."""
+    known, last_runs = asyncio.Event(), served.services.store.last_runs
+
+    async def noted(*asked: Any) -> Any:
+        rows = await last_runs(*asked)
+        known.set()
+        return rows
+
+    served.services.store.last_runs = noted  # type: ignore[method-assign, assignment]
+    return known
 
 
 def whole(runs: dict[str, int]) -> list[str]:
@@ -66,8 +80,9 @@ async def test_a_session_is_told_run_by_run_each_event_once_wherever_one_comes_b
 async def test_who_listens_without_a_place_hears_of_runs_that_begin_and_end_at_once(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
         session = (await served.chat("1"))[0]["session"]
+        known = knows_its_place(served)
         async with feeding(served, session) as feed:
-            await feed.until("state")
+            await known.wait()
             runs = [(await served.chat(str(number), session=session))[0]["run"] for number in range(5)]
             await feed.until_end(runs[-1])
         told = await lasts(served, session)
@@ -79,8 +94,9 @@ async def test_a_run_that_is_stored_before_it_begins_is_not_passed_over(tmp_path
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
         session = (await served.chat("1"))[0]["session"]
         store, notifier, now = served.services.store, served.services.runs.notifier, time.time()
+        known = knows_its_place(served)
         async with feeding(served, session) as feed:
-            await feed.until("state")
+            await known.wait()
             row = RunRow("run_by_hand", session, "local", "m", "running", now)
             await store.write([row, RunRow("run_same_time", session, "local", "m", "running", now)])
             notifier.notify(session)
