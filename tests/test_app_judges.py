@@ -156,9 +156,9 @@ async def test_a_stream_that_ends_without_a_reason_gives_no_verdict(tmp_path: Pa
 
 @pytest.mark.parametrize("before", ["", "SAFE", "UNSAFE"])
 async def test_a_late_verdict_is_none_and_its_request_is_closed(tmp_path: Path, before: str) -> None:
-    async with court(tmp_path, (before, Pause(asyncio.Event()), "SAFE"), limit_s=0.05) as tried:
+    async with court(tmp_path, (before, Pause(asyncio.Event()), "SAFE"), limit_s=2) as tried:
         verdict = await tried.ask()
-        assert (verdict.safe, verdict.why) == (None, "took more than 0.05 s")
+        assert (verdict.safe, verdict.why) == (None, "took more than 2 s")
         assert tried.provider.unfinished == 1, "the stream was closed before its end"
         used, reserved = await tried.tokens()
     assert used > 0 and reserved == 0, "what was cut off has cost tokens, too"

@@ -76,10 +76,10 @@ async def test_whatever_goes_wrong_counts_as_a_pass(tmp_path: Path, verdict: Rep
 
 async def test_a_slow_verifier_is_not_waited_for(tmp_path: Path) -> None:
     assert TIME_LIMIT_S == 60
-    async with court(tmp_path, ("FAIL", Pause(asyncio.Event())), limit_s=0.05) as tried:
+    async with court(tmp_path, ("FAIL", Pause(asyncio.Event())), limit_s=2) as tried:
         verdict = await verify(tried.judge, tried.totals, tried.conversation)
         assert tried.provider.unfinished == 1, "its request is closed"
-    assert verdict.wanting == "" and "took more than 0.05 s" in verdict.notice.message and verdict.usage
+    assert verdict.wanting == "" and "took more than 2 s" in verdict.notice.message and verdict.usage
 
 
 async def test_a_spent_budget_counts_as_a_pass(tmp_path: Path) -> None:
