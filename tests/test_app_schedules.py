@@ -326,6 +326,24 @@ async def test_a_schedule_that_becomes_a_single_time_runs_though_its_old_times_w
         assert len(await one.at(NOON + 3)) == 2
 
 
+async def test_a_time_that_is_held_up_stays_due_when_its_schedule_is_renamed(tmp_path: Path) -> None:
+    async with timed(tmp_path) as one:
+        row = await one.add(kind="once", expression="2026-03-20T12:01")
+        one.clock.now = NOON + 61  # it is due, and the server is paused
+        row = await one.add(row, name="later", reckoned=None)
+        assert row.next == NOON + 60 and len(await one.at(NOON + 62)) == 1
+        row = await one.add(one.scheduler.get(DAILY.id, "local"), name="over", reckoned=None)
+        assert row.next is None
+
+
+async def test_a_time_that_came_while_its_schedule_was_off_is_not_due(tmp_path: Path) -> None:
+    async with timed(tmp_path) as one:
+        row = await one.add(enabled=False)
+        one.clock.now = NOON + DAY
+        row = await one.add(row, enabled=True, reckoned=None)
+        assert row.next == NOON + 2 * DAY
+
+
 async def test_zero_schedules_hold_those_that_there_are(tmp_path: Path) -> None:
     async with timed(tmp_path, max_schedules="0") as one:
         await one.add()

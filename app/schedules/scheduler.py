@@ -136,17 +136,19 @@ class Scheduler:
         return row.next + jitter(row.id, row.next, row.jitter_s)
 
     async def put(self, row: ScheduleRow, decision: str, by: str) -> ScheduleRow:
-        """Store a schedule that was made or changed; it waits for its next time from now on.
+        """Store a schedule that was made or changed; one with new times waits for the next of them from now on.
 
-        If `reckoned` says when its times were checked, it is from then on: one that has come meanwhile is due.
+        If `reckoned` says when its times were checked, it is from then on: one that has come meanwhile is due. One
+        whose times are those that it had goes on with them: what was due and held up still is.
         """
         async with self.lock:
             known, now = self._rows.get(row.id), self._clock()
             since = now if row.reckoned is None else min(row.reckoned, now)
             if known:  # a run may have begun meanwhile
                 row = replace(row, session=known.session, run=known.run)
-                if timetable(known) == timetable(row):
-                    since = max(since, min(known.reckoned or 0.0, now))
+                if known.reckoned is not None and timetable(known) == timetable(row):
+                    handled = min(known.reckoned, now)
+                    since = handled if known.enabled else max(since, handled)
             row = replace(row, next=timetable(row).after(since) if row.enabled else None, reckoned=since)
             await self._write([row, self._audit(row, decision, row.name, by)])
             self._keep(row)

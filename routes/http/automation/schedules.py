@@ -49,7 +49,7 @@ async def add_schedule(request: Request) -> Response:
 
 
 async def change_schedule(request: Request) -> Response:
-    """Fields that are left out stay as they are; times begin anew from now."""
+    """Fields that are left out stay as they are; new times begin from now."""
     services, principal = services_of(request), current_principal(request)
     _schedule(request)
     changes = await read_changes(request, ScheduleRequest, MOST_BYTES)  # may take a minute
