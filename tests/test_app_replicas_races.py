@@ -16,7 +16,8 @@ from app.replicas.peers import Body
 from app.replicas.postgres import lease as lease_module
 from app.replicas.postgres.lease import BEAT, BEATS, ENDED, LAST_WRITE, PREDECESSORS, REGISTER, Lease, Replica
 from app.replicas.postgres.messages import MOST_BYTES
-from app.storage.changes import LOST
+from app.replicas.postgres.peers import opened
+from app.storage.changes import LOST, StoreFailed
 from app.storage.postgres.connections import CONNECT_S, Line
 from tests.postgres import Cluster
 from tests.test_app_replicas import LIMIT_S, Server, begun, servers
@@ -191,10 +192,10 @@ class Fake:
 
 
 def lease_on(fake: Fake) -> Lease:
-    async def opened(**_: object) -> Fake:
+    async def connect(**_: object) -> Fake:
         return fake
 
-    return Lease(opened, Replica("rep_1", "node", "1", "folder"), 10.0)
+    return Lease(connect, Replica("rep_1", "node", "1", "folder"), 10.0)
 
 
 async def test_a_lease_that_ended_before_it_was_registered_is_confirmed_by_a_beat(
@@ -231,6 +232,26 @@ async def test_a_burial_that_is_cut_off_waits_for_no_rollback() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled() and fake.ended and fake.said[-1] == LAST_WRITE
+
+
+async def test_a_server_that_cannot_begin_leaves_no_connection_open(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, me, connect, made = postgres.database(), Replica("rep_1", "a", "1", "/a"), asyncpg.connect, list[Any]()
+
+    async def noted(*args: Any, **options: Any) -> Any:
+        made.append(await connect(*args, **options))
+        return made[-1]
+
+    async with asyncio.timeout(LIMIT_S):
+        database = await connect(url)
+        await database.execute(REGISTER, me.id, "b", "1", "/b", 60.0)  # so that this id is taken
+        database.terminate()
+        monkeypatch.setattr(asyncpg, "connect", noted)
+        with pytest.raises(StoreFailed, match="replicas_pkey"):
+            async with opened(url, me, 60.0):
+                pass
+    assert made and all(one.is_closed() for one in made)
 
 
 async def test_a_new_connection_has_all_of_the_time_that_is_left(postgres: Cluster) -> None:
