@@ -210,6 +210,15 @@ async () => {
 """
 
 
+async def found_ready(page: Page) -> tuple[Locator, Locator]:
+    """The only "ready" is found; return the card and its way to the end."""
+    card = cards(page)
+    await card.get_by_role("button", name="Search").click()
+    await search(page, card, "ready")
+    await expect(card.get_by_role("status")).to_have_text("1 of 1")
+    return card, card.get_by_role("button", name="Scroll to the end")
+
+
 async def test_a_reader_stays_where_the_place_found_is_dropped(tmp_path: Path) -> None:
     async with a_command(tmp_path, FILLER) as page:
         first, then, last = await page.evaluate(DROPPED)
@@ -219,10 +228,7 @@ async def test_a_reader_stays_where_the_place_found_is_dropped(tmp_path: Path) -
 
 async def test_who_goes_to_the_end_after_a_search_is_followed_again(tmp_path: Path) -> None:
     async with a_command(tmp_path, f"{FILLER}ready 1\n") as page:
-        card, end = cards(page), cards(page).get_by_role("button", name="Scroll to the end")
-        await card.get_by_role("button", name="Search").click()
-        await search(page, card, "ready")
-        await expect(card.get_by_role("status")).to_have_text("1 of 1")
+        card, end = await found_ready(page)
         await page.keyboard.press("Escape")
         await prints(page, FILLER)
         await expect(end).to_be_visible()
@@ -232,10 +238,7 @@ async def test_who_goes_to_the_end_after_a_search_is_followed_again(tmp_path: Pa
 
 async def test_who_scrolls_at_the_end_after_a_search_was_closed_follows_it(tmp_path: Path) -> None:
     async with a_command(tmp_path, f"{FILLER}ready 1\n") as page:
-        card, end = cards(page), cards(page).get_by_role("button", name="Scroll to the end")
-        await card.get_by_role("button", name="Search").click()
-        await search(page, card, "ready")
-        await expect(card.get_by_role("status")).to_have_text("1 of 1")
+        card, end = await found_ready(page)
         await expect(end).to_be_visible()
         await page.keyboard.press("Escape")
         await card.locator(".tail").evaluate("(box) => box.scrollBy(0, -5)")

@@ -137,9 +137,14 @@ export class KeyedRows {
   }
 
   #rowFor(row, known) {
-    const told = JSON.stringify(row);
-    return known?.told === told ? known : { told, element: this.make(row, known?.element) };
+    return unlessChanged(known, row, () => ({ element: this.make(row, known?.element) }));
   }
+}
+
+/** `known`, if this function has made it from an equal `value`; else the fields that `make` returns. */
+export function unlessChanged(known, value, make) {
+  const source = JSON.stringify(value);
+  return known?.source === source ? known : { source, ...make() };
 }
 
 /** Makes `wanted` the children of an element. Moves only those out of place: moving loses the focus and a click. */

@@ -4,7 +4,16 @@ import { get, post, remove } from "../feed/api.js";
 import { unifiedDiff } from "../text/diff.js";
 import { fill, h, announce } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
-import { actionButton, runOnce, collapsible, Outcome, factList, confirmButton, place } from "../dom/forms.js";
+import {
+  actionButton,
+  runOnce,
+  collapsible,
+  Outcome,
+  factList,
+  confirmButton,
+  place,
+  unlessChanged,
+} from "../dom/forms.js";
 import { offersOf } from "./mcp_offers.js";
 import { STATES } from "./mcp_states.js";
 import { trustRows } from "./mcp_trust.js";
@@ -55,13 +64,13 @@ export class Server {
 
   /** The elements of a part, which are made again if `from` has changed. */
   #part(key, from, make) {
-    const told = JSON.stringify(from);
-    const known = this.#parts.get(key);
-    if (known?.told === told) return known.elements;
-    const elements = [make()].flat(Infinity).filter(Boolean);
-    for (const one of elements) if (one.localName === "details") one.open = this.open.has(one.dataset.part);
-    this.#parts.set(key, { told, elements });
-    return elements;
+    const part = unlessChanged(this.#parts.get(key), from, () => {
+      const elements = [make()].flat(Infinity).filter(Boolean);
+      for (const one of elements) if (one.localName === "details") one.open = this.open.has(one.dataset.part);
+      return { elements };
+    });
+    this.#parts.set(key, part);
+    return part.elements;
   }
 
   #head() {
