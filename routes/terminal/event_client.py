@@ -23,6 +23,7 @@ from routes.texts import text
 TIMEOUT = httpx2.Timeout(10.0, read=45.0)
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 AWAY = frozenset({502, 503, 504})
+ENDED = 409  # of a message: its run takes no more
 DECIDED = frozenset({404, 409, 410})  # nothing waits there, not any more, or it is too late: asking again is no use
 MAX_REFUSAL_BYTES = 64 * 1024
 # An event may hold a whole answer or the whole arguments of a call: 4 Mi characters of 12 ASCII bytes at most.
@@ -150,14 +151,17 @@ class Link:
         """Send a message to the run under way; None when the server took it, else why not. Raises RunEnded."""
         if self.run is None:
             return text("terminal.steer.early")
-        return await self._post(text("terminal.steer.failed"), "messages", {"message": message})
+        return await self._post(text("terminal.steer.failed"), "messages", {"message": message}, ended=ENDED)
 
-    async def _post(self, trouble: str, path: str, body: Mapping[str, Any] | None = None) -> str | None:
+    async def _post(
+        self, trouble: str, path: str, body: Mapping[str, Any] | None = None, *, ended: int | None = None
+    ) -> str | None:
+        """Return why the server did not take it. Raises RunEnded where it answers `ended`."""
         try:
             response = await self._client.post(f"/runs/{self.run}/{path}", json=body)
         except httpx2.TransportError as error:
             return f"{trouble}: {_reason(error)}."
-        if path == "messages" and response.status_code == 409:  # all that a message is refused for so
+        if response.status_code == ended:
             raise RunEnded
         return None if response.is_success else f"{trouble}: {refusal(response.status_code, response.content)}"
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Protocol, TypeVar
 
 import httpx2
@@ -245,16 +245,12 @@ class Talk:
 
     async def _steer(self, link: Link, message: Message, line: str) -> str | None:
         async with self._in_order:
-            try:
+            with suppress(RunEnded):  # which is not known here yet
                 trouble = await link.steer(message)
-            except RunEnded:  # which is not known here yet
-                has_ended = True
-            else:
-                has_ended = trouble is not None and self._link is not link
-            if has_ended:
-                self._queued.append(line)
-                return text("terminal.steer.next")
-            return trouble
+                if trouble is None or self._link is link:
+                    return trouble
+            self._queued.append(line)
+            return text("terminal.steer.next")
 
     def _command_in_run(self, word: str, argument: str) -> None:
         command = found(word)
