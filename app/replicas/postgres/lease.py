@@ -116,17 +116,17 @@ class Lease:
             await self._connect()
             for row in await self._connection.fetch(PREDECESSORS, me.node, me.folder, me.id):
                 await self._bury(row["id"])  # this server has its data directory, so that one is dead
-            sent = await self._register(me)
+            sent = await self._register()
         self._confirm(sent)
         await self.on_begun(me)
 
-    async def _register(self, me: Replica) -> float:
+    async def _register(self) -> float:
         """Return the monotonic time at which was sent what the database has confirmed."""
-        sent = time.monotonic()
+        me, sent = self.me, time.monotonic()
         await self._connection.execute(REGISTER, me.id, me.node, me.version, me.folder, self.lease_s)
         while time.monotonic() > sent + ACTS / 2 * self.lease_s:  # the answer is so late that the lease may have ended
             sent = time.monotonic()
-            if not await self._connection.fetchval(BEAT, me.id, self.lease_s, self.state):
+            if not await self._renewed():
                 raise ConnectionAbortedError("another server holds it for dead")
         return sent
 
@@ -169,10 +169,14 @@ class Lease:
 
     async def _beat(self) -> bool:
         sent = time.monotonic()
-        alive = await self._connection.fetchval(BEAT, self.me.id, self.lease_s, self.state)
+        alive = await self._renewed()
         if alive:
             self._confirm(sent)
-        return bool(alive)
+        return alive
+
+    async def _renewed(self) -> bool:
+        """Renew the lease in the database, unless other servers hold this replica for dead."""
+        return bool(await self._connection.fetchval(BEAT, self.me.id, self.lease_s, self.state))
 
     def _confirm(self, sent: float) -> None:
         self._confirmed = sent
@@ -215,16 +219,17 @@ class Lease:
 
     async def _bury(self, replica: str, condition: str = "") -> None:
         """Take its runs from a replica, behind its last write."""
+        connection = self._connection
         if replica != self.me.id:
-            await self._connection.execute(HANG_UP, name_of(replica))
+            await connection.execute(HANG_UP, name_of(replica))
         try:
-            await self._connection.execute("BEGIN")
-            await self._connection.execute(LAST_WRITE, replica)
-            if await self._connection.fetchval(BURY.format(expired=condition), replica):
-                orphans = await self._connection.execute(ORPHAN, replica)
-                await self._connection.execute(ANNOUNCE)
+            await connection.execute("BEGIN")
+            await connection.execute(LAST_WRITE, replica)
+            if await connection.fetchval(BURY.format(expired=condition), replica):
+                orphans = await connection.execute(ORPHAN, replica)
+                await connection.execute(ANNOUNCE)
                 logger.warning("replica %s is gone: %s of its runs wait for another", replica, orphans.split()[-1])
-            await self._connection.execute("COMMIT")
+            await connection.execute("COMMIT")
         except BaseException:
             self.disconnect()  # a rollback would wait for the database, longer than the lease
             raise
