@@ -62,6 +62,23 @@ LONGEST = (
 gc.disable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin with another part of the files.
+
+    In a fresh clone all must be compiled, which takes three times as long as the rest of the collection: so each is
+    compiled once, and not by all workers at the same time.
+    """
+    report = yield
+    number, count = (os.environ.get(f"PYTEST_XDIST_WORKER{name}") for name in ("", "_COUNT"))
+    if number and count and isinstance(collector, pytest.Directory) and report.result:
+        first = len(report.result) * int(number.removeprefix("gw")) // int(count)
+        report.result = report.result[first:] + report.result[:first]
+    return report
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
@@ -155,9 +172,10 @@ def group_of(nodeid: str) -> str:
     return HOUSE_GROUP if module.startswith(HOUSE_GROUP) else module
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(group_of(item.nodeid), len(rank)))
+    items.sort(key=lambda item: (rank.get(group_of(item.nodeid), len(rank)), item.path))
     for item in items:
         if group_of(item.nodeid) == MODEL_GROUP:
             item.add_marker(pytest.mark.model)
