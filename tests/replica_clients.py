@@ -14,7 +14,7 @@ import re
 import secrets
 import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,12 @@ from msgspec import Struct, field
 from app.core.events import TERMINAL
 from app.runs.recovery.left_off import RESUMED
 from tests.chatting import DONE, chunk, says
-from tests.replicas import Replicas
+from tests.replicas import AGAIN_S, Replicas, passed
 from tests.serving import events_of
 from tests.upstream import Act, Upstream, stream, upstream
 
 Event = dict[str, Any]
 EFFECTS = "ran.txt"
-AGAIN_S = 0.1  # after which a client that was refused asks again
 LIMIT_S = 60.0  # without a new event: then the servers are gone for good
 
 
@@ -54,7 +53,7 @@ async def calling(calls: int = 2, pause_s: float = 0.02) -> AsyncGenerator[Upstr
         yield model
 
 
-def slowly(parts: Sequence[str], pause_s: float) -> Act:
+def slowly(parts: Iterable[str], pause_s: float) -> Act:
     """Answer with a pause before each part, as a model does."""
 
     async def act(reader: StreamReader, writer: StreamWriter) -> None:
@@ -65,16 +64,6 @@ def slowly(parts: Sequence[str], pause_s: float) -> Act:
         writer.write(b"0\r\n\r\n")
 
     return stream(then=act)
-
-
-async def passed(seconds: float) -> None:
-    """Let time pass as a model or a client does; what a test waits for has a sign of its own."""
-    due = asyncio.get_running_loop().create_future()
-    timer = asyncio.get_running_loop().call_later(seconds, due.set_result, None)
-    try:
-        await due
-    finally:
-        timer.cancel()  # who waits may be cancelled
 
 
 class Run(Struct):

@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 import signal
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -33,9 +33,22 @@ from tests.serving import NO_TLS
 
 LIMIT_S = 60
 REPLICAS = 3
+AGAIN_S = 0.1  # after which a client that was refused asks again
+LOOK_S = 0.02  # between two looks at what comes without a sign
 TOKEN = re.compile(r"^\S{20,}", re.MULTILINE)
 OWNER = "SELECT r.node FROM runs JOIN replicas r ON r.id = runs.owner WHERE runs.id = $1 AND runs.ended IS NULL"
 Balancer = Literal["tcp", "nginx"]
+Rows = list[tuple[object, ...]]
+
+
+async def passed(seconds: float) -> None:
+    """Let time pass as a model or a client does; what a test waits for has a sign of its own."""
+    due = asyncio.get_running_loop().create_future()
+    timer = asyncio.get_running_loop().call_later(seconds, due.set_result, None)
+    try:
+        await due
+    finally:
+        timer.cancel()  # who waits may be cancelled
 
 
 class Replica:
@@ -120,28 +133,30 @@ class Replicas:
 
     async def owner_of(self, run: str) -> Replica | None:
         """The one that holds the run, as the database has it; None while it is free or once it has ended."""
-        rows = await self.query(
-            "SELECT r.node FROM runs JOIN replicas r ON r.id = runs.owner WHERE runs.id = $1 AND runs.ended IS NULL",
-            run,
-        )
+        rows = await self.query(OWNER, run)
         return next((one for one in self.members if rows and one.node == rows[0][0]), None)
 
     async def owned(self, run: str, *, by_other_than: Replica | None = None) -> Replica:
         """Wait until a replica holds the run."""
+        others = [one.node for one in self.members if one is not by_other_than]
         async with asyncio.timeout(LIMIT_S):
-            while True:
-                owner = await self.owner_of(run)
-                if owner is not None and owner is not by_other_than:
-                    return owner
+            [(node,)] = await self.until(lambda rows: rows and rows[0][0] in others, OWNER, run)
+        return next(one for one in self.members if one.node == node)
 
-    async def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+    async def query(self, sql: str, *values: object) -> Rows:
         """Rows of the database, past all replicas."""
+        return await self.until(lambda _: True, sql, *values)
+
+    async def until(self, met: Callable[[Rows], object], sql: str, *values: object) -> Rows:
+        """Query until the rows meet the condition, on one connection; the test is bounded."""
         asyncpg = importlib.import_module("asyncpg")
         connection = await asyncpg.connect(self.database_url)
         try:
-            return [tuple(row) for row in await connection.fetch(sql, *values)]
+            while not met(rows := [tuple(row) for row in await connection.fetch(sql, *values)]):
+                await passed(LOOK_S)
         finally:
             await connection.close()
+        return rows
 
 
 def client_of(url: str, token: str) -> httpx2.AsyncClient:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,14 +13,15 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 
+from app.replicas.postgres.lease import ANNOUNCE, BURY, LAST_WRITE, ORPHAN
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import run_dragoman
-from tests.postgres import Cluster, cluster, require_postgres
-from tests.replicas import Replica, Replicas, client_of, made_token, replica_environ, three_replicas
+from tests.postgres import Cluster
+from tests.replicas import AGAIN_S, Replica, Replicas, client_of, made_token, passed, replica_environ, three_replicas
 from tests.upstream import Act, Upstream, stream, upstream
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 110  # leases of killed servers end meanwhile
+LIMIT_S = 110
 WAIT = "until [ -e go ]; do read -t 0.05 <> <(:); done"
 STARTS = stream(says(f"```bash\n#!bg\necho one; {WAIT}; echo two\n```\n"), chunk(finish="stop"), DONE)
 CHANGES = stream(says("```bash\necho x > made.txt\n```\n"), chunk(finish="stop"), DONE)
@@ -39,21 +40,12 @@ class Answers:
         await next((reply for words, reply in self.replies.items() if asked.startswith(words)), HELLO)(reader, writer)
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Cluster]:
-    require_postgres()
-    with cluster() as made:
-        yield made
-
-
 @asynccontextmanager
-async def apart(
-    folder: Path, postgres: Cluster, count: int = 2, *, lease_s: int = 60
-) -> AsyncGenerator[Replicas, None]:
-    """Servers with a workspace each. A short lease is for tests that kill one: a busy machine may hold them all up."""
+async def apart(folder: Path, postgres: Cluster, count: int = 2) -> AsyncGenerator[Replicas, None]:
+    """Servers with a workspace each. No lease ends by itself while a test takes."""
     answers = Answers()
     async with asyncio.timeout(LIMIT_S), upstream(answers, repeat=True, chats=True) as answers.server:
-        url, flags = postgres.database(), ("--unsafe-no-sandbox", "--checkpoints", "--lease-s", str(lease_s))
+        url, flags = postgres.database(), ("--unsafe-no-sandbox", "--checkpoints", "--lease-s", "600")
         async with three_replicas(folder, url, answers.server.base_url, *flags, apart=True, count=count) as replicas:
             yield replicas
 
@@ -122,7 +114,7 @@ async def check_files(home: Replica, other: httpx2.AsyncClient, session: str) ->
 async def until(client: httpx2.AsyncClient, path: str, met: Callable[[Any], Any]) -> Any:
     """The first answer that meets the condition; the test is bounded."""
     while not met(found := (await client.get(path)).json()):
-        pass  # each request waits
+        await passed(AGAIN_S)
     return found
 
 
@@ -180,8 +172,18 @@ async def check_cancelling(workspace: Path, other: httpx2.AsyncClient, session: 
     await until(other, "/jobs", lambda found: not found["jobs"])
 
 
+async def end_with_its_lease(replicas: Replicas, one: Replica) -> None:
+    """Kill a server, and do at once what another one does when its lease is over."""
+    one.kill()
+    await one.process.wait()
+    [(dead,)] = await replicas.query("SELECT id FROM replicas WHERE node = $1 AND state <> 'gone'", one.node)
+    for statement in (LAST_WRITE, BURY.format(expired=""), ORPHAN):
+        await replicas.query(statement, dead)
+    await replicas.query(ANNOUNCE)
+
+
 async def test_what_belongs_to_a_node_without_a_server_waits_or_is_given_up(tmp_path: Path, postgres: Cluster) -> None:
-    async with apart(tmp_path, postgres, lease_s=10) as replicas:
+    async with apart(tmp_path, postgres) as replicas:
         await replicas.members[0].client.post("/chat", json={"message": "A job, please.", "approval": "auto"})
         home, [other] = await home_of(replicas)
         [job] = (await home.client.get("/jobs")).json()["jobs"]
@@ -191,8 +193,7 @@ async def test_what_belongs_to_a_node_without_a_server_waits_or_is_given_up(tmp_
         assert refused.returncode == 1
         assert f"{home.node} has 1 server running" in refused.stderr
 
-        home.kill()
-        await home.process.wait()
+        await end_with_its_lease(replicas, home)
         await until(other.client, f"/jobs/{job['id']}", lambda found: found["state"] == "unreachable")
         cancelled = await other.client.post(f"/jobs/{job['id']}/cancel")
         assert (cancelled.status_code, cancelled.json()["error"]["code"]) == (503, "jobs_failed")
@@ -202,16 +203,14 @@ async def test_what_belongs_to_a_node_without_a_server_waits_or_is_given_up(tmp_
         assert (await other.client.post("/chat", json=asked)).json()["error"]["code"] == "home_away"
 
         waiting = asyncio.create_task(other.client.post("/chat", json={"message": "Are you there?"}))
-        while not await replicas.query("SELECT 1 FROM events WHERE data LIKE $1", '%"home_away"%'):
-            pass
+        await replicas.until(bool, "SELECT 1 FROM events WHERE data LIKE $1", '%"home_away"%')
         await home.restart()
         shown = events((await waiting).text)
         assert (shown[0]["code"], shown[1]["type"]) == ("home_away", "run.started")
         assert (shown[-1]["type"], shown[-1]["text"]) == ("run.finished", "Hello.")
         await until(other.client, f"/jobs/{job['id']}", lambda found: found["state"] != "unreachable")
 
-        home.kill()
-        await home.process.wait()
+        await end_with_its_lease(replicas, home)
         said = {"message": "And now?", "session": shown[1]["session"], "when_busy": "queue"}
         both = [asyncio.create_task(other.client.post("/chat", json=said)) for _ in range(2)]
         await until(other.client, f"/sessions/{said['session']}", lambda found: len(found["runs"]) == 3)

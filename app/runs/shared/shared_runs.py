@@ -80,7 +80,8 @@ class SharedRuns(RunManager):
             await self._lost.keep(run)  # it has ended here, and its end was not stored
             if (row := await self._store.run(run)) and row.ended is None:
                 self.observe_takeover()
-                await resume(row, await self.replicas.nodes.asked_of(run))
+                if not await resume(row, await self.replicas.nodes.asked_of(run)):
+                    self.replicas.session_moved(row.session)  # no task of it says so
 
         self.replicas.begin_taking(take_over)
 
