@@ -22,13 +22,14 @@ from routes.cli.doctor.checks import CHECKS, Checked, run_checks
 from routes.cli.doctor.command import as_json, exit_code, lines, subject_of
 from routes.cli.doctor.finding import Check, Finding, State, Subject, ok, problem
 from routes.cli.doctor.folders import file_system
-from routes.cli.doctor.mcp import mcp_servers
+from routes.cli.doctor.mcp import settled_findings
 from tests.endpoints import model_server
-from tests.mcp_servers import FAULTY
+from tests.mcp_servers import FAULTY, faulty, managing
 from tests.postgres import Cluster
 from tests.serving import serving
 from tests.test_routes_access import dragoman
 from tests.upstream import answer, upstream
+from tools.mcp.model import ServerConfig
 
 pytestmark = pytest.mark.anyio
 KEY = "sk-of-the-model-4711-Zeisig"
@@ -276,24 +277,21 @@ async def test_mcp_servers_are_started_listed_and_ended(tmp_path: Path) -> None:
     assert KEY not in json.dumps(as_json(checked))
 
 
-async def test_of_mcp_servers_those_that_are_ready_are_told_when_the_time_is_over(tmp_path: Path) -> None:
+async def test_of_mcp_servers_those_that_are_ready_are_told_when_the_time_is_over() -> None:
     asks = "import sys; print('Error: BRAVE_API_KEY is required', file=sys.stderr); sys.exit(1)"
-    servers: dict[str, object] = {
-        **{f"works{number}": {"command": sys.executable, "args": [str(FAULTY), "none"]} for number in range(3)},
-        "asks": {"command": sys.executable, "args": ["-c", asks]},
-        **{f"slow{number}": {"command": sys.executable, "args": [str(FAULTY), "never"]} for number in range(2)},
-    }
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": servers}))
-    subject = subject_of(flags_of(tmp_path) | {"mcp_config": str(file)}, {"HOME": str(tmp_path), "LANG": "C.UTF-8"})
-    subject.mcp_s = 15.0
-    async with asyncio.timeout(LIMIT_S):
-        findings = await mcp_servers(subject)
-    assert isinstance(findings, list)
-    assert [one.subject for one in findings if one.state is State.OK] == ["works0", "works1", "works2"]
+    quick = [
+        *(faulty(name=f"works{number}") for number in range(2)),
+        ServerConfig("asks", command=sys.executable, args=("-c", asks)),
+    ]
+    slow_ones = [faulty("never", name=f"slow{number}") for number in range(2)]
+    async with asyncio.timeout(LIMIT_S), managing(*quick, *slow_ones) as manager:
+        for one in quick:
+            await manager.settled(one.name, LIMIT_S)
+        findings = await settled_findings(manager, [one.name for one in (*slow_ones, *quick)], 0.5)
+    assert [one.subject for one in findings if one.state is State.OK] == ["works0", "works1"]
     [asking, slow] = [one for one in findings if one.state is State.PROBLEM]
     assert (asking.subject, "BRAVE_API_KEY is required" in asking.found) == ("asks", True)
-    assert slow.found == "not finished within 15 s: slow0, slow1"
+    assert slow.found == "not finished within 0.5 s: slow0, slow1"
 
 
 async def test_a_check_that_hangs_or_breaks_is_a_problem_and_those_that_need_it_are_skipped() -> None:

@@ -59,21 +59,26 @@ def _unfit(wanted: Mapping[str, ServerConfig]) -> Iterator[Finding]:
 
 
 async def _started(subject: Subject, configs: list[ServerConfig]) -> list[Finding]:
-    """Return what became of each server within the time for all; those that are not settled then are named in one."""
+    """Start the servers, and return what becomes of each within the time for all."""
     if not configs:
         return []
     manager = Manager(configs, private_hosts=subject.settings.private_hosts)
     try:
         await manager.open()
-        waiting = [asyncio.create_task(manager.settled(config.name, subject.mcp_s)) for config in configs]
-        settled = [await one for one in waiting]
-        slow = [one.name for one in settled if _is_slow(one)]
+        return await settled_findings(manager, [config.name for config in configs], subject.mcp_s)
     finally:
         await manager.close()
+
+
+async def settled_findings(manager: Manager, names: list[str], limit_s: float) -> list[Finding]:
+    """Return what becomes of these servers within the time; those that are not settled then are named in one."""
+    waiting = [asyncio.create_task(manager.settled(name, limit_s)) for name in names]
+    settled = [await one for one in waiting]
+    slow = [one.name for one in settled if _is_slow(one)]
     findings = [_finding(status) for status in settled if status.name not in slow]
     if slow:
         advice = "Try again when the machine is less busy; `dragoman mcp list` has their states."
-        findings.append(problem(f"not finished within {subject.mcp_s:g} s: {', '.join(slow)}", advice))
+        findings.append(problem(f"not finished within {limit_s:g} s: {', '.join(slow)}", advice))
     return findings
 
 
