@@ -13,6 +13,7 @@ import pytest
 from app.core.provider import TokenUsage
 from app.models.scripted import Scripted
 from app.replicas.peers import Alone
+from app.runs.shared.shared_runs import SharedRuns
 from app.storage.runs import KeyRow
 from app.storage.tokens import SharedRateStore
 from routes.access.request_rates import DELIVERIES, MemoryRates, SharedRates, rates_of
@@ -146,7 +147,10 @@ async def test_each_server_has_its_part_of_an_endpoint_s_limit(tmp_path: Path) -
 async def counted(served: Served, servers: int) -> None:
     """Wait until a server knows how many there are."""
     known = asyncio.Event()
-    served.services.runs.peers.on_count(lambda count: known.set() if count == servers else None)
+    runs = served.services.runs
+    runs.peers.on_count(lambda count: known.set() if count == servers else None)
+    if isinstance(runs, SharedRuns):
+        await runs.replicas.release([])  # all look around now, not with their next beat
     await known.wait()
 
 
