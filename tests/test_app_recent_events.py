@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -38,13 +39,16 @@ def call(run: str, seq: int) -> EventRow:
 
 
 @asynccontextmanager
-async def opened(folder: Path, *, visitor: bool = False) -> AsyncIterator[SQLiteStore]:
-    async with asyncio.timeout(30):
-        store = await SQLiteStore.open(folder / "test.db", visitor=visitor)
-        try:
-            yield store
-        finally:
-            await store.close()
+async def opened(folder: Path, *, visitor: bool = False, quiet_s: float = math.inf) -> AsyncIterator[SQLiteStore]:
+    """A store that does nothing by itself if nothing is written for a moment: these tests say what waits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite_store, "QUIET_S", quiet_s)
+        async with asyncio.timeout(30):
+            store = await SQLiteStore.open(folder / "test.db", visitor=visitor)
+            try:
+                yield store
+            finally:
+                await store.close()
 
 
 def count(folder: Path, table: str) -> int:
@@ -196,7 +200,7 @@ async def test_what_waits_reaches_its_tables_when_nothing_is_written(
         indexed.set()
 
     monkeypatch.setattr(SQLiteStore, "_index_messages", index)
-    async with opened(tmp_path) as store:
+    async with opened(tmp_path, quiet_s=0.0) as store:
         await store.write([SessionRow("s", "ann", 1.0, "t")])
         await store.write([MessageRow("s", 0, "r", dump(Message("user", "a marmot")))])
         assert count(tmp_path, "messages") == 0

@@ -87,8 +87,10 @@ async def test_what_was_accepted_survives_a_kill(tmp_path: Path) -> None:
         ]
     )
     await store.close()
-    model = Scripted(["Now."])
+    model = Scripted(["Now."], repeat=True)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        for run in ("run_1", "run_2"):
+            assert (await served.events(run))[-1]["type"] == "run.finished"
         await served.chat("Fourth", session="ses_1")
         said = [(text, [file.sha256 for file in files]) for text, files in seen_by(model)]
         assert said[-4:] == [("First", []), ("Second", [cat.sha256]), ("Third", [law.sha256]), ("Fourth", [])]
