@@ -119,7 +119,8 @@ async def shown(tmp_path: Path, answer: str) -> AsyncGenerator[tuple[Served, Bro
     scripted = Scripted([f"{answer}The end."], call_form=CallForm.NATIVE)
     async with serving(tmp_path, scripted) as served, browsing() as browser:
         browser.expected.append("")  # each of the tries is a complaint
-        yield served, browser, await browser.page()
+        yield served, browser, (page := await browser.page())
+        await page.unroute_all(behavior="wait")  # a frame may still be loading
 
 
 async def previewed(page: Page, served: Served) -> Locator:
