@@ -73,8 +73,8 @@ def pytest_make_collect_report(
     """
     report = yield
     number, count = (os.environ.get(f"PYTEST_XDIST_WORKER{name}") for name in ("", "_COUNT"))
-    if number and count and isinstance(collector, pytest.Directory) and report.result:
-        first = len(report.result) * int(number.removeprefix("gw")) // int(count)
+    if number and number[2:].isdecimal() and count and isinstance(collector, pytest.Directory) and report.result:
+        first = len(report.result) * int(number[2:]) // int(count)
         report.result = report.result[first:] + report.result[:first]
     return report
 
@@ -203,6 +203,7 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
         return group_of(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)  # `-p no:xdist`
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     config.option.loadscopereorder = False
     return Groups(config, log)

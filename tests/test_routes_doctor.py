@@ -46,6 +46,7 @@ async def examined(
     environ: Mapping[str, str] | None = None,
     offline: bool = True,
     flags: Mapping[str, object] | None = None,
+    mcp_s: float = LIMIT_S,
 ) -> list[Checked]:
     """The findings of some checks, or of all, and of those that they need."""
     environ = {"HOME": str(folder), "LANG": "C.UTF-8"} | dict(environ or {})
@@ -55,7 +56,7 @@ async def examined(
         wanted |= set(check.needs) if check.name in wanted else set()
     # What they find does not depend on how busy the machine is.
     checks = [replace(check, limit_s=LIMIT_S) for check in CHECKS if not names or check.name in wanted]
-    subject.mcp_s = LIMIT_S
+    subject.mcp_s = mcp_s
     async with asyncio.timeout(LIMIT_S):
         return await run_checks(checks, subject, offline=offline, all_s=LIMIT_S)
 
@@ -292,6 +293,14 @@ async def test_of_mcp_servers_those_that_are_ready_are_told_when_the_time_is_ove
     [asking, slow] = [one for one in findings if one.state is State.PROBLEM]
     assert (asking.subject, "BRAVE_API_KEY is required" in asking.found) == ("asks", True)
     assert slow.found == "not finished within 0.5 s: slow0, slow1"
+
+
+async def test_the_time_for_mcp_servers_is_the_one_of_the_check(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"slow": {"command": sys.executable, "args": [str(FAULTY), "never"]}}}))
+    checked = await examined(tmp_path, "mcp servers", offline=False, flags={"mcp_config": str(file)}, mcp_s=0.1)
+    [finding] = found(checked, "mcp servers")
+    assert (finding.state, finding.found) == (State.PROBLEM, "not finished within 0.1 s: slow")
 
 
 async def test_a_check_that_hangs_or_breaks_is_a_problem_and_those_that_need_it_are_skipped() -> None:

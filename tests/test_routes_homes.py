@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -13,7 +14,8 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 
-from app.replicas.postgres.lease import ANNOUNCE, BURY, LAST_WRITE, ORPHAN
+from app.replicas.postgres.lease import HANG_UP, bury
+from app.storage.postgres.connections import name_of
 from tests.chatting import DONE, chunk, says
 from tests.dragoman_process import run_dragoman
 from tests.postgres import Cluster
@@ -176,10 +178,14 @@ async def end_with_its_lease(replicas: Replicas, one: Replica) -> None:
     """Kill a server, and do at once what another one does when its lease is over."""
     one.kill()
     await one.process.wait()
-    [(dead,)] = await replicas.query("SELECT id FROM replicas WHERE node = $1 AND state <> 'gone'", one.node)
-    for statement in (LAST_WRITE, BURY.format(expired=""), ORPHAN):
-        await replicas.query(statement, dead)
-    await replicas.query(ANNOUNCE)
+    [(found,)] = await replicas.query("SELECT id FROM replicas WHERE node = $1 AND state <> 'gone'", one.node)
+    dead = str(found)
+    await replicas.query(HANG_UP, name_of(dead))
+    connection = await importlib.import_module("asyncpg").connect(replicas.database_url)
+    try:
+        await bury(connection, dead)
+    finally:
+        await connection.close()
 
 
 async def test_what_belongs_to_a_node_without_a_server_waits_or_is_given_up(tmp_path: Path, postgres: Cluster) -> None:

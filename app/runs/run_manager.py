@@ -46,7 +46,7 @@ from tools.jobs.manager import Jobs
 
 logger = logging.getLogger(__name__)
 ONE_ROUND = "Run {run} relays one answer or writes a summary, so it takes no message. Send it with the next request."
-Resume = Callable[[RunRow, str | None], Awaitable[object]]
+Resume = Callable[[RunRow, str | None], Awaitable[bool]]
 AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]  # and its time limit; raises NotFound
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
 UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end

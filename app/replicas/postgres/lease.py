@@ -219,17 +219,10 @@ class Lease:
 
     async def _bury(self, replica: str, condition: str = "") -> None:
         """Take its runs from a replica, behind its last write."""
-        connection = self._connection
         if replica != self.me.id:
-            await connection.execute(HANG_UP, name_of(replica))
+            await self._connection.execute(HANG_UP, name_of(replica))
         try:
-            await connection.execute("BEGIN")
-            await connection.execute(LAST_WRITE, replica)
-            if await connection.fetchval(BURY.format(expired=condition), replica):
-                orphans = await connection.execute(ORPHAN, replica)
-                await connection.execute(ANNOUNCE)
-                logger.warning("replica %s is gone: %s of its runs wait for another", replica, orphans.split()[-1])
-            await connection.execute("COMMIT")
+            await bury(self._connection, replica, condition)
         except BaseException:
             self.disconnect()  # a rollback would wait for the database, longer than the lease
             raise
@@ -275,6 +268,17 @@ class Lease:
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
+
+
+async def bury(connection: Any, replica: str, condition: str = "") -> None:
+    """Take its runs from a replica in one transaction. `connection` is one of asyncpg."""
+    await connection.execute("BEGIN")
+    await connection.execute(LAST_WRITE, replica)
+    if await connection.fetchval(BURY.format(expired=condition), replica):
+        orphans = await connection.execute(ORPHAN, replica)
+        await connection.execute(ANNOUNCE)
+        logger.warning("replica %s is gone: %s of its runs wait for another", replica, orphans.split()[-1])
+    await connection.execute("COMMIT")
 
 
 def _begin_nothing(_: Replica) -> None:

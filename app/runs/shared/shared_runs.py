@@ -78,10 +78,13 @@ class SharedRuns(RunManager):
 
         async def take_over(run: str) -> None:
             await self._lost.keep(run)  # it has ended here, and its end was not stored
-            if (row := await self._store.run(run)) and row.ended is None:
+            if not (row := await self._store.run(run)):
+                return
+            if row.ended is None:
                 self.observe_takeover()
-                if not await resume(row, await self.replicas.nodes.asked_of(run)):
-                    self.replicas.session_moved(row.session)  # no task of it says so
+                if await resume(row, await self.replicas.nodes.asked_of(run)):
+                    return
+            self.replicas.session_moved(row.session)  # no task of it says so, now that its end is stored
 
         self.replicas.begin_taking(take_over)
 
