@@ -304,6 +304,7 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await expect(line).to_contain_text("touch elsewhere")
         await expect(page.get_by_role("heading", name="2 calls are waiting for you")).to_be_visible()
         notice = "window.notices.map(({title, body}) => [title, body])"
+        await page.wait_for_function("() => window.notices.length")  # what describes a call is fetched first
         assert await page.evaluate(notice) == [["bash is waiting for you", "touch elsewhere"]]
         assert (await page.title()).startswith("(2) ")
         await shot(page, "approval-two")

@@ -22,7 +22,7 @@ async def test_a_browser_of_german_gets_the_page_in_german(tmp_path: Path) -> No
     ):
         page = await browser.page(locale="de-DE")
         await page.goto(home(served))
-        assert await page.locator("html").get_attribute("lang") == "de"
+        await expect(page.locator("html")).to_have_attribute("lang", "de")
         await expect(page.get_by_role("heading", name="Was möchtest du tun?")).to_be_visible()
         message = page.get_by_role("textbox", name="Nachricht")
         await expect(message).to_have_attribute("placeholder", "Nachricht eingeben")
