@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.core.events import RunFailed, encode
 from app.models.scripted import Pause, Scripted
 from app.notifications.targets import Targets
+from app.runs.shared.shared_runs import SharedRuns
+from app.storage.runs import EventRow, RunRow
 from app.storage.schedules import ScheduleMoved
+from app.storage.sessions import SessionRow
 from tests.postgres import Cluster
 from tests.receivers import receiver
 from tests.serving import LEASE_S, Served, serving
@@ -176,3 +180,50 @@ async def test_edits_of_a_document_at_two_servers_are_not_lost(tmp_path: Path, p
             events = await served.chat("And?", session=session)
             notices = [event for event in events if event["type"] == "notice" and event["code"] == "document_edited"]
             assert len(notices) == (served is one), saved
+
+
+class Recorder:
+    """The other servers, as far as a takeover is concerned: it keeps what they are told."""
+
+    def __init__(self) -> None:
+        self.moved: list[str] = []
+        self.nodes = self
+        self.take_over: Callable[[str], Awaitable[None]]
+
+    def begin_taking(self, take_over: Callable[[str], Awaitable[None]]) -> None:
+        self.take_over = take_over
+
+    async def asked_of(self, _: str) -> None:
+        return None
+
+    def session_moved(self, session: str) -> None:
+        self.moved.append(session)
+
+
+async def test_others_hear_of_each_end_that_a_takeover_brings(
+    tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run of the session may be anywhere: without a word it would wait for the next beat."""
+    goes_on = {"ended here": False, "ended there": False, "taken up": True}
+
+    async def resume(row: RunRow, _: str | None) -> bool:
+        return goes_on[row.id]
+
+    async def none(_: RunRow) -> Any:
+        raise AssertionError
+
+    async with pair(tmp_path, postgres) as (one, _):
+        runs, store, told = one.services.runs, one.services.store, Recorder()
+        assert isinstance(runs, SharedRuns)
+        for run in goes_on:
+            await store.write([SessionRow(f"of {run}", "local", 1.0, "t")])
+            await store.write([RunRow(run, f"of {run}", "local", "m", "running", 1.0)])
+        failed = RunFailed("storage_failed", "", retryable=True)
+        runs._lost.add("ended here", EventRow("ended here", 1, failed.type, encode(failed)))  # not stored yet
+        with monkeypatch.context() as patch:
+            patch.setattr(runs, "replicas", told)
+            await runs.recover(resume, none)
+            for run in goes_on:
+                await told.take_over(run)
+        assert told.moved == ["of ended here", "of ended there"]
+        assert [row.state for row in await store.runs("of ended here")] == ["storage_failed"]
