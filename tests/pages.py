@@ -43,7 +43,8 @@ def cards(page: Page, number: int = 0) -> Locator:
 async def too_wide(page: Page) -> list[str]:
     """What makes the page scroll sideways; nothing should."""
     found: list[str] = await page.evaluate(
-        """() => {
+        """async () => {
+          for (const _ of [1, 2]) await new Promise(requestAnimationFrame);  // what a new width brings about has run
           const room = document.documentElement.clientWidth;
           if (document.documentElement.scrollWidth <= room && document.body.scrollWidth <= room) return [];
           const wide = [...document.querySelectorAll("body *")].filter((one) => {
