@@ -25,6 +25,7 @@ ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-smooth-scrolling",  # else a test reads a place on the way
 )
 BROWSER: ContextVar[Browser] = ContextVar("BROWSER")
 

@@ -134,7 +134,9 @@ async def test_formulas_are_drawn_and_copied_as_they_were_written(tmp_path: Path
         assert await page.locator("math [id], math [href], math a").count() == 0
         assert await answer.locator("math").first.evaluate("one => getComputedStyle(one).fontSize") == "17.92px"
         await answer.get_by_role("button", name="Copy as TeX").click()
-        assert await page.evaluate("navigator.clipboard.readText()") == "$$\n\\int_0^1 x\\,dx\n$$"
+        await page.wait_for_function(
+            "async (text) => (await navigator.clipboard.readText()) === text", arg="$$\n\\int_0^1 x\\,dx\n$$"
+        )
         await prices.evaluate("one => getSelection().selectAllChildren(one)")
         await page.keyboard.press("ControlOrMeta+C")
         copied = await page.evaluate("navigator.clipboard.readText()")
