@@ -229,8 +229,13 @@ async def test_a_question_that_was_lost_is_sent_again(postgres: Cluster) -> None
 
 
 async def test_rows_reach_a_watcher_at_another_server(postgres: Cluster) -> None:
+    async def here(_: Body) -> object:
+        return True
+
     async with servers(postgres, "a", "b") as (a, b):
         await begun(a)
+        b.peers.answerers["here"] = here
+        assert await a.peers.ask(b.peers.me, "here", {})  # it listens: what was sent before would be lost
         with b.peers.following("run_1") as feed:
             while not a.peers.watching._elsewhere:
                 await a.peers.others()
