@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator
+from functools import cache
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -166,7 +167,12 @@ def one_core_for_a_model(request: pytest.FixtureRequest) -> Generator[None, None
 
 def group_of(nodeid: str) -> str:
     """The tests of a file stay together, because they share what is dear to make."""
-    module = Path(nodeid.partition("::")[0]).stem
+    return group_of_file(nodeid.partition("::")[0])
+
+
+@cache
+def group_of_file(file: str) -> str:
+    module = Path(file).stem
     if module in WITH_A_MODEL:
         return MODEL_GROUP
     return HOUSE_GROUP if module.startswith(HOUSE_GROUP) else module
@@ -176,10 +182,12 @@ def group_of(nodeid: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Others follow as if shuffled, in the same order each time: so what waits runs beside what computes."""
     rank = {name: number for number, name in enumerate(LONGEST)}
-    order = {
-        group: (rank.get(group, len(rank)), crc32(group.encode())) for group in {group_of(one.nodeid) for one in items}
-    }
-    items.sort(key=lambda item: (order[group_of(item.nodeid)], item.path))
+
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        group, file = group_of(item.nodeid), item.nodeid.partition("::")[0]
+        return rank.get(group, len(rank)), crc32(group.encode()), file
+
+    items.sort(key=place)
     for item in items:
         if group_of(item.nodeid) == MODEL_GROUP:
             item.add_marker(pytest.mark.model)
