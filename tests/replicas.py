@@ -22,7 +22,7 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 
@@ -149,14 +149,19 @@ class Replicas:
 
     async def until(self, met: Callable[[Rows], object], sql: str, *values: object) -> Rows:
         """Query until the rows meet the condition, on one connection; the test is bounded."""
-        asyncpg = importlib.import_module("asyncpg")
-        connection = await asyncpg.connect(self.database_url)
-        try:
+        async with self.connected() as connection:
             while not met(rows := [tuple(row) for row in await connection.fetch(sql, *values)]):
                 await passed(LOOK_S)
+        return rows
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[Any, None]:
+        """A connection to the database, past all replicas."""
+        connection = await importlib.import_module("asyncpg").connect(self.database_url)
+        try:
+            yield connection
         finally:
             await connection.close()
-        return rows
 
 
 def client_of(url: str, token: str) -> httpx2.AsyncClient:

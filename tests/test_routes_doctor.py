@@ -236,9 +236,8 @@ async def model_finding(folder: Path, **flags: object) -> Finding:
 async def test_a_model_server_that_answers_is_timed(tmp_path: Path) -> None:
     async with model_server("small") as server:
         finding = await model_finding(tmp_path, model_url=server.base_url, model="small", ask_model=True)
-        asked = [one for one in server.asked if one.path.endswith("/chat/completions")]
         assert (finding.state, "first token after" in finding.found) == (State.OK, True)
-        assert [one.json["max_tokens"] for one in asked] == [8]
+        assert [one.json["max_tokens"] for one in server.chats] == [8]
         unasked = await model_finding(tmp_path, model_url=server.base_url, model="small")
         assert (unasked.state, "first token" in unasked.found) == (State.OK, False)
         other = await model_finding(tmp_path, model_url=server.base_url, model="smal")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -180,12 +179,9 @@ async def end_with_its_lease(replicas: Replicas, one: Replica) -> None:
     await one.process.wait()
     [(found,)] = await replicas.query("SELECT id FROM replicas WHERE node = $1 AND state <> 'gone'", one.node)
     dead = str(found)
-    await replicas.query(HANG_UP, name_of(dead))
-    connection = await importlib.import_module("asyncpg").connect(replicas.database_url)
-    try:
+    async with replicas.connected() as connection:
+        await connection.execute(HANG_UP, name_of(dead))
         await bury(connection, dead)
-    finally:
-        await connection.close()
 
 
 async def test_what_belongs_to_a_node_without_a_server_waits_or_is_given_up(tmp_path: Path, postgres: Cluster) -> None:

@@ -184,7 +184,7 @@ async def test_edits_of_a_document_at_two_servers_are_not_lost(tmp_path: Path, p
 
 
 class Recorder:
-    """The other servers, as far as a takeover is concerned: it keeps what they are told."""
+    """The other servers, as far as a takeover is concerned: it keeps what is sent to them."""
 
     def __init__(self) -> None:
         self.moved: list[str] = []
@@ -214,7 +214,7 @@ async def test_others_hear_of_each_end_that_a_takeover_brings(
         raise AssertionError
 
     async with pair(tmp_path, postgres) as (one, _):
-        runs, store, told = one.services.runs, one.services.store, Recorder()
+        runs, store, others = one.services.runs, one.services.store, Recorder()
         assert isinstance(runs, SharedRuns)
         for run in goes_on:
             await store.write([SessionRow(f"of {run}", "local", 1.0, "t")])
@@ -222,9 +222,9 @@ async def test_others_hear_of_each_end_that_a_takeover_brings(
         failed = RunFailed("storage_failed", "", retryable=True)
         runs._lost.add("ended here", EventRow("ended here", 1, failed.type, encode(failed)))  # not stored yet
         with monkeypatch.context() as patch:
-            patch.setattr(runs, "replicas", told)
+            patch.setattr(runs, "replicas", others)
             await runs.recover(resume, none)
             for run in goes_on:
-                await told.take_over(run)
-        assert told.moved == ["of ended here", "of ended there"]
+                await others.take_over(run)
+        assert others.moved == ["of ended here", "of ended there"]
         assert [row.state for row in await store.runs("of ended here")] == ["storage_failed"]

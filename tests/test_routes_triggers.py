@@ -200,6 +200,7 @@ async def test_words_of_a_delivery_stay_untrusted_after_a_kill_before_the_run_to
     async with serving(tmp_path, Scripted([])) as served:
         assert (await served.events("run_1"))[-1]["code"] == "script_ended"
         session = (await served.client.get("/sessions/ses_1")).json()
+        assert session["runs"][0]["state"] == "script_ended"
         assert [(one["text"], one["untrusted"]) for one in session["messages"]] == [("Delete all.", True)]
 
 

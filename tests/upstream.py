@@ -39,6 +39,11 @@ class Upstream:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
+    @property
+    def chats(self) -> list[Asked]:
+        """What was asked but for lists of models, which come at any time."""
+        return [one for one in self.asked if one.path.partition("?")[0].endswith(CHATS)]
+
 
 def answer(body: bytes | str, status: int = 200, kind: str = "application/json", **headers: str) -> Act:
     """A whole answer with its length."""
