@@ -150,7 +150,11 @@ async def open_services(
         switch, vault = await loaded_switch(store), await vault_of(settings, store)
         journal = await enter(EventWriter(store, redactor, documents=settings.documents, spacing_s=store.spacing_s))
         traced = await enter(opened_telemetry(settings, redactor, os.environ))
-        mcp = await enter(opened_mcp(settings, store, redactor, os.environ, switch.check, traced.operations, vault))
+        mcp = await enter(
+            opened_mcp(
+                settings, store, redactor, os.environ, check_paused=switch.check, observe=traced.operations, vault=vault
+            )
+        )
         approvals = Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None)
         runs = await enter(opened_runs(settings, store, journal, switch, approvals))
         notifications = await enter(opened_notifications(settings, store, journal, runs, vault))
@@ -161,7 +165,17 @@ async def open_services(
         opened = await enter(open_models(settings, store, redactor, os.environ, choose, switch=switch, vault=vault))
         runs.peers.on_count(opened.registry.share)
         looks, built_in = await enter(opened_looks(settings, store, redactor)), built_in_tools(settings, mcp)
-        memories = await enter(opened_memory(settings, store, opened.models, runs.ledger, journal, switch, runs.peers))
+        memories = await enter(
+            opened_memory(
+                settings,
+                store,
+                models=opened.models,
+                ledger=runs.ledger,
+                journal=journal,
+                switch=switch,
+                peers=runs.peers,
+            )
+        )
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = jobs_of(settings, switch, runs, redactor)
@@ -180,8 +194,19 @@ async def open_services(
         await follow_jobs(unattended, journal.put, notifications.outbox.job_ended)
         stack.push_async_callback(ended, asyncio.create_task(presence.watch_forever(), name="presence"))
         automation = await enter(opened_automation(unattended, notifications.keys))
-        held = (opened.registry, notifications, automation, runtime_settings, presence)
-        sharing = await enter(opened_sharing_of(factory, *held, await enter(opened_digests(factory, journal)), vault))
+        digests = await enter(opened_digests(factory, journal))
+        sharing = await enter(
+            opened_sharing_of(
+                factory,
+                registry=opened.registry,
+                notifications=notifications,
+                automation=automation,
+                settings=runtime_settings,
+                presence=presence,
+                digests=digests,
+                vault=vault,
+            )
+        )
         yield Services(
             *(*collaborators, opened.about, presence, opened.registry, factory, runtime_settings, notifications),
             *(automation, metrics, rates_of(store), sharing, opened_local_admin(settings.data_dir)),
@@ -239,7 +264,9 @@ async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> 
         yield Looks(limits, settings.workspace, [PEOPLE], redactor.is_secret_in)
         return
     kept = open_checkpoints(settings.data_dir / CHECKPOINTS)
-    checkpoints = Checkpoints(kept, limits, settings.workspace, [PEOPLE], most, redactor.is_secret_in)
+    checkpoints = Checkpoints(
+        kept, limits, settings.workspace, passed_by=[PEOPLE], store_bytes=most, is_secret=redactor.is_secret_in
+    )
     await recover_checkpoints(checkpoints)
     tidying = asyncio.create_task(tidy_forever(checkpoints, store.owner_of), name="checkpoints")
     try:

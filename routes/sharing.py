@@ -83,13 +83,14 @@ class Announcing(Protocol):
 @asynccontextmanager
 async def opened_sharing_of(
     factory: RunFactory,
+    *,
     registry: EndpointRegistry,
     notifications: Notifications,
     automation: Automation,
     settings: RuntimeSettings,
     presence: Presence,
     digests: Digests | None,
-    vault: Vault | None = None,
+    vault: Vault | None,
 ) -> AsyncGenerator[Sharing | None, None]:
     """Follow the other servers of the database; None where there are none. Raises StoreFailed."""
     runs = factory.runs

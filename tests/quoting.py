@@ -55,7 +55,7 @@ def conversation(messages: Sequence[Message]) -> Conversation:
     async def stored() -> None:
         pass
 
-    return Conversation("s", list(messages), lambda *_: None, lambda _: None, stored, Redactor())
+    return Conversation("s", list(messages), lambda *_: None, lambda _: None, stored, redactor=Redactor())
 
 
 def called(text: str, toolbox: Toolbox, hint: Mapping[str, Any], *, refused: bool = False) -> list[AskedCall]:

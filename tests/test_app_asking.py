@@ -61,7 +61,14 @@ class Desk:
 
     async def metered_request(self, prompt: int = 1000, most: int | None = None) -> MeteredRequest:
         conversation = Conversation(
-            "ses_1", [], lambda *_: None, self.kept.append, self.stored, Redactor(), self.told.append, run="run_1"
+            "ses_1",
+            [],
+            lambda *_: None,
+            self.kept.append,
+            self.stored,
+            redactor=Redactor(),
+            log_event=self.told.append,
+            run="run_1",
         )
         run_budget = RunBudget(self.ledger, self.principal)
         return await run_budget.metered_request(self.provider, ModelRequest([], max_tokens=most), prompt, conversation)

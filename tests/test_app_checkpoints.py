@@ -36,7 +36,9 @@ MOST_STEPS = 60
 def opened(folder: Path, store: CheckpointStore | None = None, store_bytes: int = 1 << 30) -> Checkpoints:
     (folder / "work").mkdir(exist_ok=True)
     store = store or open_checkpoints(folder / "checkpoints.db")
-    return Checkpoints(store, ScanLimits(file_bytes=100_000), folder / "work", ["people"], store_bytes)
+    return Checkpoints(
+        store, ScanLimits(file_bytes=100_000), folder / "work", passed_by=["people"], store_bytes=store_bytes
+    )
 
 
 @asynccontextmanager

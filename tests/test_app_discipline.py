@@ -280,7 +280,12 @@ def test_a_call_that_came_twice_is_one_action() -> None:
 @pytest.mark.parametrize("reason", [*WHY, "something_else"])
 def test_last_words_say_what_was_done_what_is_missing_and_why(reason: str) -> None:
     conversation = Conversation(
-        "ses_1", [Message("user", "Build\n  it. " + "x" * 500)], lambda *_: None, lambda _: None, stored, Redactor()
+        "ses_1",
+        [Message("user", "Build\n  it. " + "x" * 500)],
+        lambda *_: None,
+        lambda _: None,
+        stored,
+        redactor=Redactor(),
     )
     text = fallback_answer(reason, told(*HAPPENED), conversation)
     assert WHY.get(reason, "something else") in text
@@ -296,7 +301,9 @@ async def stored() -> None:
 def test_a_name_that_a_model_made_up_does_not_break_the_last_words() -> None:
     names = ["\x1b[2J\n" + "x" * 10_000, "", *(f"tool{number}" for number in range(99))]
     seen = told(*(ToolRejected("No.", f"c{at}", name) for at, name in enumerate(names)))
-    text = fallback_answer("deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, stored, Redactor()))
+    text = fallback_answer(
+        "deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, stored, redactor=Redactor())
+    )
     assert "\x1b" not in text and "\n" not in text and len(text) < 1500 and "more tools" in text
     assert json.dumps(text).isascii()
 

@@ -32,7 +32,7 @@ async def _stored() -> None:
 
 
 def conversation(messages: list[Message]) -> Conversation:
-    return Conversation("s", messages, lambda *_: None, lambda _: None, _stored, Redactor())
+    return Conversation("s", messages, lambda *_: None, lambda _: None, _stored, redactor=Redactor())
 
 
 def expect_pairs(sent: list[WireMessage]) -> None:

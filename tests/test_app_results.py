@@ -39,7 +39,7 @@ class Told:
         self.rows: list[ResultRow] = []
         self.results = Results(told, self._read)
         self.redactor = Redactor()
-        self.conversation = Conversation("s", [], lambda *_: None, self._record, self._stored, self.redactor)
+        self.conversation = Conversation("s", [], lambda *_: None, self._record, self._stored, redactor=self.redactor)
         self.shown = self.results.shown(text, CALL, readable=True)
         self.results.keep(text, "r", CALL, self.conversation)
         self.conversation.append(Message("tool", self.shown, call=CALL.id, name="bash", untrusted=untrusted))

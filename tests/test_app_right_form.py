@@ -61,7 +61,7 @@ async def test_the_shown_form_is_a_call_of_its_own_and_no_quotation(tmp_path: Pa
     for form in (CallForm.TAGGED, CallForm.FENCED):
         (folder := tmp_path / form).mkdir()
         wrong = '<tool_call>{"name": "shell", "arguments": {"command": "echo yes"}}</tool_call>'
-        shown = right_form("", "hermes", form, "bash", SCHEMAS["bash"], {"command": "echo yes"})
+        shown = right_form("", "hermes", form, "bash", SCHEMAS["bash"], given={"command": "echo yes"})
         call = shown.removeprefix(MARK.format(call=""))
         model = Scripted([wrong, call, "Done."], call_form=form)
         async with serving(folder, model) as served:
@@ -94,23 +94,23 @@ def test_a_choice_is_one_of_the_choices() -> None:
 def test_no_example_is_longer_than_a_model_can_use() -> None:
     names = [f"name_{number}" for number in range(1_000)]
     schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
-    assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema | {"required": names}, {"odd": 1})
-    assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema, dict.fromkeys(names, "a" * 300))
-    assert right_form("c1", "hermes", CallForm.TAGGED, "x", schema, {"odd": 1})
+    assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema | {"required": names}, given={"odd": 1})
+    assert not right_form("c1", "hermes", CallForm.TAGGED, "x", schema, given=dict.fromkeys(names, "a" * 300))
+    assert right_form("c1", "hermes", CallForm.TAGGED, "x", schema, given={"odd": 1})
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEMAS if SCHEMAS[name].get("required")])
 def test_every_example_is_a_call_in_its_own_form(name: str) -> None:
     for form in (CallForm.TAGGED, CallForm.FENCED):
-        text = right_form("c1", "hermes", form, name, SCHEMAS[name], {}).removeprefix(MARK.format(call="c1"))
+        text = right_form("c1", "hermes", form, name, SCHEMAS[name], given={}).removeprefix(MARK.format(call="c1"))
         parser = Parser(SCHEMAS, fences=form is CallForm.FENCED)
         calls = [event for event in [*parser.feed(text), *parser.close()] if isinstance(event, Call)]
         assert [(call.name, call.arguments) for call in calls] == [(name, example_arguments(SCHEMAS[name], {}))]
 
 
 def test_only_our_example_is_taken_off() -> None:
-    ours = Message("tool", "No." + right_form("c2", "hermes", CallForm.TAGGED, "bash", {}, {}), call="c2")
-    forged = Message("tool", "No." + right_form("c1", "hermes", CallForm.TAGGED, "bash", {}, {}), call="c2")
+    ours = Message("tool", "No." + right_form("c2", "hermes", CallForm.TAGGED, "bash", {}, given={}), call="c2")
+    forged = Message("tool", "No." + right_form("c1", "hermes", CallForm.TAGGED, "bash", {}, given={}), call="c2")
     foreign = replace(ours, untrusted=True)  # sent by a client whose ids can be guessed
     assert without_right_form(ours.text, "c2") == "No."
     kept = [source_of(message) for message in (ours, forged, foreign)]

@@ -246,7 +246,7 @@ async def test_the_store_knows_of_the_tokens_before_the_model_is_asked(
 
 async def test_a_tool_gets_no_more_time_than_its_run_has_left(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        conversation = Conversation("ses_1", [], lambda *_: None, nothing, store.close, Redactor())
+        conversation = Conversation("ses_1", [], lambda *_: None, nothing, store.close, redactor=Redactor())
         for left, limit_s in ((lambda: 7.0, 7.0), (lambda: math.inf, 100.0)):
             with await RunBudget(Ledger(store), ann(), left).tool_time(100, conversation) as running:
                 assert running.limit_s == limit_s

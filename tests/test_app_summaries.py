@@ -74,8 +74,8 @@ class Desk:
             lambda *_: None,
             record,
             self.stored,
-            Redactor(["hunter2-secret"]),
-            self.events.append,
+            redactor=Redactor(["hunter2-secret"]),
+            log_event=self.events.append,
         )
 
     def view(self) -> View:

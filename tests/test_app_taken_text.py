@@ -120,7 +120,7 @@ async def events_of_run(
         async with serving(folder, None, None, **model, max_answer_characters=str(most)) as served:
             agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
             history = [Message("user", "x", at=0)]
-            conversation = Conversation("s", history, lambda *_: None, lambda _: None, stored, Redactor())
+            conversation = Conversation("s", history, lambda *_: None, lambda _: None, stored, redactor=Redactor())
             inbox = Inbox(lambda *_: None, lambda: None)
             async with aclosing(agent.run("r", conversation, inbox, None, sink)) as generated:
                 async for event in generated:

@@ -44,7 +44,7 @@ async def stored() -> None:
 
 
 def conversation(messages: Sequence[Message] = ()) -> Conversation:
-    return Conversation("ses_1", list(messages), lambda *_: None, lambda _: None, stored, Redactor())
+    return Conversation("ses_1", list(messages), lambda *_: None, lambda _: None, stored, redactor=Redactor())
 
 
 def turn(number: int, rounds: int, size: int) -> list[Message]:

@@ -236,7 +236,7 @@ async def test_a_collector_that_is_gone_is_reported_once_and_stops_nothing(
         exports = Exports(os.environ, None, propagates=False)
         with caplog.at_level(logging.WARNING, exporting.name):
             for _ in range(2):
-                run = ObservedRun("r", "s", "p", "m", 0.0)
+                run = ObservedRun(id="r", session="s", principal="p", model="m", created=0.0)
                 exports.telemetry.observe_event(run, RunFailed("x", "y", retryable=False))
                 await asyncio.to_thread(exports.flush)
         [record] = [one for one in caplog.records if one.name == exporting.name]

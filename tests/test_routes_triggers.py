@@ -51,16 +51,16 @@ def test_signatures_of_each_scheme_say_which_delivery_it_is() -> None:
     secret = derived(HMAC, KEY, SALT)
     own = {"x-signature-256": signed(BODY, secret)["x-hub-signature-256"]}
     for headers in (signed(BODY, secret), own):
-        assert delivery_id(HMAC, SALT, KEY, headers, BODY, NOW) == hashlib.sha256(BODY).hexdigest()
+        assert delivery_id(HMAC, SALT, KEY, headers, BODY, now=NOW) == hashlib.sha256(BODY).hexdigest()
     headers = standard(BODY, derived(STANDARD, KEY, SALT))
-    assert delivery_id(STANDARD, SALT, KEY, headers, BODY, NOW + 299) == "msg_1"
+    assert delivery_id(STANDARD, SALT, KEY, headers, BODY, now=NOW + 299) == "msg_1"
     several = headers | {"webhook-signature": f"v1,AAAA v2,x {headers['webhook-signature']}"}
-    assert delivery_id(STANDARD, SALT, KEY, several, BODY, NOW) == "msg_1"
+    assert delivery_id(STANDARD, SALT, KEY, several, BODY, now=NOW) == "msg_1"
     made = new_secret(BEARER, KEY)
     assert made.text not in made.stored
     headers = {"authorization": f"Bearer {made.text}"}
-    assert delivery_id(BEARER, made.stored, KEY, headers, BODY, NOW) is None
-    assert delivery_id(BEARER, made.stored, KEY, headers | {"idempotency-key": "d1"}, BODY, NOW) == "d1"
+    assert delivery_id(BEARER, made.stored, KEY, headers, BODY, now=NOW) is None
+    assert delivery_id(BEARER, made.stored, KEY, headers | {"idempotency-key": "d1"}, BODY, now=NOW) == "d1"
 
 
 OTHER = derived(HMAC, KEY, "other")
@@ -95,7 +95,7 @@ def test_what_proves_nothing_is_refused(name: str) -> None:
     scheme, headers = WRONG[name]
     stored = hashlib.sha256(b"x").hexdigest() if scheme == BEARER else SALT
     with pytest.raises(WrongSignature):
-        delivery_id(scheme, stored, KEY, headers, BODY, NOW)
+        delivery_id(scheme, stored, KEY, headers, BODY, now=NOW)
 
 
 def test_templates_take_values_by_name_and_do_nothing_else() -> None:

@@ -51,7 +51,7 @@ async def asked(
     """What the model reads of this answer, and what the server was asked."""
     async with upstream(act) as server:
         url = f"http://127.0.0.1:{server.port}"
-        text = await searched(SearchEngine(kind, api or SEARCH_APIS[kind], url, KEY, limits), **more)
+        text = await searched(SearchEngine(kind, api or SEARCH_APIS[kind], url, KEY, limits=limits), **more)
         return text, server.asked[0]
 
 

@@ -51,11 +51,12 @@ def _confined(
     parameters: dict[str, Any],
     risk: Risk,
     run: Run,
+    *,
     role: Role = Role.USER,
     **more: Any,
 ) -> Tool:
     """A tool that acts only in the workspace and in the sandbox, except for what its `leaves` names."""
-    return Tool(name, description, parameters, risk, run, role, confined=True, **more)
+    return Tool(name, description, parameters, risk, run, role=role, confined=True, **more)
 
 
 TOOLS = (
@@ -85,7 +86,7 @@ TOOLS = (
         _object({"path": _TEXT}, {"offset": _FROM_1}),
         Risk.READ,
         read_page,
-        Role.GUEST,
+        role=Role.GUEST,
     ),
     _confined(
         "write_file",
@@ -111,16 +112,18 @@ TOOLS = (
         _object({}, {"path": _TEXT, "pattern": _TEXT}),
         Risk.READ,
         off_the_loop(list_files),
-        Role.GUEST,
+        role=Role.GUEST,
     ),
-    _confined("job_status", "Show background jobs.", _object({}, {"id": _TEXT}), Risk.READ, job_status, Role.GUEST),
+    _confined(
+        "job_status", "Show background jobs.", _object({}, {"id": _TEXT}), Risk.READ, job_status, role=Role.GUEST
+    ),
     _confined(
         "job_output",
         "Read a job's output from byte offset, or its last lines.",
         _object({"id": _TEXT}, {"offset": _FROM_0, "tail": _FROM_1}),
         Risk.READ,
         job_output,
-        Role.GUEST,
+        role=Role.GUEST,
     ),
     _confined("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.WRITE, job_cancel),
     _confined(
@@ -129,7 +132,7 @@ TOOLS = (
         _object({"query": _TEXT}, {"limit": _FROM_1}),
         Risk.READ,
         recall_history,
-        Role.GUEST,
+        role=Role.GUEST,
     ),
     _confined(
         "read_result",
@@ -137,7 +140,7 @@ TOOLS = (
         _object({"call": _TEXT}, {"offset": _FROM_0, "size": _FROM_1}),
         Risk.READ,
         read_result,
-        Role.GUEST,
+        role=Role.GUEST,
     ),
     _confined(
         "ask_user",
@@ -145,7 +148,7 @@ TOOLS = (
         _object({"question": _TEXT}, {"choices": _TEXTS}),
         Risk.READ,
         answering(ask_user),
-        Role.GUEST,
+        role=Role.GUEST,
         needs_person=True,
         least_window=LARGE_WINDOW,
     ),
@@ -155,7 +158,7 @@ TOOLS = (
         _object({"steps": {"type": "array", "items": _STEP}}),
         Risk.READ,
         answering(update_plan),
-        Role.GUEST,
+        role=Role.GUEST,
         normalise=with_plain_steps,
         least_window=LARGE_WINDOW,
     ),
@@ -166,7 +169,7 @@ TOOLS = (
         _object({"title": _TEXT, "content": _TEXT}, {"kind": _TEXT}),
         Risk.READ,
         answering(create_document),
-        Role.GUEST,
+        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
@@ -177,7 +180,7 @@ TOOLS = (
         _REPLACEMENT,
         Risk.READ,
         answering(update_document),
-        Role.GUEST,
+        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
@@ -188,7 +191,7 @@ TOOLS = (
         _object(_REPLACEMENT["properties"], {"reason": _TEXT}),
         Risk.READ,
         answering(suggest_edits),
-        Role.GUEST,
+        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
@@ -199,7 +202,7 @@ TOOLS = (
         _object({}, {"document": _TEXT, "offset": _FROM_0}),
         Risk.READ,
         answering(read_document),
-        Role.GUEST,
+        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
     ),
@@ -209,7 +212,7 @@ TOOLS = (
         _object({"url": _TEXT}, {"offset": _FROM_0}),
         Risk.NETWORK,
         WebFetch(),
-        Role.USER,
+        role=Role.USER,
         untrusted=True,
         leaves=request_sent,
     ),
@@ -222,14 +225,14 @@ SUBMIT_PLAN = _confined(
     _object({"steps": _TEXTS | {"minItems": 1}}),  # a person is not asked about an empty plan
     Risk.READ,
     answering(submit_plan),
-    Role.GUEST,
+    role=Role.GUEST,
     approval="always",
     normalise=with_texts,
     plans=True,
 )
 # Where there are skills.
 READ_SKILL = _confined(
-    "read_skill", "Read a skill.", _object({"name": _TEXT}), Risk.READ, answering(read_skill), Role.GUEST
+    "read_skill", "Read a skill.", _object({"name": _TEXT}), Risk.READ, answering(read_skill), role=Role.GUEST
 )
 # Where a search engine is configured, which `with_backend` adds.
 WEB_SEARCH = Tool(
@@ -238,7 +241,7 @@ WEB_SEARCH = Tool(
     _object({"query": _TEXT}, {"count": _FROM_1}),
     Risk.NETWORK,
     answering(not_configured),
-    Role.USER,
+    role=Role.USER,
     untrusted=True,
 )
 # Where there is a memory over conversations.
@@ -249,7 +252,7 @@ MEMORY = (
         _object({"text": _TEXT}, {"kind": {"type": "string", "enum": [*KINDS]}}),
         Risk.READ,
         answering(remember),
-        Role.GUEST,
+        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
@@ -260,7 +263,7 @@ MEMORY = (
         _object({"query": _TEXT}, {"limit": _FROM_1}),
         Risk.READ,
         recall_memory,
-        Role.GUEST,
+        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
     ),
@@ -270,7 +273,7 @@ MEMORY = (
         _object({"id": _TEXT, "text": _TEXT}),
         Risk.WRITE,
         answering(forget),
-        Role.GUEST,
+        role=Role.GUEST,
         approval="always",
         least_window=LARGE_WINDOW,
         in_turn=True,

@@ -20,6 +20,7 @@ async def cut_request(
     provider: Provider,
     prompt: int,
     characters: int,
+    *,
     conversation: Conversation,
     totals: RunTotals,
 ) -> Usage:
@@ -28,18 +29,28 @@ async def cut_request(
     A budget with a limit has lost what the request had reserved, so that nothing more is taken from it.
     """
     used = TokenUsage(prompt, math.ceil(characters / CHARACTERS_PER_TOKEN))
-    ledger, principal, period = run_budget.ledger, run_budget.principal, ""
+    ledger, principal = run_budget.ledger, run_budget.principal
+    period = ""
     for kind, weigh in ((COST, money_of(provider)), (TOKENS, tokens)):
         held = await ledger.reserve(principal, kind, conversation.record, 0)
         held.settle(0 if held.is_limited else weigh(used))
         period = held.period
     usage = totals.add(used, measured=False, cost=provider.cost(used))
     parts = None if usage.cost is None else round(usage.cost * COST.parts)
-    run, session, whole = conversation.run, conversation.session, round(tokens(used))
     conversation.record(
         ModelUsage(
-            *(principal.name, period, provider.model, run, session, 1, used.prompt_tokens, used.completion_tokens),
-            *(0, whole, parts, parts),
+            principal=principal.name,
+            month=period,
+            model=provider.model,
+            run=conversation.run,
+            session=conversation.session,
+            requests=1,
+            prompt_tokens=used.prompt_tokens,
+            completion_tokens=used.completion_tokens,
+            cached_tokens=0,
+            estimated_tokens=round(tokens(used)),
+            cost=parts,
+            estimated_cost=parts,
         )
     )
     return usage

@@ -60,9 +60,13 @@ class BudgetKind(Struct, frozen=True):
         return moment.strftime(self.period), (after.replace(day=1) if self.days > 1 else after).timestamp()
 
 
-TOKENS = BudgetKind("tokens", "tokens_per_month", "tokens a month", 64, "%Y-%m", 32)
-TOOL_SECONDS = BudgetKind("tool_seconds", "tool_seconds_per_day", "seconds of tools a day", 0.05, "%Y-%m-%d", 1)
-COST = BudgetKind("cost", "cost_per_month", "units of money a month", 1, "%Y-%m", 32, parts=10**DIGITS)
+TOKENS = BudgetKind("tokens", "tokens_per_month", "tokens a month", least=64, period="%Y-%m", days=32)
+TOOL_SECONDS = BudgetKind(
+    "tool_seconds", "tool_seconds_per_day", "seconds of tools a day", least=0.05, period="%Y-%m-%d", days=1
+)
+COST = BudgetKind(
+    "cost", "cost_per_month", "units of money a month", least=1, period="%Y-%m", days=32, parts=10**DIGITS
+)
 KINDS = (TOKENS, COST, TOOL_SECONDS)
 
 

@@ -91,6 +91,7 @@ class MeteredRequest:
         self,
         provider: Provider,
         request: ModelRequest,
+        *,
         meters: Sequence[Meter],
         prompt: int,
         conversation: Conversation,
@@ -269,11 +270,18 @@ class MeteredRequest:
         model = name_of(self._provider)
         self._conversation.record(
             ModelUsage(
-                *(held.principal, held.period, model, self._conversation.run, self._conversation.session),
-                *(1, used.prompt_tokens, used.completion_tokens, used.cached or 0),
-                0 if measured else round(tokens(used)),
-                parts,
-                0 if measured and parts is not None else parts,
+                principal=held.principal,
+                month=held.period,
+                model=model,
+                run=self._conversation.run,
+                session=self._conversation.session,
+                requests=1,
+                prompt_tokens=used.prompt_tokens,
+                completion_tokens=used.completion_tokens,
+                cached_tokens=used.cached or 0,
+                estimated_tokens=0 if measured else round(tokens(used)),
+                cost=parts,
+                estimated_cost=0 if measured and parts is not None else parts,
             )
         )
 

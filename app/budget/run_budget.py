@@ -65,7 +65,15 @@ class RunBudget(Struct):
             for meter in meters:
                 meter.held.settle(0)
             raise
-        return MeteredRequest(provider, request, meters, prompt, conversation, self.ledger.observers, learn)
+        return MeteredRequest(
+            provider,
+            request,
+            meters=meters,
+            prompt=prompt,
+            conversation=conversation,
+            observers=self.ledger.observers,
+            learn=learn,
+        )
 
     async def check_reply(self, provider: Provider, reply: Reply, conversation: Conversation) -> None:
         """Have the whole reply of a request checked. Raises RequestDenied."""

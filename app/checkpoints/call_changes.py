@@ -25,6 +25,7 @@ AfterLooks = Callable[[str, Look | None, Look], None]
 
 
 class _Begun(Struct):
+    run: str
     look: Look | None = None
     why: str | None = None
 
@@ -46,19 +47,19 @@ class CallChanges(Struct):
         if self.workspace is None or self.looks is None:
             yield
             return
-        begun = _Begun()
+        begun = _Begun(owner.run)
         try:
             await run_shielded(self._begin(self.looks, self.workspace, owner, begun))
             events += self._notices(begun)
             yield
         finally:
-            await run_shielded(self._end(self.looks, self.workspace, owner.run, begun, call, events))
+            await run_shielded(self._end(self.looks, self.workspace, begun, call, events))
 
     async def _begin(self, looks: Looks, workspace: Path, owner: RunOwner, begun: _Begun) -> None:
         begun.look, begun.why = await looks.begin(owner, workspace)
 
-    async def _end(self, looks: Looks, workspace: Path, run: str, begun: _Begun, call: str, events: CallEvents) -> None:
-        after = await looks.end(run, workspace)
+    async def _end(self, looks: Looks, workspace: Path, begun: _Begun, call: str, events: CallEvents) -> None:
+        after = await looks.end(begun.run, workspace)
         if self.after_looks:
             self.after_looks(call, begun.look, after)
         if begun.look is None:

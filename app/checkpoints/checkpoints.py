@@ -73,6 +73,7 @@ class Checkpoints(Looks):
         store: CheckpointStore,
         limits: ScanLimits,
         root: Path,
+        *,
         passed_by: Collection[str] = (),
         store_bytes: int = 2 << 30,
         is_secret: Callable[[bytes], bool] = lambda _: False,

@@ -31,7 +31,7 @@ async def kept_change(
     if checkpoints is None:
         return await asyncio.to_thread(change), None
     made = list[tuple[Result, str | None]]()
-    await run_shielded(_kept(checkpoints, principal, workspace, path, change, made))
+    await run_shielded(_kept(checkpoints, principal, workspace, path, change, made=made))
     return made[0]
 
 
@@ -41,6 +41,7 @@ async def _kept(
     workspace: Path,
     path: str,
     change: Callable[[], Result],
+    *,
     made: list[tuple[Result, str | None]],
 ) -> None:
     owner = RunOwner(f"{PERSON}{secrets.token_hex(10)}", NO_SESSION, principal)

@@ -73,7 +73,7 @@ def restore(store: CheckpointStore, workspace: Path, steps: Sequence[Step], run:
             _make_folder(workspace, path)
     for path, old, new in by_depth:
         if new and new.kind in (FILE, LINK):
-            _write(store, workspace, path, old, new, run)
+            _write(store, workspace, path, old, new, run=run)
     for path, _, new in reversed(by_depth):
         if new and new.kind == FOLDER:
             with directory(workspace, _parts(path)) as opened:
@@ -137,7 +137,9 @@ def _digest(content: bytes) -> bytes:
     return sha256(content).digest()
 
 
-def _write(store: CheckpointStore, workspace: Path, path: bytes, found: Entry | None, entry: Entry, run: str) -> None:
+def _write(
+    store: CheckpointStore, workspace: Path, path: bytes, found: Entry | None, entry: Entry, *, run: str
+) -> None:
     """Write the content beside its place, under a name that a second attempt finds, and rename it."""
     content = store.content(entry.digest)
     *above, name = _parts(path)

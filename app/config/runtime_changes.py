@@ -76,7 +76,9 @@ class RuntimeSettings:
             changed(self.started, {**self.changes, **values})
             at = time.time()
             audit = [
-                AuditRow(at, by, f"setting {name}", "withdrawn" if value is None else "changed", json.dumps(value), by)
+                AuditRow(
+                    at, by, f"setting {name}", "withdrawn" if value is None else "changed", why=json.dumps(value), by=by
+                )
                 for name, value in values.items()
             ]
             await self._store.write([StateRow(STATE, json.dumps(kept)), *audit])

@@ -65,7 +65,7 @@ class Override(Struct, frozen=True):
     replaces: bool = False
 
 
-class Example(Struct, frozen=True):
+class Example(Struct, frozen=True, kw_only=True):
     """One worked turn: a request, the call that serves it, the tool's result, and the answer."""
 
     request: str
@@ -88,15 +88,23 @@ class Example(Struct, frozen=True):
 # line, and an answer that is true of any result.
 EXAMPLES = (
     Example(
-        "Write a file plan.txt with the text Call Ann.",
-        "write_file",
-        {"path": "plan.txt", "content": "Call Ann."},
-        "plan.txt\nCall Ann.",
-        "Created plan.txt (1 line).",
-        "Done: plan.txt has the text Call Ann.",
-        "vkwbqzhm",
+        request="Write a file plan.txt with the text Call Ann.",
+        tool="write_file",
+        arguments={"path": "plan.txt", "content": "Call Ann."},
+        body="plan.txt\nCall Ann.",
+        result="Created plan.txt (1 line).",
+        answer="Done: plan.txt has the text Call Ann.",
+        code="vkwbqzhm",
     ),
-    Example("Show the files.", "bash", {"command": "ls"}, "ls", "guide.md", "The result is: guide.md", "jxtrgpfy"),
+    Example(
+        request="Show the files.",
+        tool="bash",
+        arguments={"command": "ls"},
+        body="ls",
+        result="guide.md",
+        answer="The result is: guide.md",
+        code="jxtrgpfy",
+    ),
 )
 
 

@@ -287,12 +287,12 @@ def view_of(
     settings: Settings,
     route: ModelRoute,
     prompt: Opening,
+    *,
     utility: SideQuery,
     summaries: Summaries,
     histories: HistoryCache,
     inactivity_s: float | None,
     read: ReadFile,
-    *,
     describe_files: bool,
     parameters: Mapping[str, Any],
 ) -> View:

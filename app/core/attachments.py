@@ -69,7 +69,7 @@ class File(Struct, frozen=True):
 def image_event(file: File, call: str | None = None) -> ImageReturned:
     """The event of a picture that a call, or the model itself, has returned."""
     one = file.attachment
-    return ImageReturned(one.sha256, one.media_type, one.size, call, one.width or None, one.height or None)
+    return ImageReturned(one.sha256, one.media_type, one.size, call, width=one.width or None, height=one.height or None)
 
 
 def described(attachment: Attachment, why: str = "") -> str:

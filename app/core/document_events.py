@@ -45,7 +45,7 @@ class DocumentFinished(Struct, frozen=True):
     characters: int | None = None
 
 
-class DocumentChanged(Struct, frozen=True):
+class DocumentChanged(Struct, frozen=True, kw_only=True):
     """The model has replaced `old`, which stood once in the document, by `new`: that is its new `version`.
 
     `start` counts the Unicode code points before it.
@@ -61,7 +61,7 @@ class DocumentChanged(Struct, frozen=True):
     new: str
 
 
-class DocumentSuggested(Struct, frozen=True):
+class DocumentSuggested(Struct, frozen=True, kw_only=True):
     """The model suggests to replace `old` by `new`; a person accepts or rejects the suggestion of this number."""
 
     type: ClassVar[str] = "document.suggested"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 
-class HelperStarted(Struct, frozen=True):
+class HelperStarted(Struct, frozen=True, kw_only=True):
     """A call has begun a helper: a run of its own, in a session of its own. `depth` is 1 for a helper of this run.
 
     `GET /runs/{helper}/events` has its events.
@@ -41,7 +41,7 @@ class HelperApproval(Struct, frozen=True):
     by: str | None = None
 
 
-class HelperFinished(Struct, frozen=True):
+class HelperFinished(Struct, frozen=True, kw_only=True):
     """A helper has ended, with the `reason` or code of its last event; `usage` is its own."""
 
     type: ClassVar[str] = "helper.finished"

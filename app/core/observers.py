@@ -19,7 +19,7 @@ from app.core.provider import ModelRequest, Provider
 ObserveEvent = Callable[[AgentEvent], None]
 
 
-class ObservedRun(Struct, frozen=True):
+class ObservedRun(Struct, frozen=True, kw_only=True):
     """The run that an event belongs to. `created` is a Unix time; `unlisted`: nothing of it is kept.
 
     `traceparent` is that of its request or of the call that delegates it, empty without one.

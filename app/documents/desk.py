@@ -46,8 +46,22 @@ class Desk(Struct, frozen=True):
             if await self.library.store.owner_of(session) is None:
                 raise ToolFailed(NOT_KEPT)
             now, made = time.time(), document_id(self.conversation.run, self.call)
-            self.conversation.record(DocumentRow(made, session, title, kind, 1, 1, now, now))
-            self.conversation.record(VersionRow(made, 1, MODEL, self.conversation.run, self.call, now, text))
+            self.conversation.record(
+                DocumentRow(
+                    id=made, session=session, title=title, kind=kind, version=1, seen=1, created=now, updated=now
+                )
+            )
+            self.conversation.record(
+                VersionRow(
+                    document=made,
+                    version=1,
+                    author=MODEL,
+                    run=self.conversation.run,
+                    call=self.call,
+                    created=now,
+                    text=text,
+                )
+            )
             for event in self.conversation.drafts.finish(self.call, title, kind, text, redact):
                 self.conversation.log_event(event)
             self.conversation.log_event(
@@ -65,7 +79,15 @@ class Desk(Struct, frozen=True):
             for change in changes:
                 self.conversation.record(change)
             self.conversation.log_event(
-                DocumentChanged(row.id, self.call, after.version, row.title, made.start, made.old, made.new)
+                DocumentChanged(
+                    document=row.id,
+                    call=self.call,
+                    version=after.version,
+                    title=row.title,
+                    start=made.start,
+                    old=made.old,
+                    new=made.new,
+                )
             )
             await self.conversation.stored()
         return _document(row, before), _document(after, text)
@@ -78,11 +100,31 @@ class Desk(Struct, frozen=True):
             if sum(one.state == OPEN for one in suggestions) >= MOST_OPEN or len(suggestions) >= MOST_SUGGESTIONS:
                 raise ToolFailed(f"{row.title} has too many suggestions: wait until the person has decided on them.")
             number = max((one.number for one in suggestions), default=0) + 1
-            about = (row.id, number, row.version, made.old, made.new, reason.strip()[:MOST_REASON], OPEN)
-            self.conversation.record(SuggestionRow(*about, self.conversation.run, self.call, time.time()))
+            reason = reason.strip()[:MOST_REASON]
+            self.conversation.record(
+                SuggestionRow(
+                    document=row.id,
+                    number=number,
+                    version=row.version,
+                    old=made.old,
+                    new=made.new,
+                    reason=reason,
+                    state=OPEN,
+                    run=self.conversation.run,
+                    call=self.call,
+                    created=time.time(),
+                )
+            )
             self.conversation.log_event(
                 DocumentSuggested(
-                    *(row.id, self.call, row.version, row.title, number, made.old, made.new, about[5]),
+                    document=row.id,
+                    call=self.call,
+                    version=row.version,
+                    title=row.title,
+                    suggestion=number,
+                    old=made.old,
+                    new=made.new,
+                    reason=reason,
                 )
             )
             await self.conversation.stored()

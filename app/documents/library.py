@@ -140,7 +140,10 @@ class Library:
         """Return the document with a new version, and the changes that store it."""
         now, number = time.time(), row.version + 1
         after = replace(row, version=number, updated=now)
-        changes: list[Change] = [_saved(after), VersionRow(row.id, number, author, run, call, now, text)]
+        changes: list[Change] = [
+            _saved(after),
+            VersionRow(document=row.id, version=number, author=author, run=run, call=call, created=now, text=text),
+        ]
         if author != PERSON and row.seen == row.version:
             after = replace(after, seen=number)
             changes.append(DocumentSeen(row.id, number))

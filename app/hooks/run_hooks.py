@@ -134,7 +134,14 @@ class RunHooks(Struct):
         if verdict.decision != "allow":
             by = f"{HOOK} {verdict.hook}"
             row = AuditRow(
-                time.time(), self.principal, tool or on, verdict.decision, verdict.reason, by, conversation.run, call
+                time.time(),
+                self.principal,
+                tool or on,
+                verdict.decision,
+                why=verdict.reason,
+                by=by,
+                run=conversation.run,
+                call=call,
             )
             conversation.record(row)
         return verdict

@@ -59,7 +59,7 @@ async def clear_request(
     except ProviderFailed as failure:
         principal = labels.gate.principal.name
         why, run = failure.message, conversation.run
-        conversation.record(AuditRow(time.time(), principal, "model request", "refuse", why, FORBIDDEN, run))
+        conversation.record(AuditRow(time.time(), principal, "model request", "refuse", why=why, by=FORBIDDEN, run=run))
         raise
 
 
@@ -104,7 +104,14 @@ async def _asked(
     call = AskedCall(f"q{token_hex(4)}", NAME, wanted, DIALECT)
     async with approvals.question_lock(run):
         row = approvals.open_question(
-            *(run, conversation.session, labels.gate.principal, call, reason, _objection, None), for_session=True
+            run=run,
+            session=conversation.session,
+            principal=labels.gate.principal,
+            asked=call,
+            reason=reason,
+            objection=_objection,
+            limit_s=None,
+            for_session=True,
         )
         conversation.record(row)
         conversation.log_event(ApprovalRequired(call.id, call.name, call.arguments, reason, row.expires))

@@ -133,7 +133,11 @@ class RunLabels(Struct):
             return
         self.labels, self.since = joined(self.labels, new), time.time()
         for label in sorted(new):
-            conversation.record(SessionLabel(conversation.session, label, source, detail, conversation.run, self.since))
+            conversation.record(
+                SessionLabel(
+                    conversation.session, label, source=source, detail=detail, run=conversation.run, at=self.since
+                )
+            )
         conversation.log_event(LabelsAdded(sorted(new), source, call))
         self._apply()
 

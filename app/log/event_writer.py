@@ -221,7 +221,15 @@ def observer_of(row: RunRow, observers: Observers, *, unlisted: bool) -> Observe
     """Return the function that sees the events of a run's log; None if nothing observes them."""
     if not observers.all:
         return None
-    run = ObservedRun(row.id, row.session, row.principal, row.model, row.created, unlisted, trace_of(row))
+    run = ObservedRun(
+        id=row.id,
+        session=row.session,
+        principal=row.principal,
+        model=row.model,
+        created=row.created,
+        unlisted=unlisted,
+        traceparent=trace_of(row),
+    )
     return observers.of_run(run)
 
 

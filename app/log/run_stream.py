@@ -21,6 +21,7 @@ async def watched(
     lost: TerminalRetry,
     run: str,
     after: int,
+    *,
     audience: AbstractContextManager[None],
 ) -> AsyncGenerator[list[EventRow], None]:
     """The run's events behind the cursor `after`, as they become durable, up to the terminal one.

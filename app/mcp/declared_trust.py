@@ -74,7 +74,16 @@ class DeclaredTrust:
         """
         tool = _listed_tool(config.name, tools, tool)
         role, risk = trust.role and str(trust.role), trust.risk and str(trust.risk)
-        return McpTrustRow(config.name, tool, identity_of(config), role, risk, trust.untrusted, by, time.time())
+        return McpTrustRow(
+            config.name,
+            tool,
+            identity=identity_of(config),
+            role=role,
+            risk=risk,
+            untrusted=trust.untrusted,
+            by=by,
+            at=time.time(),
+        )
 
     def withdrawn(self, server: str, tool: str) -> McpTrustRemoved:
         """Return the change that withdraws a declaration. Raises NotDeclared."""

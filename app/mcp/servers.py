@@ -85,6 +85,7 @@ class McpServers:
         settings: Settings,
         store: McpStore,
         redactor: Redactor,
+        *,
         environ: Mapping[str, str],
         check_paused: CheckPaused = never_paused,
         observe: ObserveOperation | None = None,
@@ -105,12 +106,12 @@ class McpServers:
         self.trust = DeclaredTrust(store, settings.tools, settings.search_tool or "")
         self._sign_ins = sign_ins_of(settings, redactor, vault)
         hooks = Hooks(
-            elicit,
-            _log,
-            self._sign_ins.auth,
-            self.trust.classification.eased_by,
-            KeptFiles(store, settings.max_attachment_bytes),
-            observe,
+            elicit=elicit,
+            on_event=_log,
+            auth=self._sign_ins.auth,
+            eased_by=self.trust.classification.eased_by,
+            keep=KeptFiles(store, settings.max_attachment_bytes),
+            observe=observe,
         )
         self._manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
 
@@ -357,7 +358,7 @@ class McpServers:
         return self._sign_ins.refuse(state, reason)
 
     def _audit(self, name: str, decision: str, by: str, why: str = "") -> AuditRow:
-        return AuditRow(time.time(), by, f"mcp {name}", decision, self._redactor.redact(why[:500]), by)
+        return AuditRow(time.time(), by, f"mcp {name}", decision, why=self._redactor.redact(why[:500]), by=by)
 
 
 @asynccontextmanager
@@ -366,12 +367,15 @@ async def opened(
     store: McpStore,
     redactor: Redactor,
     environ: Mapping[str, str],
+    *,
     check_paused: CheckPaused = never_paused,
     observe: ObserveOperation | None = None,
     vault: Vault | None = None,
 ) -> AsyncGenerator[McpServers, None]:
     """Raises StoreFailed."""
-    servers = McpServers(settings, store, redactor, environ, check_paused, observe, vault)
+    servers = McpServers(
+        settings, store, redactor, environ=environ, check_paused=check_paused, observe=observe, vault=vault
+    )
     await servers.open()
     watching = asyncio.create_task(servers.watch_forever(), name="mcp.json")
     try:

@@ -24,7 +24,7 @@ NAMED_BY = 60  # characters of a text, at least, that a call must give to delete
 ENOUGH = f"This run has stored {MOST_OF_RUN} memories, which is enough."
 
 
-class OwnMemory(Struct):
+class OwnMemory(Struct, kw_only=True):
     """`lines` are recalled beside a message at most, none below the `floor`; `extracts`: ended turns are read."""
 
     memories: Memories

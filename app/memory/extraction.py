@@ -71,7 +71,11 @@ def leave_job(
     if not isinstance(terminal, RunFinished) or terminal.reason != "answered":
         return _nothing
     begins, ends = conversation.begins, len(conversation.messages)
-    put(MemoryJob(row.id, row.principal, row.session, begins, ends, 0, row.created))
+    put(
+        MemoryJob(
+            run=row.id, owner=row.principal, session=row.session, begins=begins, ends=ends, tries=0, created=row.created
+        )
+    )
     return memory.memories.on_job
 
 
@@ -147,14 +151,18 @@ class Extraction(Struct):
             _log.warning("run %s was not read for memories: the model %s", job.run, answer.trouble)
             return
         untrusted = any(message.untrusted for message in messages)
-        source = Source(EXTRACTION, job.session, job.run, job.begins, untrusted, labels)
+        source = Source(
+            EXTRACTION, session=job.session, run=job.run, message=job.begins, untrusted=untrusted, labels=labels
+        )
         rows = self.memories.rows_of(job.owner, drafts_in(answer.reply.shown), source)
         await self.memories.add_with(job.owner, rows, MemoryJobDone(job.run))
 
     def _conversation(self, job: MemoryJob) -> Conversation:
         """A conversation of nothing, under whose run the query is metered."""
-        kept = (lambda position, message: None), self.journal.put, self.journal.flush, self.journal.redactor
-        return Conversation(job.session, [], *kept, run=job.run)
+        journal = self.journal
+        return Conversation(
+            job.session, [], lambda *_: None, journal.put, journal.flush, redactor=journal.redactor, run=job.run
+        )
 
 
 def _from_the_person(turn: Sequence[Message], asked: float) -> Sequence[Message]:
@@ -184,6 +192,7 @@ def drafts_in(answer: str) -> list[tuple[str, str]]:
 async def opened_extraction(
     settings: Settings,
     store: Store,
+    *,
     memories: Memories,
     models: Models,
     ledger: Ledger,

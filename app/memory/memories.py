@@ -67,6 +67,7 @@ class Memories:
         most_rows: int,
         embedder: Embedder | None = None,
         clock: Callable[[], float] = time.time,
+        *,
         policy: LabelPolicy = NO_POLICY,
         peers: Peers | None = None,
     ) -> None:
@@ -107,10 +108,20 @@ class Memories:
     def _row(self, owner: str, text: str, kind: str, source: Source) -> MemoryRow:
         now, labels = self._clock(), dumped_labels(source.labels)
         return MemoryRow(
-            f"mem_{token_hex(10)}",
-            *(owner, digest_of(text), kind, text, as_indexed(text), source.untrusted),
-            *(source.author, source.session, source.run, source.message, labels),
-            *(now, now),
+            id=f"mem_{token_hex(10)}",
+            owner=owner,
+            digest=digest_of(text),
+            kind=kind,
+            text=text,
+            words=as_indexed(text),
+            untrusted=source.untrusted,
+            author=source.author,
+            session=source.session,
+            run=source.run,
+            message=source.message,
+            labels=labels,
+            created=now,
+            updated=now,
         )
 
     def rows_of(self, owner: str, drafts: Sequence[tuple[str, str]], source: Source) -> list[MemoryRow]:

@@ -27,6 +27,7 @@ from tools.tool import Tool
 async def opened_memory(
     settings: Settings,
     store: Store,
+    *,
     models: Models,
     ledger: Ledger,
     journal: EventWriter,
@@ -38,7 +39,16 @@ async def opened_memory(
     policy, redactor = settings.label_policy, journal.redactor
     memories = Memories(store, redactor, settings.memory_rows, embedder, policy=policy, peers=peers)
     try:
-        async with opened_extraction(settings, store, memories, models, ledger, journal, switch, peers):
+        async with opened_extraction(
+            settings,
+            store,
+            memories=memories,
+            models=models,
+            ledger=ledger,
+            journal=journal,
+            switch=switch,
+            peers=peers,
+        ):
             yield memories
     finally:
         await memories.close()
@@ -65,4 +75,10 @@ def memory_of_run(settings: MemorySettings, memories: Memories | None, owner: st
     """Return what a run of this principal gets of the memory; None where it is off."""
     if memories is None or not settings.memory:
         return None
-    return OwnMemory(*(memories, owner, settings.memory_lines, settings.memory_relevance, settings.memory_extraction))
+    return OwnMemory(
+        memories=memories,
+        owner=owner,
+        lines=settings.memory_lines,
+        floor=settings.memory_relevance,
+        extracts=settings.memory_extraction,
+    )

@@ -201,7 +201,7 @@ def _profile(row: ProfileRow) -> Profile | None:
 
 def _audit(row: ProfileRow, decision: str) -> AuditRow:
     kind = "a profile of its own" if row.owner else "a shared profile"
-    return AuditRow(row.at, row.owner or row.by, f"profile {row.name}", decision, kind, row.by)
+    return AuditRow(row.at, row.owner or row.by, f"profile {row.name}", decision, why=kind, by=row.by)
 
 
 async def open_profiles(of_settings: Mapping[str, ProfileSpec], store: Store) -> Profiles:

@@ -82,7 +82,7 @@ class Sought(Struct, frozen=True):
             text = ""  # a value alone is no quotation
         first = _bounded(tokens[0]) if text and tokens[0][0].isalnum() else None
         last = _bounded(tokens[-1]) if text and whole and tokens[-1][-1].isalnum() else None
-        return cls(text, words, strict, whole, first, last)
+        return cls(text, words, strict=strict, whole=whole, first=first, last=last)
 
     def may_stand_in(self, text: str) -> bool:
         """Return whether a good part of it may: line breaks can part a word, and what is left is on another page."""

@@ -63,7 +63,14 @@ class Source(Struct, frozen=True):
         goes_on = here.more or (at_end and not self.ended)
         shown, count = redacted_part(self.redactors, before, body, ahead, goes_on=goes_on)
         behind = start + self.size(body[:count])
-        return OutputPart(shown, start, behind, here.total, lines, self.ended and behind >= here.total)
+        return OutputPart(
+            text=shown,
+            start=start,
+            next=behind,
+            characters=here.total,
+            lines=lines,
+            done=self.ended and behind >= here.total,
+        )
 
     async def _before(self, start: int, size: int) -> str:
         first = max(0, start - size)

@@ -322,8 +322,16 @@ class Agent(Struct):
             for event in fitted.events:
                 await context.emit(event)
             if self.unmetered:
-                context_of = self.calls.run_budget, self.provider, fitted.counted, self.unmetered
-                await context.emit(await cut_request(*context_of, context.conversation, self.totals))
+                await context.emit(
+                    await cut_request(
+                        self.calls.run_budget,
+                        self.provider,
+                        fitted.counted,
+                        self.unmetered,
+                        conversation=context.conversation,
+                        totals=self.totals,
+                    )
+                )
                 self.unmetered = 0
             try:
                 return await self._request(context, reply, fitted, since)

@@ -205,7 +205,14 @@ class RunFactory(Struct):
         tools = self.client_tools.joined(tools, declared)
         later = gate.acting().offer(tools) if gate.policy.planning else None
         return toolbox_within(
-            *(room, tools, gate.decide, gate.principal.name, self.mcp.sources(), gate.offer, self.choices, later),
+            room,
+            tools,
+            gate.decide,
+            gate.principal.name,
+            self.mcp.sources(),
+            offer=gate.offer,
+            choices=self.choices,
+            later=later,
             current=gate.classification.current,
         )
 
@@ -280,8 +287,14 @@ class RunFactory(Struct):
 
     def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> RequestBuilder:
         return view_of(
-            *(self.settings, route, prompt, notes, self.store.summaries, self.histories, options.inactivity_s),
-            self.files.read,
+            self.settings,
+            route,
+            prompt,
+            utility=notes,
+            summaries=self.store.summaries,
+            histories=self.histories,
+            inactivity_s=options.inactivity_s,
+            read=self.files.read,
             describe_files=options.without_vision == "describe",
             parameters=options.parameters,
         )

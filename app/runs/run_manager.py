@@ -252,7 +252,12 @@ class RunManager:
             return unlisted.pages(after)
         audience = live.audience if (live := self._live.get(run)) else nullcontext()
         return watched(
-            self._store, lambda: live.log if (live := self._live.get(run)) else None, self._lost, run, after, audience
+            self._store,
+            lambda: live.log if (live := self._live.get(run)) else None,
+            self._lost,
+            run,
+            after,
+            audience=audience,
         )
 
     def stopping(self, run: str) -> str | None:

@@ -212,7 +212,9 @@ class RunTask:
             await self._wait()
         state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
         begins = self.left.begins if self.left else None
-        conversation = conversation_of(self.row, state.messages, self.log.put, self.journal, self.log.add, begins)
+        conversation = conversation_of(
+            self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins
+        )
         if (labels := self.agent.calls.labels) is not None:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if not self.left:  # else it is as it was, with calls to answer

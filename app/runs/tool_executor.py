@@ -208,7 +208,7 @@ class ToolExecutor(Struct):
         tool = self.toolbox.tool(name)
         if tool is None or isinstance(self.gate.decide(tool), Refuse):
             return ""
-        return right_form(call.id, call.dialect, self.call_form(), tool.name, tool.parameters, call.arguments)
+        return right_form(call.id, call.dialect, self.call_form(), tool.name, tool.parameters, given=call.arguments)
 
     def _normalised(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""

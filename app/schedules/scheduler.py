@@ -270,7 +270,9 @@ class Scheduler:
 
         def beside(run: RunRow) -> Sequence[Change]:
             begun.append(run.id)
-            reached = OccurrenceRow(row.id, occurrence, due.now, STARTED, due.late, due.at, run.id)
+            reached = OccurrenceRow(
+                row.id, occurrence, at=due.now, outcome=STARTED, reason=due.late, due=due.at, run=run.id
+            )
             return [_step(due.moved(run)), reached, OccurrencesTrimmed(row.id, KEPT)]
 
         key = IdempotencyKey(f"schedule\n{row.id}\n{occurrence}", "")  # no request can have it: theirs are printable
@@ -286,7 +288,7 @@ class Scheduler:
     async def _record(self, due: Due, outcome: str, reason: str) -> None:
         """Record a time that began no run. Raises StoreFailed."""
         row, moved = due.row, due.moved()
-        reached = OccurrenceRow(row.id, due.occurrence, due.now, outcome, reason, due.at)
+        reached = OccurrenceRow(row.id, due.occurrence, at=due.now, outcome=outcome, reason=reason, due=due.at)
         changes: list[Change] = [_step(moved), reached, OccurrencesTrimmed(row.id, KEPT)]
         if outcome == REFUSED and self._refusals.get(row.id) != reason:  # not the same at each time
             changes.append(self._audit(row, REFUSED, reason, BY))
@@ -306,7 +308,7 @@ class Scheduler:
             self._arm()
 
     def _audit(self, row: ScheduleRow, decision: str, why: str, by: str) -> AuditRow:
-        return AuditRow(self._clock(), row.principal, BY, decision, why, by)
+        return AuditRow(self._clock(), row.principal, BY, decision, why=why, by=by)
 
     async def _write(self, changes: Sequence[Change]) -> None:
         await self._starts.unattended.factory.store.write(changes)

@@ -64,7 +64,7 @@ def digest_of(text: str) -> str:
 
 
 def delivery_id(
-    scheme: str, stored: str, key: bytes, headers: Mapping[str, str], body: bytes, now: float
+    scheme: str, stored: str, key: bytes, headers: Mapping[str, str], body: bytes, *, now: float
 ) -> str | None:
     """Check a delivery; return what identifies it, None if nothing does. Raises WrongSignature.
 

@@ -86,11 +86,11 @@ class Triggers:
 
     async def put(self, row: TriggerRow, decision: str, by: str) -> None:
         """Store a trigger that was made or changed."""
-        await self._store.write([row, AuditRow(self._clock(), row.principal, BY, decision, row.name, by)])
+        await self._store.write([row, AuditRow(self._clock(), row.principal, BY, decision, why=row.name, by=by)])
         self._news(row)
 
     async def remove(self, row: TriggerRow, by: str) -> None:
-        audit = AuditRow(self._clock(), row.principal, BY, "removed", row.name, by)
+        audit = AuditRow(self._clock(), row.principal, BY, "removed", why=row.name, by=by)
         await self._store.write([TriggerRemoved(row.id), OccurrencesTrimmed(row.id, 0), audit])
         self._news(row)
 
@@ -103,7 +103,7 @@ class Triggers:
         """Check a delivery's secret. Raises WrongSignature, which also stands for an unknown trigger, TriggerOff."""
         row = await self._store.trigger(trigger)
         scheme, stored, key = (row.scheme, row.secret, self._read_key()) if row else (HMAC, "", b"unknown")
-        found = delivery_id(scheme, stored, key, headers, body, self._clock())
+        found = delivery_id(scheme, stored, key, headers, body, now=self._clock())
         if row is None:
             raise WrongSignature
         if not row.enabled or not self._starts.unattended.factory.settings.max_schedules:
@@ -139,7 +139,7 @@ class Triggers:
         reached = OccurrenceRow(row.id, f"{occurrence} refused {now}", now, REFUSED, reason)
         changes: list[Change] = [reached, OccurrencesTrimmed(row.id, KEPT)]
         if not known or known[0].reason != reason:  # not the same for each delivery
-            changes.append(AuditRow(now, row.principal, BY, REFUSED, reason, BY))
+            changes.append(AuditRow(now, row.principal, BY, REFUSED, why=reason, by=BY))
         await self._store.write(changes)
         self._news(row)
 

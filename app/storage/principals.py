@@ -76,7 +76,16 @@ def is_lasting(row: TokenRow, now: float) -> bool:
 def principal_of(row: TokenRow, sign_in: str = "") -> Principal:
     tools, disabled, budget = (json.loads(text) for text in (row.tools, row.disabled, row.budget))
     role, limits = Role(row.role), Budget(**budget)
-    return Principal(row.name, role, tuple(tools), tuple(disabled), limits, row.sha256, row.profile, sign_in)
+    return Principal(
+        row.name,
+        role,
+        tools=tuple(tools),
+        disabled=tuple(disabled),
+        budget=limits,
+        token=row.sha256,
+        profile=row.profile,
+        sign_in=sign_in,
+    )
 
 
 def checked_name(name: str) -> str:

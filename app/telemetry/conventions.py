@@ -38,7 +38,7 @@ def _event(name: str, on: str, meaning: str) -> Convention:
 
 
 def _metric(name: str, on: str, meaning: str, unit: str = "s") -> Convention:
-    return Convention(name, "metric", on, meaning, GENAI, unit)
+    return Convention(name, "metric", on, meaning, unit=unit)
 
 
 AGENT = Convention(

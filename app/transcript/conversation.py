@@ -39,6 +39,7 @@ class Conversation:
         keep: Callable[[int, Message], None],
         record: Callable[[Change], None],
         stored: Callable[[], Awaitable[None]],
+        *,
         redactor: Redactor,
         log_event: Callable[[AgentEvent], None] = lambda _: None,
         clock: Callable[[], float] = time.time,

@@ -26,7 +26,7 @@ PLACEHOLDERS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def right_form(call: str, dialect: str, form: CallForm, name: str, schema: Schema, given: Arguments) -> str:
+def right_form(call: str, dialect: str, form: CallForm, name: str, schema: Schema, *, given: Arguments) -> str:
     """Return the lines that show a call of the tool `name`, in place of a `call` that was written in `dialect`.
 
     Empty where the example would be too long to learn from.

@@ -83,7 +83,15 @@ class ParentRun(Struct, frozen=True):
     depth: int
 
     def row(self, helper: RunRow) -> HelperRow:
-        return HelperRow(helper.session, helper.id, self.session, self.run, self.call, self.depth, helper.created)
+        return HelperRow(
+            session=helper.session,
+            run=helper.id,
+            parent_session=self.session,
+            parent_run=self.run,
+            call=self.call,
+            depth=self.depth,
+            created=helper.created,
+        )
 
 
 def is_helper(row: RunRow) -> bool:

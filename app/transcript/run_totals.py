@@ -93,8 +93,17 @@ class RunTotals(Struct):
         self.cost = total(self.cost, cost)
         if timing:
             self.times.add(timing, used.completion_tokens)
-        now, sums = (used.prompt_tokens, used.completion_tokens), (self.prompt_tokens, self.completion_tokens)
-        return Usage(*now, *sums, measured, used.cached, cost, self.cost, timing)
+        return Usage(
+            used.prompt_tokens,
+            used.completion_tokens,
+            total_prompt_tokens=self.prompt_tokens,
+            total_completion_tokens=self.completion_tokens,
+            measured=measured,
+            cached_tokens=used.cached,
+            cost=cost,
+            total_cost=self.cost,
+            timing=timing,
+        )
 
     def record(self, event: AgentEvent) -> None:
         """Remember a call's outcome and count a notice."""

@@ -129,7 +129,9 @@ def _event(workspace: Path, change: FileChange, call: str, row: CommandFiles | N
                 runs_at = None
     except (ToolFailed, OSError):  # gone again, or out of reach
         return FileChanged(call, path, change.change, entry.size, unkept=change.unkept, runs_at=runs_at)
-    return FileChanged(call, path, change.change, size, digest, kind, change.unkept, runs_at)
+    return FileChanged(
+        call, path, change.change, size=size, sha256=digest, kind=kind, unkept=change.unkept, runs_at=runs_at
+    )
 
 
 def _lacks(content: bytes, text: bytes) -> bool:

@@ -39,7 +39,14 @@ def open_file(workspace: Path, path: str) -> OpenFile:
         whole = status.st_size <= HEAD
         tag = f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
         media_type = media_type_of(head, parts[-1], whole=whole)
-        return OpenFile(os.dup(opened), parts[-1], status.st_size, tag, media_type, is_text(head, whole=whole))
+        return OpenFile(
+            os.dup(opened),
+            name=parts[-1],
+            size=status.st_size,
+            tag=tag,
+            media_type=media_type,
+            is_text=is_text(head, whole=whole),
+        )
 
 
 def size_now(workspace: Path, path: str) -> int | None:

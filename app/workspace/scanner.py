@@ -229,7 +229,7 @@ class Scanner(Struct):
             return _entry(LEFT_OUT, found)
         settled = is_settled(found) and len(data) == found.st_size
         digest = self._keep(path, data)
-        return Entry(FILE, found.st_mode & MODE, len(data), digest, *times_of(found), settled)
+        return Entry(FILE, found.st_mode & MODE, len(data), digest, *times_of(found), is_settled=settled)
 
     def _count(self, size: int) -> None:
         self._size += size

@@ -25,7 +25,7 @@ DEEPEST = 32
 Kind = Literal["folder", "file", "link", "other"]
 
 
-class TreeEntry(Struct, frozen=True, omit_defaults=True):
+class TreeEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A name in a folder. `private`: its content is not sent, nor is it changed over HTTP."""
 
     name: str
@@ -97,7 +97,9 @@ def _entry(parent: int, parts: tuple[str, ...], name: str) -> TreeEntry | None:
     path = (*parts, name)
     size = found.st_size if kind == "file" else None
     private = private_reason(path) is not None
-    return TreeEntry(_text(name), _text("/".join(path)), kind, found.st_mtime, size, private)
+    return TreeEntry(
+        name=_text(name), path=_text("/".join(path)), kind=kind, modified=found.st_mtime, size=size, private=private
+    )
 
 
 def _kind(mode: int) -> Kind:

@@ -112,7 +112,16 @@ def _edited(arguments: Arguments, shown: str, there: _There | None, state: str) 
 def _compared(change: Literal["replace", "edit"], shown: str, there: _There, after: str) -> WritePreview:
     lines = None if there.text is None else len(there.text.splitlines())
     diff = None if there.text is None else unified_diff(shown, there.text, after, DIFF_CHARACTERS)
-    return WritePreview(shown, change, there.binding, there.size, lines, there.modified, diff, there.note)
+    return WritePreview(
+        path=shown,
+        change=change,
+        binding=there.binding,
+        size=there.size,
+        lines=lines,
+        modified=there.modified,
+        diff=diff,
+        note=there.note,
+    )
 
 
 CHANGES: dict[str, Callable[[Arguments, str, _There | None, str], WritePreview]] = {

@@ -95,7 +95,7 @@ class Stage:
         agent = Agent(model, calls, view, discipline, _nothing)
         history = [Message("user", request)]
         put, flush = self.journal.put, self.journal.flush
-        conversation = Conversation(f"ses_{number}", history, _nothing, put, flush, Redactor())
+        conversation = Conversation(f"ses_{number}", history, _nothing, put, flush, redactor=Redactor())
         outcome = Outcome()
         async with asyncio.timeout(RUN_S), aclosing(agent.run(run, conversation, Inbox(_nothing, _nothing))) as events:
             async for event in events:

@@ -158,7 +158,7 @@ class Access(Struct, frozen=True):
         if self.noted.count(client, now)[0] > 1 or self.noted.count("", now)[0] > NOTED_PER_MINUTE:
             return
         try:
-            await self.store.write([AuditRow(now, name, "sign_in", "refused", why, "server")])
+            await self.store.write([AuditRow(now, name, "sign_in", "refused", why=why, by="server")])
         except StoreFailed as failure:
             _log.error("a refusal could not be noted (%s): %s", why, failure)
 

@@ -84,26 +84,30 @@ async def make_sign_in(store: SignInStore, principal: Principal, device: str, da
     now, key, secret = time.time(), secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     device = "".join(character for character in device if character.isprintable())[:MOST_DEVICE]
     row = SignInRow(
-        *(f"sgn_{secrets.token_urlsafe(12)}", _proof(secret, key), principal.token, principal.name, device),
+        id=f"sgn_{secrets.token_urlsafe(12)}",
+        sha256=_proof(secret, key),
+        token=principal.token,
+        principal=principal.name,
+        device=device,
         created=now,
         seen=now,
         expires=now + days * DAY_S,
     )
     surplus = (await store.sign_ins(principal.name))[MOST - 1 :]
-    audit = AuditRow(now, principal.name, "sign_in", "made", f"lasting, for {days} days", principal.name)
+    audit = AuditRow(now, principal.name, "sign_in", "made", why=f"lasting, for {days} days", by=principal.name)
     await store.write([SignInsExpired(now), *(SignInEnded(one.id) for one in surplus), row, audit])
     return key, secret, row
 
 
 async def end_sign_in(store: SignInStore, row: SignInRow, by: str) -> None:
     """Raises StoreFailed."""
-    audit = AuditRow(time.time(), row.principal, "sign_in", "ended", "", by)
+    audit = AuditRow(time.time(), row.principal, "sign_in", "ended", why="", by=by)
     await store.write([SignInEnded(row.id), audit])
 
 
 async def end_sign_ins(store: SignInStore, principal: str, by: str) -> None:
     """End all sign-ins of one person. Raises StoreFailed."""
-    await store.write([SignInsEnded(principal), AuditRow(time.time(), principal, "sign_in", "ended", "all", by)])
+    await store.write([SignInsEnded(principal), AuditRow(time.time(), principal, "sign_in", "ended", why="all", by=by)])
 
 
 def _proof(secret: str, key: str) -> str:

@@ -54,19 +54,19 @@ async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple
     """A new token, and what is kept of it. Raises Refused if the name is in use, StoreFailed."""
     token, now = new_token(), time.time()
     row = TokenRow(
-        fingerprint(token),
-        request.name,
-        request.role,
-        now,
-        json.dumps(request.tools),
-        json.dumps(request.disabled),
-        request.budget.model_dump_json(exclude_none=True),
-        None if request.expires is None else expiry(request.expires, now),
+        sha256=fingerprint(token),
+        name=request.name,
+        role=request.role,
+        created=now,
+        tools=json.dumps(request.tools),
+        disabled=json.dumps(request.disabled),
+        budget=request.budget.model_dump_json(exclude_none=True),
+        expires=None if request.expires is None else expiry(request.expires, now),
         profile=request.profile or "",
     )
     why = f"role {request.role}, until {_day(row.expires)}" if row.expires else f"role {request.role}"
     why += f", bound to the profile {row.profile}" if row.profile else ""
-    if await store.add_token(row, [AuditRow(now, request.name, "token", "made", why, by)]):
+    if await store.add_token(row, [AuditRow(now, request.name, "token", "made", why=why, by=by)]):
         return token, row
     known = next((one for one in await store.tokens() if one.name.lower() == request.name.lower()), row)
     if known.name != request.name:
@@ -84,7 +84,7 @@ async def revoke_token(store: TokenStore, name: str, by: str) -> None:
     if not theirs:
         advice = "`dragoman token list` or GET /tokens lists them."
         raise Refused(404, "not_found", f"No active token is named {name[:80]!a}. {advice}")
-    audit = AuditRow(now, name, "token", "revoked", "", by)
+    audit = AuditRow(now, name, "token", "revoked", why="", by=by)
     await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), SignInsEnded(name), audit])
 
 

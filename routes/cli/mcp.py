@@ -225,7 +225,7 @@ def _switch(enabled: bool) -> Callable[[argparse.Namespace, Remote, Loaded], int
 
 async def _forgotten(store: McpStore, name: str, decision: str) -> int:
     """Drop the server's state that was set over HTTP: the file decides again."""
-    await store.write([McpServerRemoved(name), AuditRow(time.time(), BY, f"mcp {name}", decision, "", BY)])
+    await store.write([McpServerRemoved(name), AuditRow(time.time(), BY, f"mcp {name}", decision, why="", by=BY)])
     return 0
 
 

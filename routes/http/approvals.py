@@ -55,7 +55,14 @@ async def decide(request: Request) -> Response:
     run, call = request.path_params["run"], request.path_params["call"]
     await services.runs.approvals.row(run, call, principal)
     body = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
-    review = Review(body.decision, body.scope, body.arguments, body.pattern, body.hosts, body.note)
+    review = Review(
+        decision=body.decision,
+        scope=body.scope,
+        arguments=body.arguments,
+        pattern=body.pattern,
+        hosts=body.hosts,
+        note=body.note,
+    )
     return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, review)))
 
 

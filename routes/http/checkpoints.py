@@ -82,5 +82,5 @@ def _checkpoints(services: Services) -> Checkpoints:
 
 
 async def _audit(services: Services, principal: Principal, row: RunRow, decision: str, why: str) -> None:
-    entry = AuditRow(time.time(), row.principal, ACTION, decision, why, principal.name, row.id)
+    entry = AuditRow(time.time(), row.principal, ACTION, decision, why=why, by=principal.name, run=row.id)
     await services.store.write([entry])

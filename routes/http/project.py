@@ -63,6 +63,6 @@ async def decide(request: Request) -> Response:
     if reviewed is None:
         raise NotFound(f"The workspace has no instructions {body.path[:200]!r}. GET /project lists them.")
     by, why = principal.name, f"digest {body.digest}"
-    audit = AuditRow(time.time(), by, f"project {body.path}", DECIDED[body.decision], why, by)
+    audit = AuditRow(time.time(), by, f"project {body.path}", DECIDED[body.decision], why=why, by=by)
     await services.store.write([audit])
     return ASCIIResponse(services.redactor.redact_value(shown(reviewed)))

@@ -53,8 +53,8 @@ async def mark_session(services: Services, principal: Principal, row: SessionRow
     new, now = [label for label in labels if label not in there], time.time()
     if not new or services.factory.labels is None:
         return
-    audit = AuditRow(now, row.principal, f"labels of {row.id}", "added", ", ".join(new), row.principal)
-    rows = [SessionLabel(row.id, label, MARK, "", "", now) for label in new]
+    audit = AuditRow(now, row.principal, f"labels of {row.id}", "added", why=", ".join(new), by=row.principal)
+    rows = [SessionLabel(row.id, label, source=MARK, detail="", run="", at=now) for label in new]
     paths = [one.path for message in await services.store.messages(row.id) for one in message.attachments if one.path]
     workspace = await asyncio.to_thread(workspace_of, services.settings.workspace, principal)
     files = services.factory.labels.book.label_files(workspace, paths, joined(there, new))

@@ -23,10 +23,7 @@ from routes.lanes.ui_message_stream.stream import HEADERS, UIStreamEncoder
 LANES: tuple[Lane, ...] = (
     Lane("chat", "/v1/chat/completions", read_chat, ChatEncoder, whole_chat, openai_error),
     Lane("messages", "/v1/messages", read_messages, MessagesEncoder, whole_message, anthropic_error),
-    Lane(
-        *(RESPONSES, "/v1/responses", read_responses, ResponseEncoder, whole_response, openai_error),
-        prepare=with_items,
-    ),
+    Lane(RESPONSES, "/v1/responses", read_responses, ResponseEncoder, whole_response, openai_error, prepare=with_items),
     Lane("ag_ui", "/ag-ui", read_ag_ui, AGUIEncoder, stream_only, openai_error),
     Lane("ui_message_stream", "/ui-message-stream", read_ui, UIStreamEncoder, stream_only, plain_error, HEADERS),
 )  # fmt: skip

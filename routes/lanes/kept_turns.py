@@ -33,4 +33,11 @@ def kept_turn(row: RunRow, lane: str, after: int = 0) -> Turn | None:
         background=kept["background"],
         echo=kept["echo"],
     )
-    return Turn(row.id, row.session, int(row.created), kept["model"] or "", request, after)
+    return Turn(
+        run=row.id,
+        session=row.session,
+        created=int(row.created),
+        model=kept["model"] or "",
+        request=request,
+        after=after,
+    )

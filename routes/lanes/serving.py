@@ -54,9 +54,16 @@ async def serve(lane: Lane, request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     body = await read_lane_request(request, lane.read, lane.prepare)
     with services.presence.place(principal) as place:
-        profile = request.headers.get(PROFILE) or None
-        about = principal, attendance_of(request), body, place, profile, traceparent_of(request, services)
-        serving = Serving(lane, services, *about)
+        serving = Serving(
+            lane,
+            services,
+            principal=principal,
+            attendance=attendance_of(request),
+            body=body,
+            place=place,
+            profile=request.headers.get(PROFILE) or None,
+            traceparent=traceparent_of(request, services),
+        )
         return await serving.answer(request)
 
 
@@ -81,7 +88,14 @@ class Serving(Struct, frozen=True):
     async def answer(self, request: Request) -> Response:
         wish = self.body.request
         run = await self._run(retries=request.headers.get(RETRIES, "0") not in ("", "0"))
-        turn = Turn(run.row.id, run.row.session, int(run.row.created), wish.model or AGENT, wish, run.after)
+        turn = Turn(
+            run=run.row.id,
+            session=run.row.session,
+            created=int(run.row.created),
+            model=wish.model or AGENT,
+            request=wish,
+            after=run.after,
+        )
         if wish.stream:
             return self._stream(turn)
         if wish.background:
@@ -112,9 +126,12 @@ class Serving(Struct, frozen=True):
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if wish.asks and new.session:
             await self._end_undecided(new.session)
-        limit_s, policy = self.services.factory.limits(options).seconds, self._policy(options)
         turn = RunRequest(
-            *(new.message, new.session, "queue", None, limit_s, policy),
+            new.message,
+            new.session,
+            when_busy="queue",
+            time_limit_s=self.services.factory.limits(options).seconds,
+            policy=self._policy(options),
             files=new.files,
             results=new.results,
             history=new.history,

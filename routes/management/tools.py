@@ -75,7 +75,7 @@ def _tool(area: Area, handlers: Sequence[Handler], server: Starlette, services: 
         {"type": "object", "properties": {ACTION: actions} | fields, "required": [ACTION]},
         Risk.WRITE,
         _run(by_name, server, services),
-        Role.ADMIN,
+        role=Role.ADMIN,
         approval="always",
         confined=True,
         untrusted=True,
@@ -139,7 +139,7 @@ async def _answer(handler: Handler, given: Arguments, principal: Principal, serv
     path = {name: convertor.convert(given[name]) for name, convertor in handler.convertors.items() if name in given}
     body = {name: given[name] for name in action.body if name in given}
     query = {name: given[name] for name in action.query if name in given}
-    request = _request(action, path | dict(action.fixed), query, body, principal, server)
+    request = _request(action, path | dict(action.fixed), query, body, principal=principal, server=server)
     try:
         return await handler.endpoint(request)
     except FORESEEN as error:
@@ -152,6 +152,7 @@ def _request(
     path: Mapping[str, Any],
     query: Mapping[str, Any],
     body: Mapping[str, Any],
+    *,
     principal: Principal,
     server: Starlette,
 ) -> Request:

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def launch(
-    folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path, network: Sequence[str] = ()
+    folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path, *, network: Sequence[str] = ()
 ) -> int:
     """Make the folder and start the supervisor in it; its process id, a child of this process.
 

@@ -156,7 +156,7 @@ class Jobs:
             )
             known = self._known[job.id] = TrackedJob(job, self._folder / job.id)
             # Shielded: a job that has been started must be recorded, even when the caller was cancelled.
-            begin = partial(launch, known.folder, job, script, sandbox, workspace, network)
+            begin = partial(launch, known.folder, job, script, sandbox, workspace, network=network)
             starting = self._keep(self._start(known, begin))
             await asyncio.shield(starting)
         return known.job

@@ -278,7 +278,12 @@ class Server:
         began = time.monotonic()
         services = self._services
         session: McpSession = module.McpSession(
-            self.config, mode, services.hooks, services.private_hosts, self.log, self._offered
+            self.config,
+            mode,
+            hooks=services.hooks,
+            private_hosts=services.private_hosts,
+            log=self.log,
+            offer=self._offered,
         )
         try:
             services.check_paused()  # each attempt starts a process, and much may have happened since the last look

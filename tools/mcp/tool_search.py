@@ -49,6 +49,7 @@ def toolbox_within(
     decide: Decide,
     principal: str,
     sources: Mapping[str, Collection[str]],
+    *,
     offer: Offer | None = None,
     choices: ToolChoices | None = None,
     later: ToolList | None = None,
@@ -68,7 +69,18 @@ def toolbox_within(
         return whole
     hidden = frozenset(tool.name for tool in bulky)
     used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(tools, decide, principal, hidden, used, offer, choices, limit, later, current)
+    return SearchedToolbox(
+        tools,
+        decide,
+        principal,
+        hidden,
+        sources=used,
+        offer=offer,
+        choices=choices,
+        limit=limit,
+        later=later,
+        current=current,
+    )
 
 
 class SearchedToolbox(Toolbox):
@@ -80,6 +92,7 @@ class SearchedToolbox(Toolbox):
         decide: Decide,
         principal: str,
         hidden: frozenset[str],
+        *,
         sources: Sequence[str] = (),
         offer: Offer | None = None,
         choices: ToolChoices | None = None,
@@ -93,8 +106,15 @@ class SearchedToolbox(Toolbox):
         of = f" (servers: {', '.join(sources)})" if sources else ""
         description = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
         self._meta_tools = (
-            Tool(SEARCH, description, _QUERY, Risk.READ, answering(self._search), Role.GUEST),
-            Tool(CALL, "Call a tool that search_tools found.", _CALL, Risk.READ, answering(_explain_usage), Role.GUEST),
+            Tool(SEARCH, description, _QUERY, Risk.READ, answering(self._search), role=Role.GUEST),
+            Tool(
+                CALL,
+                "Call a tool that search_tools found.",
+                _CALL,
+                Risk.READ,
+                answering(_explain_usage),
+                role=Role.GUEST,
+            ),
         )
 
         def decided(tool: Tool, arguments: Arguments | None) -> Decision:

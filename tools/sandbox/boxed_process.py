@@ -161,7 +161,15 @@ async def _start(command: Command, cwd: Path, principal: str, window: Window | N
     if init:
         init.started()
     drain_s = _KILLED_S if command.before else DRAIN_S  # a proxy reports at the end what was reached
-    return _Child(process, read_end, made, init, drain_s, OutputBuffer(window=window), terminal)
+    return _Child(
+        process,
+        read_end,
+        made,
+        init,
+        drain_s=drain_s,
+        output=OutputBuffer(window=window),
+        terminal=terminal,
+    )
 
 
 def _close(read_end: int, init: BoxInit | None) -> None:
@@ -184,6 +192,7 @@ class _Child:
         read_end: int,
         made: _Made,
         init: BoxInit | None,
+        *,
         drain_s: float,
         output: OutputBuffer,
         terminal: Terminal | None,
@@ -220,7 +229,14 @@ class _Child:
         if terminal := self._terminal:
             hides = terminal.hides_input
             return Progress(
-                seconds, output.tail, output.lines, output.bytes, output, terminal.write, hides, self._resize
+                seconds,
+                tail=output.tail,
+                lines=output.lines,
+                bytes=output.bytes,
+                output=output,
+                type_in=terminal.write,
+                hides_input=hides,
+                resize=self._resize,
             )
         return Progress(seconds, output.tail, output.lines, output.bytes, output)
 

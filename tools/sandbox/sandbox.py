@@ -103,7 +103,10 @@ def find_sandbox(
     complaints = []
     if "bubblewrap" in levels:
         box = Bubblewrap(
-            *(Path(), python, concealed, readable),
+            bwrap=Path(),
+            python=python,
+            hidden=concealed,
+            kept=readable,
             limits=limits,
             network=network,
             private_hosts=tuple(private_hosts),

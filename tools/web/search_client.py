@@ -64,6 +64,7 @@ class SearchEngine:
         api: SearchApi,
         url: str = "",
         key: str = "",
+        *,
         limits: SearchLimits | None = None,
         connect: Connect = connect,
     ) -> None:

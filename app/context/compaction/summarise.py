@@ -66,7 +66,15 @@ class Summariser(Struct):
             trouble = "is longer than the messages it replaces"
         if trouble:
             return None, [*events, _failed(trouble)]
-        row = SummaryRow(conversation.session, message_range.end, run, text, before, after, time.time())
+        row = SummaryRow(
+            session=conversation.session,
+            upto=message_range.end,
+            run=run,
+            text=text,
+            before=before,
+            after=after,
+            created=time.time(),
+        )
         conversation.record(row)
         await conversation.stored()
         return row, [*events, ContextSummarised(message_range.end, before, after)]

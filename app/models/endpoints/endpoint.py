@@ -45,6 +45,7 @@ class Endpoint:
         origin: Origin,
         connection: ServerConnection,
         server: ServerState,
+        *,
         prices: Mapping[str, Price] | None = None,
         problem: str = "",
     ) -> None:
@@ -135,7 +136,9 @@ class Endpoint:
     def _create_handle(self, model: str | None) -> ModelHandle:
         provider = self.connection.provider(model)
         counter = TokenCounter(provider, self.spec.window or (SMOLLM2.context if self.embedded else None))
-        handle = ModelHandle(self.name, provider, counter, self._prices, self.server, self.spec.labels)
+        handle = ModelHandle(
+            self.name, provider, counter=counter, prices=self._prices, server=self.server, labels=self.spec.labels
+        )
         self._in_use.add(handle)
         return handle
 

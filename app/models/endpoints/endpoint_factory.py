@@ -57,6 +57,7 @@ class EndpointFactory:
         self,
         common: EndpointDefaults,
         options: ConnectionOptions,
+        *,
         prices: Mapping[str, Price],
         environ: Mapping[str, str],
         folder: Path,
@@ -87,7 +88,9 @@ class EndpointFactory:
         connection, problem = self._connect(name, full, keys)
         if problem:
             server.failed(ProviderFailed("model_auth" if keys.problems else "model_down", problem, retryable=False))
-        return Endpoint(name, full, origin, connection, server, self._prices, problem)
+        return Endpoint(
+            name, full, origin=origin, connection=connection, server=server, prices=self._prices, problem=problem
+        )
 
     def _connect(self, name: str, spec: EndpointSpec, keys: Keys) -> tuple[ServerConnection, str]:
         """Return a connection and a problem for admins. Other users' messages have no names of variables and files."""
@@ -105,4 +108,11 @@ class EndpointFactory:
     def wrap(self, name: str, provider: Provider) -> Endpoint:
         """Create an endpoint around an existing provider."""
         spec = self._common.apply(EndpointSpec(url="scripted:"))
-        return Endpoint(name, spec, "settings", FixedConnection(provider), ServerState(name), self._prices)
+        return Endpoint(
+            name,
+            spec,
+            origin="settings",
+            connection=FixedConnection(provider),
+            server=ServerState(name),
+            prices=self._prices,
+        )

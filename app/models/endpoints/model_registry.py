@@ -126,10 +126,10 @@ class Models:
         return ModelRoute(
             list(dict.fromkeys(handles)),
             principal,
-            self.backoff,
-            self.check_not_paused,
-            self.models_with,
-            self.most_characters,
+            backoff=self.backoff,
+            check_not_paused=self.check_not_paused,
+            models_with=self.models_with,
+            most_characters=self.most_characters,
             clearance=clearance or (Clearance(self.labels) if self.labels.is_used else None),
         )
 

@@ -213,4 +213,4 @@ def endpoint_spec(row: EndpointRow) -> EndpointSpec | None:
 
 
 def audit_row(name: str, decision: str, by: str, spec: EndpointSpec | None = None) -> AuditRow:
-    return AuditRow(time.time(), by, f"endpoint {name}", decision, redact_url(spec.url) if spec else "", by)
+    return AuditRow(time.time(), by, f"endpoint {name}", decision, why=redact_url(spec.url) if spec else "", by=by)

@@ -202,7 +202,7 @@ class State(Struct, frozen=True):
 
 
 def audit(name: str, decision: str, by: str, path: str) -> AuditRow:
-    return AuditRow(time.time(), by, f"served model {name}", decision, path, by)
+    return AuditRow(time.time(), by, f"served model {name}", decision, why=path, by=by)
 
 
 def wanted_of(fields: Mapping[str, Any]) -> Wanted:

@@ -59,6 +59,7 @@ async def open_models(
     redactor: Redactor,
     environ: Mapping[str, str],
     choose: ChooseProvider | None = None,
+    *,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
     switch: KillSwitch | None = None,
     vault: Vault | None = None,
@@ -103,7 +104,15 @@ def build_endpoint_factory(
         settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window
     )
     options = ConnectionOptions(Clock(settings.time_zone), settings.transport, serving.connect if serving else None)
-    return EndpointFactory(common, options, settings.prices, environ, settings.data_dir / KEYS, redactor, vault)
+    return EndpointFactory(
+        common,
+        options,
+        prices=settings.prices,
+        environ=environ,
+        folder=settings.data_dir / KEYS,
+        redactor=redactor,
+        vault=vault,
+    )
 
 
 async def _open(

@@ -70,15 +70,15 @@ class Forking(Struct, frozen=True):
             why = f"{'after' if cut.is_after else 'before'} {cut.run} of {session}"
             fork = Fork(
                 row,
-                await self._parts(row, taken),
-                position,
-                behind.created if behind else ALWAYS,
-                (taken[-1].ended or 0.0) if taken else parent.created,
-                (
+                parts=await self._parts(row, taken),
+                position=position,
+                before=behind.created if behind else ALWAYS,
+                used=(taken[-1].ended or 0.0) if taken else parent.created,
+                also=(
                     *([] if parent.id != row.tree else [BranchRow(row.tree, row.tree, "", "", parent.created)]),
                     *await self._left_behind(row.session, taken, position),
                     *([KeyRow(principal.name, key.value, key.body, row.session, row.created)] if key else ()),
-                    AuditRow(row.created, principal.name, f"fork {row.session}", "made", why, principal.name),
+                    AuditRow(row.created, principal.name, f"fork {row.session}", "made", why=why, by=principal.name),
                 ),
             )
             if not await self.store.fork(fork):

@@ -209,7 +209,16 @@ class HelperDesk(Struct, frozen=True):
         log, call = self.parent.conversation.log_event, self.parent.call
         tools = [tool.name for tool in agent.toolbox.offered]
         if not seen:
-            log(HelperStarted(call, helper.id, helper.session, agent.provider.model, tools, depth))
+            log(
+                HelperStarted(
+                    call=call,
+                    helper=helper.id,
+                    helper_session=helper.session,
+                    model=agent.provider.model,
+                    tools=tools,
+                    depth=depth,
+                )
+            )
         view, member = HelperView(helper.id, call), Member(lambda: agent.totals, _limits_of(agent).family)
         self.limits.family.under_way.append(member)
         try:
@@ -223,7 +232,16 @@ class HelperDesk(Struct, frozen=True):
             usage = {"prompt_tokens": totals.prompt_tokens, "completion_tokens": totals.completion_tokens}
             reason = view.reason or await self._state(helper.id)
             if self.server.runs.stopping(self.parent.run) not in (SUSPENDED, ABANDONED):  # else it goes on
-                log(HelperFinished(call, helper.id, reason, totals.rounds, totals.calls_run, usage))
+                log(
+                    HelperFinished(
+                        call=call,
+                        helper=helper.id,
+                        reason=reason,
+                        rounds=totals.rounds,
+                        calls=totals.calls_run,
+                        usage=usage,
+                    )
+                )
         labels = await labels_of_sessions(self.parent, helper.session)
         result = _result(view, helper.id, untrusted=await self.server.store.tainted(helper.session))
         yield replace(result, labels=labels)

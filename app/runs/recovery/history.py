@@ -43,7 +43,8 @@ def conversation_of(
     messages: list[Message],
     put: Callable[[Change], None],
     journal: LogWriter,
-    tell: Callable[[AgentEvent], None] = lambda _: None,
+    log_event: Callable[[AgentEvent], None] = lambda _: None,
+    *,
     begins: int | None = None,
 ) -> Conversation:
     """The history of a run's session, each new message kept (`put`) under that run.
@@ -55,8 +56,17 @@ def conversation_of(
         put(MessageRow(row.session, position, row.id, dump(message)))
 
     begins = len(messages) if begins is None and (begins := request_in(row, messages)) is None else begins
-    kept = keep, put, journal.flush, journal.redactor, tell
-    return Conversation(row.session, messages, *kept, begins=begins, run=row.id)
+    return Conversation(
+        row.session,
+        messages,
+        keep,
+        put,
+        journal.flush,
+        redactor=journal.redactor,
+        log_event=log_event,
+        begins=begins,
+        run=row.id,
+    )
 
 
 def request_in(row: RunRow, messages: Sequence[Message]) -> int | None:

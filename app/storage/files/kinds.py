@@ -119,7 +119,8 @@ def file_of(data: bytes, name: str = "") -> File:
         kind.media_type,
         len(data),
         name,
-        *((width, height) if known else (0, 0)),
-        pages if pages <= LARGEST else 0,
+        width=width if known else 0,
+        height=height if known else 0,
+        pages=pages if pages <= LARGEST else 0,
     )
     return File(attachment, data)

@@ -33,7 +33,7 @@ ABOUT = """
 REPLICAS = "SELECT count(*) FROM replicas WHERE lease_until > clock_timestamp()"
 
 
-class PostgresReport(Struct, frozen=True):
+class PostgresReport(Struct, frozen=True, kw_only=True):
     """`schema` is 0 for an empty database. `ahead_s` is how far this clock is ahead of the database's."""
 
     place: str
@@ -87,20 +87,20 @@ async def _report(connection: Connection, place: str) -> PostgresReport:
     if schema >= NEWEST:
         replicas, stored = await connection.fetchval(REPLICAS), await _stored(connection)
     return PostgresReport(
-        place,
-        version,
-        number >= NEEDED,
-        reads_only,
-        encoding,
-        size,
-        open_now,
-        most,
-        now - its_time,
-        await _answer_s(connection),
-        schema,
-        oldest,
-        replicas,
-        stored,
+        place=place,
+        version=version,
+        fits=number >= NEEDED,
+        reads_only=reads_only,
+        encoding=encoding,
+        size=size,
+        connections=open_now,
+        most_connections=most,
+        ahead_s=now - its_time,
+        answer_s=await _answer_s(connection),
+        schema=schema,
+        oldest=oldest,
+        replicas=replicas,
+        stored=stored,
     )
 
 

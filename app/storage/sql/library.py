@@ -27,7 +27,10 @@ WRITES: dict[type[Change], Write] = {
     SessionArchived: update("sessions", SessionArchived, "id"),
     SessionMoved: write(
         "UPDATE sessions SET folder = ? WHERE id = ? AND (? = '' OR EXISTS (SELECT 1 FROM folders WHERE id = ?))",
-        *("folder", "id", "folder", "folder"),
+        "folder",
+        "id",
+        "folder",
+        "folder",
     ),
     ListChanged: write(
         "INSERT INTO lists (principal, revision) VALUES (?, 1) "

@@ -32,7 +32,9 @@ WRITES: dict[type[Change], Write] = {
         DELETE FROM occurrences WHERE origin = ? AND rowid NOT IN
         (SELECT rowid FROM occurrences WHERE origin = ? ORDER BY at DESC, rowid DESC LIMIT ?)
         """,
-        *("origin", "origin", "kept"),
+        "origin",
+        "origin",
+        "kept",
     ),
 }
 SCHEDULES = select(ScheduleRow, "schedules", "ORDER BY created, id")

@@ -145,17 +145,17 @@ async def deliver(request: Request) -> Response:
 
 def _row(principal: Principal, body: TriggerRequest, name: str, secret: str, made: float) -> TriggerRow:
     return TriggerRow(
-        name,
-        principal.name,
-        body.name,
-        body.scheme,
-        secret,
-        body.message,
-        body.template,
-        body.options.policy(),
-        body.session,
-        body.enabled,
-        made,
+        id=name,
+        principal=principal.name,
+        name=body.name,
+        scheme=body.scheme,
+        secret=secret,
+        text=body.message,
+        template=body.template,
+        policy=body.options.policy(),
+        place=body.session,
+        enabled=body.enabled,
+        created=made,
     )
 
 

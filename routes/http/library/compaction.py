@@ -50,10 +50,11 @@ async def compact_session(request: Request) -> Response:
 
     def audited(row: RunRow) -> Sequence[AuditRow]:
         why = "asked for by a person"
-        return [AuditRow(time.time(), row.principal, ACTION, "allow", why, principal.name, row.id)]
+        return [AuditRow(time.time(), row.principal, ACTION, "allow", why=why, by=principal.name, run=row.id)]
 
     turn = RunRequest(
-        *("", session.id),
+        "",
+        session.id,
         time_limit_s=services.factory.limits(options).seconds,
         policy=await policy_kept(services.store, session.id),
         beside=audited,

@@ -63,10 +63,20 @@ async def share_session(request: Request) -> Response:
         if len(await services.store.shares(principal.name, MOST_SHARES)) >= MOST_SHARES:
             raise Refused(409, "too_many_shares", f"You have {MOST_SHARES} links. Revoke one first.")
         expires = None if body.expires_in_s is None else now + body.expires_in_s
-        named = f"shr_{token_hex(10)}", fingerprint(token), row.id, principal.name
         options = ShareOptions(body.tool_results, body.attachments)
         content = await _content(services, row, options)
-        share = ShareRow(*named, now, now, expires, row.title, json.dumps(asdict(options)), content)
+        share = ShareRow(
+            id=f"shr_{token_hex(10)}",
+            sha256=fingerprint(token),
+            session=row.id,
+            principal=principal.name,
+            created=now,
+            updated=now,
+            expires=expires,
+            title=row.title,
+            options=json.dumps(asdict(options)),
+            content=content,
+        )
         await services.store.write([share, _audited(principal, share, "shared")])
     setattr(request.state, SHOWN_ONCE, True)
     address = (services.settings.public_url or "").rstrip("/")
@@ -147,7 +157,7 @@ def _no_link(share: str) -> NotFound:
 
 def _audited(principal: Principal, share: ShareRow, decision: str) -> AuditRow:
     why = f"Conversation {share.session}, link {share.id}."
-    return AuditRow(time.time(), share.principal, "share", decision, why, principal.name)
+    return AuditRow(time.time(), share.principal, "share", decision, why=why, by=principal.name)
 
 
 def _shown(row: ShareEntry | ShareRow) -> dict[str, Any]:

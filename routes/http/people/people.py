@@ -95,7 +95,7 @@ def _audit(row: TokenRow, changed: TokenChanged, by: str, now: float) -> AuditRo
     if changed.disabled_at != row.disabled_at:
         decision = "enabled" if changed.disabled_at is None else "disabled"
     why = f"role {changed.role} instead of {row.role}" if changed.role != row.role else ""
-    return AuditRow(now, row.name, "person", decision, why, by)
+    return AuditRow(now, row.name, "person", decision, why=why, by=by)
 
 
 async def _refuse_change(services: Services, row: TokenRow) -> None:

@@ -215,4 +215,4 @@ async def _label(services: Services, workspace: Path, old: str, new: str) -> Non
 
 async def _audit(request: Request, what: str) -> None:
     services, name = services_of(request), current_principal(request).name
-    await services.store.write([AuditRow(time.time(), name, ACTION, "allow", what, name)])
+    await services.store.write([AuditRow(time.time(), name, ACTION, "allow", why=what, by=name)])

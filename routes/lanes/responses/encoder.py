@@ -61,7 +61,12 @@ class Form(Struct, frozen=True):
 
 FORMS = {
     TextDelta.type: Form(
-        ids.MESSAGE, "output_text", "content_part", "content_index", items.text_part, ', "logprobs": []'
+        id_kind=ids.MESSAGE,
+        deltas="output_text",
+        part="content_part",
+        index="content_index",
+        new_part=items.text_part,
+        in_delta=', "logprobs": []',
     ),
     ReasoningDelta.type: Form(
         ids.REASONING, "reasoning_summary_text", "reasoning_summary_part", "summary_index", items.summary_part

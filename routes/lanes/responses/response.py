@@ -98,12 +98,12 @@ class ResponseHead(Struct):
         response = response_id(turn.run, turn.after)
         head = {"id": response, "object": "response", "created_at": turn.created, "model": turn.model}
         return cls(
-            response,
-            stem_of(turn.run, turn.after),
-            tool_names(echo),
-            bool(echo.get("seal")),
-            head | echo.get("response", {}),
-            echo.get("approvals", {}),
+            id=response,
+            stem=stem_of(turn.run, turn.after),
+            names=tool_names(echo),
+            seal=bool(echo.get("seal")),
+            fields=head | echo.get("response", {}),
+            approvals=echo.get("approvals", {}),
         )
 
     def item(self, kind: str, index: int) -> str:

@@ -74,6 +74,7 @@ class McpSession:
         self,
         config: ServerConfig,
         mode: ApprovalMode,
+        *,
         hooks: Hooks,
         private_hosts: Sequence[str],
         log: ServerLog,
@@ -192,7 +193,9 @@ class McpSession:
             if observe is None or not method:
                 return await send(self._client)
             target = call.tool if method == CALL else ""
-            with observe(Operation(config.name, config.url, self.protocol, method, target, call.context)) as end:
+            with observe(
+                Operation(config.name, config.url, self.protocol, method, target=target, context=call.context)
+            ) as end:
                 return await _ended(send(self._client), end)
         finally:
             self.calls.discard(call)

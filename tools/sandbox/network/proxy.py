@@ -123,7 +123,11 @@ class Proxy:
         if not naming:  # before the lookup: DNS queries can carry data out, too
             raise NotAllowed("is not among the hosts allowed for this call")
         addresses = await allowed_addresses(
-            *(host, port, self.rules.private_hosts, self.resolve, self.own_addresses),
+            host,
+            port,
+            private_hosts=self.rules.private_hosts,
+            resolve=self.resolve,
+            own_addresses=self.own_addresses,
             ports=_ports(naming),
             closed_ports=self.rules.closed_ports,
         )

@@ -13,7 +13,9 @@ WRITES: dict[type[Change], Write] = {
         INSERT INTO session_digests ({names(DigestRow)}) VALUES (?, ?, ?, 'due', 0, '', '')
         ON CONFLICT (session) DO UPDATE SET run = excluded.run, state = 'due'
         """,
-        *("session", "principal", "run"),
+        "session",
+        "principal",
+        "run",
     ),
     DigestState: update("session_digests", DigestState, "session"),
     DigestDone: update("session_digests", DigestDone, "session"),

@@ -24,7 +24,9 @@ WRITES: dict[type[Change], Write] = {
     DeliveryTried: update("deliveries", DeliveryTried, "id"),
     DeliveriesGivenUp: write(
         "UPDATE deliveries SET state = 'dead', error = ?, finished = ? WHERE target = ? AND state = 'pending'",
-        *("error", "finished", "target"),
+        "error",
+        "finished",
+        "target",
     ),
 }
 TARGETS = select(TargetRow, "notification_targets", "ORDER BY created, id")
