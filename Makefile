@@ -30,12 +30,12 @@ chat: $(VENV)/.serve
 # PostgreSQL, three replicas and nginx on this machine, on loopback, until Ctrl-C. Data stay in .cache/replicas.
 .PHONY: replicas
 replicas: $(VENV)/.dev replica-programs
-	@$(BIN)/python -m tests.run_replicas
+	@$(BIN)/python -m tests.tasks.run_replicas
 
 # The image of docs/deploy/Dockerfile, built without a daemon and tried. As root; some minutes, the first time.
 .PHONY: image image-programs
 image: $(VENV)/.dev image-programs
-	@$(BIN)/python -m tests.image
+	@$(BIN)/python -m tests.tasks.image
 
 image-programs:
 	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { \
@@ -53,7 +53,7 @@ suite: $(VENV)/.dev
 
 # Under a minute, for in between: the parser, the agent without a real model, the rules of the house.
 test-fast: style
-	$(BIN)/python -m pytest $(SIDE) -m 'not model' tests/test_parsing*.py tests/test_app*.py tests/test_house*.py $(ARGS)
+	$(BIN)/python -m pytest $(SIDE) -m 'not model' tests/parsing tests/app tests/house $(ARGS)
 
 # Real MCP servers and a second model for the tests, installed once, as fixtures/mcp/real and fixtures/models pin them.
 # Where that cannot be, the tests that need them say so and are skipped; under CI they fail.
@@ -150,12 +150,12 @@ $(CLIENTS)/sdk/.ready $(CLIENTS)/commands/.ready: $(CLIENTS)/%/.ready: fixtures/
 clients: client-environments
 	@$(MAKE) --no-print-directory -k $(CLIENTS)/aider/.ready $(CLIENTS)/commands/.ready || \
 		echo 'Not all command lines are there; the tests that need them are skipped.'
-	DRAGOMAN_CLIENTS=all $(BIN)/python -m pytest $(SIDE) tests/test_clients*.py $(ARGS)
+	DRAGOMAN_CLIENTS=all $(BIN)/python -m pytest $(SIDE) tests/clients $(ARGS)
 	@$(BIN)/python -m tests.clients.results
 
 # The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one.
 conformance: $(VENV)/.dev $(CACHE)/conformance/.ready
-	$(BIN)/python -m tests.conformance $(ARGS)
+	$(BIN)/python -m tests.tasks.conformance $(ARGS)
 
 lint: style types
 
@@ -169,13 +169,13 @@ types: $(VENV)/.dev
 
 # The parts of docs/ that are derived from the code: settings, events, dialects, quirks of servers.
 docs: $(VENV)/.dev
-	$(BIN)/python -m tests.documents
+	$(BIN)/python -m tests.tasks.documents
 
 # The page's libraries, from their released packages, as routes/page/vendor/vendor.json pins them.
 .PHONY: vendor
 vendor: $(VENV)/.dev
 	@command -v npm >/dev/null || { echo 'There is no npm: install it (apt-get install npm).'; exit 1; }
-	$(BIN)/python -m tests.vendor $(ARGS)
+	$(BIN)/python -m tests.tasks.vendor $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
@@ -215,8 +215,8 @@ $(VENV)/.dev: $(VENV)/.serve
 	@$(PIP) --group dev --editable '.[postgres]'
 	@touch $@
 
-# All tests with what takes too long for every change (tests/nightly.py): 200 kills of the server at random moments,
-# other examples for each property every night, answers of a million chunks, long conversations of a real model.
+# All tests with what takes too long for every change (tests/support/nightly.py): 200 kills of the server at random
+# moments, other examples for each property every night, answers of a million chunks, long conversations of a real model.
 nightly: real-servers browser replica-programs image-programs client-environments
 	DRAGOMAN_NIGHTLY=1 $(BIN)/python -m pytest $(SIDE) $(ARGS)
 

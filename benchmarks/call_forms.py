@@ -23,7 +23,7 @@ from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from parsing import Call, Parsed, parse
-from tests.real_models import GEMMA, LlamaServer, Served
+from tests.support.models.real_models import GEMMA, LlamaServer, Served
 from tools.catalogue import TOOLS
 
 SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}

@@ -22,9 +22,9 @@ from typing import Any
 from playwright.async_api import Browser, Page
 
 from benchmarks.page_model import DELTAS, LINES, STEADY, Told
-from tests.browser import Browsing, browsing, home
-from tests.chromium import launched
-from tests.serving import Served, serving
+from tests.support.page.browser import Browsing, browsing, home
+from tests.support.page.chromium import launched
+from tests.support.server.serving import Served, serving
 
 ROUNDS = 5
 RUNS = 100

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import process_time
 
 from parsing import Parser
-from tests.parsing_forms import WRITERS
+from tests.support.parsing.forms import WRITERS
 
 TOOLS = {
     "write_note": {

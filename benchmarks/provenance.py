@@ -10,8 +10,8 @@ from app.provenance.quoted_text import MOST_WORK, Wanted, Work, Written
 from app.provenance.read_texts import Library, Source
 from benchmarks.parser import PROSE, seconds
 from parsing import parse
-from tests.parsing_forms import WRITERS
-from tests.quoting import toolbox_of
+from tests.support.parsing.forms import WRITERS
+from tests.support.parsing.quoting import toolbox_of
 from tools.toolbox import Toolbox
 
 RESULTS, CHARACTERS = 200, 8_000

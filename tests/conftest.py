@@ -17,11 +17,11 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.nightly import NIGHTLY, TOO_LONG, USUAL_DATABASE
+from tests.support.nightly import NIGHTLY, TOO_LONG, USUAL_DATABASE
 
 if TYPE_CHECKING:
-    from tests.chromium import Chromium
-    from tests.postgres import Cluster
+    from tests.support.databases.postgres import Cluster
+    from tests.support.page.chromium import Chromium
 
 # Examples are the same in each `make test`, and others each night. Neither is timed: a loaded machine is not a bug.
 settings.register_profile("usual", derandomize=True, deadline=None, max_examples=40)
@@ -31,31 +31,31 @@ settings.load_profile("nightly" if NIGHTLY else "usual")
 # Each starts llama.cpp, which takes every core that it finds: two at a time would only take them from each other.
 WITH_A_MODEL = frozenset(
     {
-        "test_app_counted_requests",
-        "test_app_embedded_model",
-        "test_app_prompt",
-        "test_app_provider_anthropic_real",
-        "test_app_served_models",
-        "test_app_two_models",
-        "test_routes_attachments_real",
-        "test_routes_context_real",
-        "test_routes_discipline_model",
-        "test_routes_guards",
-        "test_routes_newcomer",
-        "test_routes_page_first_visit",
-        "test_routes_prefix",
-        "test_routes_served_models",
+        "test_counted_requests",
+        "test_embedded_model",
+        "test_prompt",
+        "test_anthropic_real",
+        "test_served_models",
+        "test_two_models",
+        "test_attachments_real",
+        "test_context_real",
+        "test_discipline_model",
+        "test_guards",
+        "test_newcomer",
+        "test_first_visit",
+        "test_prefix",
+        "test_served_models_over_http",
     }
 )
 MODEL_GROUP = "with a model"
-HOUSE_GROUP = "test_house"  # they read all sources, once
+HOUSE_GROUP = "tests/house"  # they read all sources, once
 # The longest begin first, so that all workers end together.
 LONGEST = (
-    *(MODEL_GROUP, "test_routes_replicas_faults", HOUSE_GROUP, "test_tools_escape", "test_routes_page_approvals"),
-    *("test_tools_jobs", "test_routes_homes", "test_routes_page_search", "test_routes_native_arguments"),
-    *("test_routes_approvals", "test_tools_mcp_sdk", "test_routes_page_axe", "test_tools_process"),
-    *("test_routes_resume", "test_routes_text_calls", "test_routes_page_people", "test_routes_runs"),
-    *("test_tools_mcp_faults", "test_routes_page_cards", "test_routes_terminal_asking", "test_tools_box_end"),
+    *(MODEL_GROUP, "test_replicas_faults", HOUSE_GROUP, "test_escape", "test_page_approvals"),
+    *("test_jobs", "test_homes", "test_search", "test_native_arguments"),
+    *("test_approvals", "test_mcp_sdk", "test_axe", "test_process"),
+    *("test_resume", "test_text_calls", "test_page_people", "test_runs"),
+    *("test_mcp_faults", "test_cards", "test_terminal_asking", "test_box_end"),
 )
 
 
@@ -93,7 +93,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Cluster, None, None]:
     """A cluster of PostgreSQL, made when the first test needs it; skipped where there is none."""
-    from tests.postgres import DATABASES, cluster
+    from tests.support.databases.postgres import DATABASES, cluster
 
     with cluster() as made:
         DATABASES.cluster = made
@@ -129,8 +129,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Choose the database before any fixture opens one."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     chosen = str(params.get("servers", params.get("database", USUAL_DATABASE)))
-    if "tests.postgres" in sys.modules or chosen != "sqlite":
-        from tests.postgres import DATABASES
+    if "tests.support.databases.postgres" in sys.modules or chosen != "sqlite":
+        from tests.support.databases.postgres import DATABASES
 
         DATABASES.kind = chosen
 
@@ -138,7 +138,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def chromium() -> Generator[Chromium, None, None]:
     """For tests of the page, which run on the loop that their browser lives on."""
-    from tests.chromium import chromium  # what drives it takes its time to import
+    from tests.support.page.chromium import chromium  # what drives it takes its time to import
 
     with chromium() as made:
         yield made
@@ -172,10 +172,10 @@ def group_of(nodeid: str) -> str:
 
 @cache
 def group_of_file(file: str) -> str:
-    module = Path(file).stem
-    if module in WITH_A_MODEL:
-        return MODEL_GROUP
-    return HOUSE_GROUP if module.startswith(HOUSE_GROUP) else module
+    if file.startswith(HOUSE_GROUP):
+        return HOUSE_GROUP
+    module = Path(file).stem  # the only one of its name
+    return MODEL_GROUP if module in WITH_A_MODEL else module
 
 
 @pytest.hookimpl(tryfirst=True)

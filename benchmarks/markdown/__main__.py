@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 
 from app.models.scripted import Scripted
-from tests.browser import Page, browsing, home
-from tests.chromium import launched
-from tests.commonmark import STREAMS
-from tests.serving import serving
+from tests.support.page.browser import Page, browsing, home
+from tests.support.page.chromium import launched
+from tests.support.page.commonmark import STREAMS
+from tests.support.server.serving import serving
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = json.loads((ROOT / "fixtures/page/snippets.json").read_text())["snippets"]

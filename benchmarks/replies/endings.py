@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.runs.discipline.endings import SURE, End, end_of
-from tests.train_endings import examples, learn
+from tests.tasks.train_endings import examples, learn
 
 FOLDER = Path(__file__).parents[2] / "fixtures/endings"
 SETS = ("held_out", "blind", "first_sight")

@@ -21,7 +21,7 @@ from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from benchmarks.call_forms import FOR_CODE, MODELS, MOST_TOKENS, TASKS, answer, opening_of
-from tests.real_models import LlamaServer, Served
+from tests.support.models.real_models import LlamaServer, Served
 
 LINES = {
     "no network": "Commands have no network, except for the hosts that a call names.",

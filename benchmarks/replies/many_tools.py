@@ -24,7 +24,7 @@ from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
 from benchmarks.call_forms import NEXT_TURN, TRANSCRIPT
 from parsing import Call, parse
 from parsing.aliases import loose
-from tests.real_models import GEMMA, LlamaServer, Served
+from tests.support.models.real_models import GEMMA, LlamaServer, Served
 from tools.base.rights import Risk
 from tools.catalogue import TOOLS
 from tools.mcp.tool_choice import ToolChoices

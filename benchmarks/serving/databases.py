@@ -20,7 +20,7 @@ from app.log.event_writer import EventWriter, RunLog
 from app.storage.database import open_store
 from app.storage.runs import RunRow
 from app.storage.store import Store
-from tests.postgres import cluster
+from tests.support.databases.postgres import cluster
 
 RUNS, RATE, TIME_S, ROUNDS = 100, 3_000, 4.0, 3  # events a second of all runs
 TICK_S = 0.002

@@ -27,7 +27,7 @@ from benchmarks.measure import until_idle
 from benchmarks.processes import child, cpu_s
 from benchmarks.subjects import CHAT
 from benchmarks.upstream import now_us, order
-from tests.postgres import Cluster, cluster
+from tests.support.databases.postgres import Cluster, cluster
 
 REAL = ("fsync=on", "full_page_writes=on", "autovacuum=on", "shared_buffers=128MB")
 LEASE_S = 3.0

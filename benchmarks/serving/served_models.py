@@ -24,7 +24,7 @@ from app.models.serving.memory import MIB, PROMPT_CACHE
 from app.models.serving.pool import ModelPool
 from app.storage.served_models import ServedModelRow
 from app.storage.sqlite.store import SQLiteStore
-from tests.real_models import GEMMA
+from tests.support.models.real_models import GEMMA
 
 CONTEXTS = (2048, 8192)
 SLOTS = (1, 2)

@@ -18,9 +18,9 @@ from statistics import median
 from app.models.scripted import Scripted
 from benchmarks.page import LONG_MS, task_ms
 from parsing import Call
-from tests.browser import Browsing, Page, browsing, expect, home, say
-from tests.chromium import launched
-from tests.serving import serving
+from tests.support.page.browser import Browsing, Page, browsing, expect, home, say
+from tests.support.page.chromium import launched
+from tests.support.server.serving import serving
 
 LINES = 100_000
 KEYS = 20

@@ -116,7 +116,7 @@ TITLE, LINK = b"</title>\n", b'    <link rel="stylesheet" href="/page/page.css" 
 PLACE = b'"/page/'  # what the index has in front of the name of a file
 VERSION = lazy_pattern(r"([0-9a-f]{16})/")
 COMMENTS = lazy_pattern(rb"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MULTILINE | re.DOTALL)
-# No text of a script goes over several lines (tests/test_house_page.py): what a quote follows may be within one.
+# No text of a script goes over several lines (tests/house has it): what a quote follows may be within one.
 INDENT = lazy_pattern(rb"^[ \t]+", re.MULTILINE)
 REMARKS = lazy_pattern(rb"[ \t]+// [^\n\"'`]*$", re.MULTILINE)
 NOT_WANTED = lazy_pattern(r"\s*q=0(\.0*)?\s*")

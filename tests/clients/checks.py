@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.clients.model_server import WAYS
 from tests.clients.scenarios import CUT, EXAMPLE, LONG_TEXT, NOTE, OSLO, PLAIN, THOUGHT
-from tests.parsing_forms import WRITERS
+from tests.support.parsing.forms import WRITERS
 
 Call = tuple[str, dict[str, Any]]
 ALL_TOOLS = ("weather", "add", "note")

@@ -17,8 +17,8 @@ import pytest
 
 from tests.clients.checks import CHECKS, LEAVING_S, Check
 from tests.clients.model_server import BEGUN, KEY, WAYS, Model, model_server
-from tests.dragoman_process import DragomanProcess, run_dragoman, started
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
+from tests.support.server.dragoman_process import DragomanProcess, run_dragoman, started
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache/clients"

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.clients.scenarios import SCENARIOS, Read, Reply
-from tests.parsing_forms import WRITERS
-from tests.parsing_writers import Writer
-from tests.upstream import Asked, Upstream, answer, upstream
+from tests.support.models.upstream import Asked, Upstream, answer, upstream
+from tests.support.parsing.forms import WRITERS
+from tests.support.parsing.writers import Writer
 
 KEY = "sk-of-the-model"
 # The name of a model -> how it writes calls; None is natively.

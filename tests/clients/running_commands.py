@@ -20,7 +20,7 @@ from tests.clients.loopback import leading_to
 from tests.clients.model_server import WAYS, understood
 from tests.clients.results import record
 from tests.clients.scenarios import COMMAND, MOORED, SCENARIOS
-from tests.dragoman_process import run_dragoman
+from tests.support.server.dragoman_process import run_dragoman
 
 LIMIT_S = 90
 AGENT = "dragoman/agent"

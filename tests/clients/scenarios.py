@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.parsing_writers import Call
+from tests.support.parsing.writers import Call
 
 PLAIN = (
     'The harbour is calm: "no wind", 3 < 4 & 5 > 2,\n\n- caf\u00e9\n- \u6f22\u5b57 \u2713 \U0001f30a\n\n'

@@ -5,7 +5,7 @@ sentence that states an intention. For the latter no words are listed. The sente
 words and groups of characters; each has a weight for or against, learnt from examples in fifteen languages. Names of
 files, addresses and code count for nothing.
 
-The examples are in `fixtures/endings`; `python -m tests.train_endings` writes `ending_weights.bin`.
+The examples are in `fixtures/endings`; `python -m tests.tasks.train_endings` writes `ending_weights.bin`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /**
  * The texts of what is opened later: modules that come on demand import `t` from here, those of the first load from
- * texts.js. `python -m tests.page_preloads` sets the right one.
+ * texts.js. `python -m tests.tasks.page_preloads` sets the right one.
  */
 
 import english from "../../texts/en.more.json" with { type: "json" };

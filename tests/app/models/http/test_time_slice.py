@@ -1,0 +1,196 @@
+"""The event loop while a model's answer is read: it runs others, however much has arrived at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.core.events import Notice
+from app.core.provider import Piece, TextChunk, TextPiece
+from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, parts
+from app.models.http.exchange import read_pieces, small
+from app.models.wire.openai.answer import ChatAnswer
+from app.policy.guards import Guards
+from app.runs.run_context import RunContext
+from app.transcript.reply import Reply
+from app.transcript.run_totals import RunTotals
+from parsing import CallDelta, Thought
+from tests.support.parsing.quoting import conversation
+
+pytestmark = pytest.mark.anyio
+TOOLS = {"bash": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}}
+LENGTH = 1 << 18
+# What a stranger's server may send without end; each is no call, or none that ends.
+HOSTILE = ("<tool", "<think>", "<|tool", "</tool", '<tool"', "<", "\n<tool", "<tool_call>", "`a", '<invoke name="')
+
+
+def events(text: str, size: int, field: str = "content") -> bytes:
+    """The stream of an answer, in deltas of this many characters."""
+    deltas = [{field: text[at : at + size]} for at in range(0, len(text), size)]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
+    ]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    return b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+def whole(text: str) -> bytes:
+    """The answer of a server that does not stream."""
+    message = {"role": "assistant", "content": text}
+    return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+
+
+def native(text: str, size: int) -> bytes:
+    """A native call with these arguments."""
+    arguments = json.dumps({"command": text})
+    pieces = [arguments[at : at + size] for at in range(0, len(arguments), size)]
+    heads: list[dict[str, Any]] = [{"id": "c1", "function": {"name": "bash", "arguments": ""}}]
+    calls = [*heads, *({"function": {"arguments": piece}} for piece in pieces)]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, **call}]}}]} for call in calls
+    ]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    return b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+async def body_of(data: bytes) -> AsyncGenerator[bytes, None]:
+    yield data
+
+
+@asynccontextmanager
+async def turns() -> AsyncGenerator[list[int], None]:
+    """How often another task has had the loop since."""
+    counted = [0]
+
+    async def count() -> None:
+        while True:
+            await asyncio.sleep(0)
+            counted[0] += 1
+
+    task = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    try:
+        yield counted
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def read(data: bytes) -> tuple[Reply, int, list[int]]:
+    """The reply to an answer that has all arrived, the turns of others meanwhile, and the lengths of its texts."""
+    reply = Reply(TOOLS, fences=lambda: False, new_id=iter(map(str, range(10_000))).__next__)
+    response = httpx2.Response(200, content=body_of(data))
+    lengths = []
+    async with turns() as counted, aclosing(read_pieces(response, ChatAnswer("test"), "test")) as pieces:
+        async for piece in pieces:
+            lengths.append(len(getattr(piece, "text", "")))
+            list(reply.add(piece))
+        list(reply.end())
+        return reply, counted[0], lengths
+
+
+@pytest.mark.parametrize("size", [100, LENGTH])
+@pytest.mark.parametrize("repeated", HOSTILE)
+async def test_others_have_turns_while_hostile_text_is_read(repeated: str, size: int) -> None:
+    """How many is a matter of the machine's speed: at least one for each 20 ms that the fastest would need."""
+    _, counted, lengths = await read(events(repeated * (LENGTH // len(repeated)), size))
+    assert counted >= 2
+    assert max(lengths) <= CHARACTERS
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        whole("<tool" * (LENGTH // 5)),
+        events("<tool" * (LENGTH // 5), 4_000, "reasoning_content"),
+        native("<tool" * (LENGTH // 5), 4_000),
+        native("<tool" * (LENGTH // 5), LENGTH * 2),
+    ],
+    ids=["whole", "reasoning", "arguments", "arguments at once"],
+)
+async def test_no_field_is_handled_in_long_pieces(data: bytes) -> None:
+    _, _, lengths = await read(data)
+    assert sum(lengths) > LENGTH - 5
+    assert max(lengths) <= CHARACTERS
+
+
+async def test_what_is_read_in_slices_is_what_was_sent() -> None:
+    text = "The harbour lies open. <b>é</b>\n" * 5_000
+    reply, _, _ = await read(events(text, 30_000))
+    assert reply.shown == text
+
+
+@pytest.mark.parametrize(("length", "taken"), [(CHARACTERS, True), (CHARACTERS + 1, False)])
+def test_a_long_text_is_not_handled_where_the_socket_is_read(length: int, taken: bool) -> None:
+    answer, got = ChatAnswer("test"), list[TextPiece]()
+    head = events("word word", 4).partition(b"data: [DONE]")[0].rpartition(b"data: ")[0]
+    list(answer.feed(head))
+
+    def take(piece: TextPiece) -> bool:
+        got.append(piece)
+        return True
+
+    chunk = events("x" * length, length).partition(b"\n\n")[0] + b"\n\n"
+    assert answer.offer(take, chunk) == taken
+    assert got == ([TextChunk("x" * length)] if taken else [])
+    if not taken:
+        assert [*answer.feed(chunk)] == [TextChunk("x" * length)], "and nothing has changed"
+
+
+async def test_a_task_that_has_waited_begins_its_time_anew() -> None:
+    now = 100.0
+    time_slice = TimeSlice(lambda: now)
+    async with turns() as counted:
+        for _ in range(50):
+            await time_slice.pause_if_over()
+        assert counted == [0], "it has hardly worked"
+        now += 2 * SLICE_S
+        await time_slice.pause_if_over()
+        assert counted == [1], "it has worked for long"
+        await time_slice.pause_if_over()
+        assert counted == [1], "it has just paused"
+
+
+@pytest.mark.parametrize("event", [b"data: {}\n\n", b"x" * 100, b"data: " + b"y" * BYTES + b"\n\n", b"\n\n", b"\n"])
+def test_parts_are_cut_between_events_where_that_can_be(event: bytes) -> None:
+    data = event * (4 * BYTES // len(event) + 1)
+    found = list(parts(data))
+    assert b"".join(found) == data
+    assert max(map(len, found)) <= BYTES
+    if len(event) < BYTES and event.endswith(b"\n\n"):
+        assert all(part.endswith(b"\n\n") for part in found)
+    assert list(parts(b"")) == [b""]
+
+
+def test_long_pieces_are_cut_and_the_others_stay() -> None:
+    given: list[Piece] = [TextChunk("a" * 5_000), Thought("b"), CallDelta(3, "c" * 2_049), Thought("d" * 2_048)]
+    found = [
+        (type(piece), piece.index if type(piece) is CallDelta else 0, len(getattr(piece, "text", "")))
+        for piece in small(given)
+    ]
+    assert found == [
+        *[(TextChunk, 0, size) for size in (2_048, 2_048, 904)],
+        (Thought, 0, 1),
+        *[(CallDelta, 3, size) for size in (2_048, 1)],
+        (Thought, 0, 2_048),
+    ]
+
+
+async def test_others_have_turns_between_many_events() -> None:
+    """How many is a matter of the machine's speed: at least one in the 40 ms that the fastest would need."""
+    context = RunContext("run", conversation([]), Guards(), RunTotals())
+
+    async def body() -> None:
+        for _ in range(20_000):
+            await context.emit(Notice("note", "Note."))
+
+    async with turns() as counted, aclosing(context.events(body)) as seen:
+        assert len([event async for event in seen]) == 20_000
+        assert counted[0] >= 1

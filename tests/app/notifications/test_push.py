@@ -1,0 +1,173 @@
+"""Web Push: messages that a browser's keys decrypt, to a push service on this machine."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from app.notifications.push_encryption import (
+    MOST_TEXT,
+    RECORD,
+    encrypted,
+    identity,
+    new_scalar,
+    point_of,
+    public_key,
+    to_bytes,
+    to_text,
+)
+from app.notifications.sender import UnfitKeys, UnfitUrl
+from app.storage.principals import LOCAL_USER, Principal
+from tests.app.notifications.test_notifications import ENDED, WAITS, house
+from tests.support.server.receivers import receiver, until
+from tools.base.rights import Role
+
+pytestmark = pytest.mark.anyio
+
+
+class Browser:
+    """The keys of a browser, and what it does with a message."""
+
+    def __init__(self, scalar: int | None = None, auth: bytes = b"A" * 16) -> None:
+        self.key = ec.derive_private_key(scalar, ec.SECP256R1()) if scalar else ec.generate_private_key(ec.SECP256R1())
+        self.auth = auth
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The two of a subscription: `p256dh` and `auth`."""
+        return to_text(point_of(self.key)), to_text(self.auth)
+
+    def decrypted(self, body: bytes) -> bytes:
+        """Return the text of a message, by the steps of RFC 8188 and 8291 with HMAC alone."""
+        salt, size, length = body[:16], int.from_bytes(body[16:20], "big"), body[20]
+        sender, record = body[21 : 21 + length], body[21 + length :]
+        assert len(record) <= size == RECORD
+        shared = self.key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender))
+        info = b"WebPush: info\0" + point_of(self.key) + sender + b"\1"
+        secret = hmac.digest(salt, hmac.digest(hmac.digest(self.auth, shared, sha256), info, sha256), sha256)
+        key = hmac.digest(secret, b"Content-Encoding: aes128gcm\0\1", sha256)[:16]
+        nonce = hmac.digest(secret, b"Content-Encoding: nonce\0\1", sha256)[:12]
+        text = AESGCM(key).decrypt(nonce, record, None)
+        assert text[-1] == 2, "the last record"
+        return text[:-1]
+
+
+def number(text: str) -> int:
+    return int.from_bytes(to_bytes(text), "big")
+
+
+def test_the_example_of_the_standard() -> None:
+    """RFC 8291, section 5 and appendix A. The package http-ece makes the same bytes of these values."""
+    browser = Browser(number("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"), to_bytes("BTBZMqHH6r4Tts7J_aSIgg"))
+    text = b"When I grow up, I want to be a watermelon"
+    body = encrypted(
+        text,
+        *browser.keys,
+        salt=to_bytes("DGv6ra1nlYgDCS1FRnbzlw"),
+        scalar=number("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"),
+    )
+    assert to_text(body) == (
+        "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_y"
+        "l95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
+    )
+    assert browser.decrypted(body) == text
+
+
+def test_messages_have_an_upper_bound_and_their_own_keys() -> None:
+    browser = Browser()
+    bodies = {encrypted(b"x" * 10_000, *browser.keys) for _ in range(2)}
+    assert [len(body) for body in bodies] == [RECORD, RECORD]
+    assert {browser.decrypted(body) for body in bodies} == {b"x" * MOST_TEXT}
+
+
+def checked_identity(header: str, audience: str, at: float) -> Mapping[str, str]:
+    """Verify the token of RFC 8292 with another library."""
+    token, key = header.removeprefix("vapid t=").split(", k=")
+    point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), to_bytes(key))
+    claims: Mapping[str, str] = jwt.decode(token, point, ["ES256"], audience=audience, options={"verify_exp": False})
+    assert at < float(claims["exp"]) <= at + 86_400
+    return claims
+
+
+def test_the_server_says_who_it_is() -> None:
+    scalar = new_scalar()
+    header = identity(scalar, "https://push.example.org", "mailto:a@example.org", 1000.0)
+    assert checked_identity(header, "https://push.example.org", 1000.0)["sub"] == "mailto:a@example.org"
+    assert header.endswith(f", k={public_key(scalar)}")
+
+
+async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
+    browser = Browser()
+    async with receiver(201) as service, house(tmp_path) as one:
+        row = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "Laptop", [])
+        await one.happens(WAITS, ENDED)
+        waits, ended = await service.got(2)
+        assert json.loads(browser.decrypted(waits.body)) == {
+            "title": "A call waits for approval",
+            "body": "A title",
+            "session": "ses_local",
+            "tag": "approval.required/run_1",
+        }
+        assert json.loads(browser.decrypted(ended.body))["title"] == "A run has ended (answered)"
+        assert waits.headers["content-encoding"] == "aes128gcm"
+        assert [one.headers["urgency"] for one in (waits, ended)] == ["high", "normal"]
+        assert int(waits.headers["ttl"]) > 0
+        origin = service.url.removesuffix("/hook")
+        header = waits.headers["authorization"]
+        assert checked_identity(header, origin, time.time() - 60)
+        assert header.endswith(one.notifications.push_key()), "the key that browsers subscribe with"
+        again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "", ["job.ended"])
+        assert (again.id, again.name, json.loads(again.events)) == (row.id, "Laptop", ["job.ended"])
+        again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "", [])
+        assert json.loads(again.events) == ["job.ended"], "as the page renews it: what was chosen stays"
+
+
+@pytest.mark.parametrize(("status", "is_left"), [(404, False), (410, False), (403, True), (500, True)])
+async def test_a_browser_that_is_gone_is_forgotten(tmp_path: Path, status: int, is_left: bool) -> None:
+    async with receiver(status) as service, house(tmp_path) as one:
+        row = await one.notifications.subscribe(LOCAL_USER, service.url, *Browser().keys, "Laptop", [])
+        await one.happens(ENDED)
+        if status == 500:
+            await one.clock.next_sleep()
+        if is_left:
+            assert (await one.row(row, "pending" if status == 500 else "dead")).status == status
+        else:
+            await until(lambda: one.notifications.targets.get(row.id) is None)
+            assert (await one.store.sizes())["deliveries"] == 0
+
+
+async def test_a_browser_belongs_to_one_principal(tmp_path: Path) -> None:
+    """To the one who signed in there last: the other's events must not appear on it any more."""
+    ann, bob = Principal("ann", Role.USER), Principal("bob", Role.GUEST)
+    browser = Browser()
+    async with receiver(201) as service, house(tmp_path) as one:
+        await one.tokens(ann="user", bob="guest")
+        for principal in (ann, bob):
+            await one.notifications.subscribe(principal, service.url, *browser.keys, "Laptop", [])
+        await one.happens(ENDED, principal="ann")
+        await one.happens(ENDED, run="run_2", principal="bob")
+        [message] = await service.got(1)
+        assert json.loads(browser.decrypted(message.body))["session"] == "ses_bob"
+        assert not one.notifications.targets.of("ann", "push")
+
+
+@pytest.mark.parametrize(
+    ("p256dh", "auth"), [("AAAA", "A" * 22), ("B" * 87, "A" * 22), (to_text(b"\4" + b"\1" * 64), "A" * 22), ("", "")]
+)
+async def test_unfit_subscriptions_are_refused(tmp_path: Path, p256dh: str, auth: str) -> None:
+    async with house(tmp_path, private_hosts="") as one:
+        with pytest.raises(UnfitKeys):
+            await one.notifications.subscribe(LOCAL_USER, "https://push.example.org/x", p256dh, auth, "", [])
+        with pytest.raises(UnfitKeys):
+            await one.notifications.subscribe(LOCAL_USER, "https://x.example.org", Browser().keys[0], "A", "", [])
+        with pytest.raises(UnfitUrl):
+            await one.notifications.subscribe(LOCAL_USER, "https://127.0.0.1/x", *Browser().keys, "", [])

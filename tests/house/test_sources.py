@@ -1,0 +1,312 @@
+"""The house rules, as tests. An exception is a row with its reason in one of the tables below, never a silent drift."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests import ROOT
+
+FLOORS = ("routes", "app", "tools", "parsing")
+FOLDERS = (*FLOORS, "tests", "benchmarks")
+# A number that is near becomes the architect: one concept a file, near 200 lines; these only stop the outliers.
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_FOLDER_MODULES = 700, 80, 25
+
+# file -> why it may be longer
+LONG_FILES: dict[str, str] = {}
+# file:function -> why it may be longer
+LONG_FUNCTIONS: dict[str, str] = {}
+# file:function -> what its broad except answers. The house has two.
+BROAD_EXCEPTS = {
+    "tools/toolbox.py:run": "a tool that breaks must not end the run",
+    "app/runs/run_task.py:drive": "the stream's last line of defence: every run has a terminal event",
+}
+# package -> why its `__init__` imports its own modules; those that it imports must not take a name from it
+FACADES = {
+    "parsing": "the public names of a library in its own right",
+    "parsing.dialects": "the tables, made of the rows that its modules hold",
+}
+# what is called -> who closes what `async for` opens there
+CLOSED_ELSEWHERE = {
+    "stream": "Starlette closes a request's body with the request",
+    "aiter_raw": "`async with client.stream(...)` around it closes the response",
+    "aiter_bytes": "`async with client.stream(...)` around it closes the response",
+    "EventSource": "`async with client.stream(...)` around it closes the response",
+}
+# Hosts that files may name: this machine, names reserved for examples, and documentation that everybody can read.
+PUBLIC_HOSTS = re.compile(
+    r"localhost|127\.0\.0\.1|0\.0\.0\.0|::1?|[\w-]+(\.(example|test|invalid|local))?|([\w-]+\.)*example\.(com|org|net)"
+    r"|([\w-]+\.)*(python\.org|pytest\.org|keepachangelog\.com|semver\.org|github\.com|apache\.org|w3\.org|whatwg\.org|json-schema\.org|spdx\.org)"
+    r"|kubernetes\.io|prometheus\.io|specifications\.freedesktop\.org|modelcontextprotocol\.io|api\.openai\.com|api-docs\.deepseek\.com|platform\.kimi\.ai|ai\.google\.dev"
+    r"|openrouter\.ai|api\.mistral\.ai|platform\.claude\.com|api\.anthropic\.com|docs\.ag-ui\.com|ai-sdk\.dev|[\d.]+"
+    r"|docs\.searxng\.org|www\.standardwebhooks\.com|www\.rfc-editor\.org|([\w-]+\.)*(brave\.com|tavily\.com|serper\.dev|exa\.ai)|www\.googleapis\.com|([\w-]+\.)?(commonmark|creativecommons)\.org"
+)
+# As they were published, with the names they made up.
+SPECIFICATIONS = ("fixtures/page/commonmark.json", "routes/page/vendor/")
+
+
+class Source(NamedTuple):
+    """One Python file: its path from the root, its text and its tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    found = []
+    gc.disable()  # millions of nodes that stay: to look through them again and again took two thirds of the time
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text()
+            found.append(Source(path.relative_to(ROOT).as_posix(), text, ast.parse(text, path)))
+    gc.freeze()
+    gc.enable()
+    return tuple(found)
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Every text file that belongs to the project: its folders, and the files beside them."""
+    paths = [path for path in ROOT.iterdir() if path.is_file() and path.name not in (".git", "dragoman.toml")]
+    for folder in (*FOLDERS, "fixtures", "docs", ".ci"):
+        paths += [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    found = {}
+    for path in paths:
+        written = path.read_bytes()
+        if b"\0" not in written:
+            found[path.relative_to(ROOT).as_posix()] = written.decode("utf-8", "replace")
+    return found
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def nothing(wrong: list[str], *, because: str) -> None:
+    assert not wrong, f"{because}\n" + "\n".join(wrong)
+
+
+def test_the_sources_are_found() -> None:
+    assert {source.path.partition("/")[0] for source in sources()} == set(FOLDERS)
+
+
+def test_files_are_short() -> None:
+    long = {source.path: len(source.text.splitlines()) for source in sources()}
+    long = {path: length for path, length in long.items() if length > MAX_FILE_LINES}
+    nothing([f"{path}: {n} lines" for path, n in long.items() if path not in LONG_FILES], because="Split these files:")
+    nothing(sorted(LONG_FILES.keys() - long.keys()), because="These exceptions are no longer needed:")
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{source.path}:{function.name}": (function.end_lineno or 0) - function.lineno + 1
+        for source in sources()
+        for function in functions(source.tree)
+    }
+    long = {at: length for at, length in long.items() if length > MAX_FUNCTION_LINES}
+    nothing(
+        [f"{at}: {n} lines" for at, n in long.items() if at not in LONG_FUNCTIONS], because="Split these functions:"
+    )
+    nothing(sorted(LONG_FUNCTIONS.keys() - long.keys()), because="These exceptions are no longer needed:")
+
+
+def test_folders_are_small() -> None:
+    modules = Counter(str(Path(one.path).parent) for one in sources())
+    large = [f"{folder}: {count} modules" for folder, count in modules.items() if count > MAX_FOLDER_MODULES]
+    nothing(large, because="Make rooms in these folders:")
+
+
+def test_every_module_of_tests_has_a_name_of_its_own() -> None:
+    # Groups of tests/conftest.py and `pytest -k` know a module by its name alone.
+    names = Counter(Path(one.path).stem for one in sources() if "/test_" in one.path)
+    nothing([name for name, count in names.items() if count > 1], because="Tell these modules of tests apart:")
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    # A test's module says it in its path: tests/<floor>/<room>/test_<subject>.
+    modules = [one for one in sources() if one.tree.body and not one.path.startswith("tests/")]
+    silent = [one.path for one in modules if not ast.get_docstring(one.tree)]
+    nothing(silent, because="Begin these modules with a docstring:")
+
+
+QUESTIONS = {"What", "Whether", "Who", "How", "Where", "Why", "When"}
+
+
+def test_a_docstring_says_what_is_done_or_returned() -> None:
+    # An order ("Return the events after `cursor`") or a noun ("Open streams per principal"), never half a question.
+    asking = [
+        f"{source.path}:{getattr(node, 'name', '')}"
+        for source in sources()
+        if source.path.partition("/")[0] in FLOORS
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | Function)
+        if (ast.get_docstring(node) or " ").split(" ")[0] in QUESTIONS
+    ]
+    nothing(asking, because="Begin these docstrings with a verb or a noun:")
+
+
+def imports(source: Source, modules: set[str]) -> set[str]:
+    """The house's modules that a file imports, each as precisely as it is named."""
+    found = set()
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Import(names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                inner = {f"{module}.{alias.name}" for alias in names}
+                found |= (inner & modules) | ({module} if inner - modules else set())
+            case ast.ImportFrom(level=level) if level:
+                pytest.fail(f"{source.path}:{node.lineno}: name the module in full instead of by dots")
+    return found & modules
+
+
+def packages(module: str) -> set[str]:
+    """Those that a module is in: Python runs their `__init__` first."""
+    parts = module.split(".")
+    return {".".join(parts[:length]) for length in range(1, len(parts))}
+
+
+def imported(name: str, named: set[str], modules: set[str]) -> set[str]:
+    """What the module `name` loads by importing `named`: these, and first the packages that they are in."""
+    around = set[str]().union(*map(packages, named)) - (packages(name) & FACADES.keys())
+    return ((named | around) & modules) - {name}
+
+
+def test_no_module_imports_itself_in_the_end() -> None:
+    named = {one.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): one for one in sources()}
+    graph = {name: imported(name, imports(source, set(named)), set(named)) for name, source in named.items()}
+    assert sum(map(len, graph.values())) > 20, "the imports are not seen"
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"These modules import each other: {' <- '.join(error.args[1])}")
+
+
+def test_a_package_counts_as_imported_with_its_modules() -> None:
+    """Otherwise an `__init__` that imports half of a floor hides what each of its modules loads."""
+    modules = {"a", "a.b", "a.b.c", "a.b.d", "x"}
+    assert imported("x", {"a.b.c"}, modules) == {"a", "a.b", "a.b.c"}
+    assert imported("a.b.d", {"a.b.c"}, modules) == {"a", "a.b", "a.b.c"}
+    assert imported("a.b", {"a.b.c"}, modules) == {"a", "a.b.c"}
+
+
+BROAD = ("Exception", "BaseException")
+
+
+def catches_all(node: ast.AST) -> bool:
+    """Whether every exception ends here. A handler that cleans up and raises it again lets it pass."""
+    match node:
+        case ast.ExceptHandler(body=[*_, ast.Raise(exc=None)]):
+            return False
+        case ast.ExceptHandler(type=None):
+            return True
+        case ast.ExceptHandler(type=ast.Tuple(elts=caught)) | ast.Call(func=ast.Name("suppress"), args=caught):
+            return any(isinstance(one, ast.Name) and one.id in BROAD for one in caught)
+        case ast.ExceptHandler(type=ast.Name(id=name)):
+            return name in BROAD
+    return False
+
+
+def where(source: Source, node: ast.stmt | ast.expr | ast.ExceptHandler) -> str:
+    """The innermost function around a node, as `file:function`; `file:` outside of all."""
+    around = [one for one in functions(source.tree) if one.lineno <= node.lineno <= (one.end_lineno or 0)]
+    return f"{source.path}:{max(around, key=lambda one: one.lineno).name if around else ''}"
+
+
+def test_only_two_places_catch_everything() -> None:
+    found = {
+        where(source, node)
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ExceptHandler | ast.Call) and catches_all(node)
+    }
+    nothing(sorted(found - BROAD_EXCEPTS.keys()), because="Catch what you can name:")
+    nothing(sorted(BROAD_EXCEPTS.keys() - found), because="These exceptions are no longer needed:")
+
+
+def called(node: ast.AST) -> str:
+    """The last name of what is called: `sleep` for `asyncio.sleep(1)`; empty for anything but a call of a name."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name
+    return ""
+
+
+def test_no_test_sleeps() -> None:
+    sleeping = []
+    for source in sources():
+        for node in ast.walk(source.tree) if source.path.startswith("tests/") else ():
+            match node:
+                case ast.Call(args=[ast.Constant(value=0)]):
+                    continue  # gives way to others, waits for nothing
+                case ast.Call() if called(node) == "sleep":
+                    sleeping.append(f"{source.path}:{node.lineno}")
+    nothing(sleeping, because="Wait for what must happen, with a bound, instead of sleeping:")
+
+
+def test_whoever_opens_a_stream_closes_it() -> None:
+    unclosed = [
+        f"{source.path}:{node.iter.lineno}: {name}"
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.AsyncFor) or (isinstance(node, ast.comprehension) and node.is_async)
+        if (name := called(node.iter)) and name not in CLOSED_ELSEWHERE
+    ]
+    nothing(unclosed, because="Write `async with aclosing(...) as pieces` around these:")
+
+
+def test_every_dialect_has_a_fixture() -> None:
+    dialects = importlib.import_module("parsing.dialects").DIALECTS
+    there = "\n".join(f"{path}\n{text}" for path, text in texts().items() if path.startswith("fixtures/dialects/"))
+    unseen = [row.name for row in dialects if not re.search(rf"(?<![\w-]){re.escape(row.name)}(?![\w-])", there)]
+    nothing(unseen, because="fixtures/dialects has nothing of these:")
+
+
+def test_files_name_public_hosts_only() -> None:
+    private = [
+        f"{path}: {host}"
+        for path, text in texts().items()
+        if "/vendor/" not in path  # released files, which are never changed
+        for host in re.findall(r"\bhttps?://(?:[\w.]+@)?([\w.-]+)", text)
+        if not path.startswith(SPECIFICATIONS) and not PUBLIC_HOSTS.fullmatch(host.rstrip("."))
+    ]
+    nothing(private, because="These hosts are not public documentation (or belong into PUBLIC_HOSTS):")
+
+
+def test_the_project_speaks_only_of_itself() -> None:
+    # A checkout right below the top (`/app`) has a name that says nothing of one place.
+    here = rf"{re.escape(str(ROOT))}\b|" if len(ROOT.parts) > 2 else ""
+    elsewhere = re.compile(rf"{here}\b(?i:issue|ticket) #?\d+\b")
+    told = [f"{path}: {found[0]}" for path, text in texts().items() for found in elsewhere.finditer(text)]
+    nothing(told, because="These name the place or the plan that the code was written in:")
+
+
+STARTS = re.compile(r"\b(create_subprocess_\w+|subprocess_exec|Popen|posix_spawnp?)\(")
+# file -> why what it starts may inherit which signals are ignored
+SIGNALS_INHERITED = {
+    "tools/jobs/launch.py": "a supervisor, which sets those of its command",
+    "tools/jobs/supervisor.py": "the command, with `setsigdef`",
+    "tools/process/orphan_reaper.py": "the orphan reaper, which is only killed",
+}
+
+
+def test_programs_start_with_default_signals() -> None:
+    product = [one for one in sources() if one.path.startswith(FLOORS)]
+    starting = {one.path for one in product if STARTS.search(one.text) and "    reset_signals()\n" not in one.text}
+    nothing(sorted(starting - SIGNALS_INHERITED.keys()), because="Call reset_signals() before the start:")
+    nothing(sorted(SIGNALS_INHERITED.keys() - starting), because="These exceptions are no longer needed:")

@@ -1,0 +1,97 @@
+"""What happens while nobody is there: a call waits without an end, or is refused at once, as the request says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.models.scripted import Scripted
+from tests.support.server.serving import Served, serving, until
+
+pytestmark = pytest.mark.anyio
+
+LIMIT_S = 60
+WRITE = "```write_file\nnote.txt\nfirst\n```"
+HOOK = '<tool_call>{"name": "write_file", "arguments": {"path": ".git/hooks/pre-commit", "content": "x"}}</tool_call>'
+
+
+def note(folder: Path) -> Path:
+    return folder / "work" / "note.txt"
+
+
+async def asked(served: Served, **more: object) -> tuple[dict[str, Any], str]:
+    """A run that waits for its first call, nobody watching; its question, and the path to decide it."""
+    async with aclosing(served.turn(message="Write.", **({"approval": "ask"} | more))) as turn:
+        started = await until(turn, "run.started")
+        question = await until(turn, "approval.required")
+    return started | question, f"/runs/{started['run']}/approvals/{question['call']}"
+
+
+async def test_a_call_waits_without_an_end_also_for_the_next_server(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE])) as served:
+        question, path = await asked(served)
+        assert "expires_at" in question and question["expires_at"] is None
+        [listed] = (await served.client.get("/approvals")).json()["approvals"]
+        assert listed["call"] == question["call"] and listed["expires_at"] is None
+        row = await served.services.store.approval(question["run"], question["call"])
+        assert row and row.expires is None
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Done."])) as served:
+        [listed] = (await served.client.get("/approvals")).json()["approvals"]
+        assert listed["expires_at"] is None and not note(tmp_path).exists()
+        assert (await served.client.post(path, json={"decision": "approve"})).status_code == 200
+        await served.services.runs.ended(question["run"])
+        events = await served.events(question["run"])
+    assert events[-1]["reason"] == "answered" and note(tmp_path).read_text() == "first"
+
+
+async def test_the_time_of_a_run_stands_still_while_it_waits(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, WRITE, "Done."])) as served:
+        question, path = await asked(served, time_limit_s=4)
+        await asyncio.to_thread(passed, time.time() + 5)
+        assert (await served.client.post(path, json={"decision": "approve", "scope": "session"})).status_code == 200
+        await served.services.runs.ended(question["run"])
+        events = await served.events(question["run"])
+    assert events[-1]["reason"] == "answered" and note(tmp_path).read_text() == "first"
+
+
+def passed(moment: float) -> None:
+    """Busy, because the clock is what is waited for; some seconds."""
+    while time.time() <= moment:
+        pass
+
+
+@pytest.mark.parametrize("approval", ["sandboxed", "ask", "auto"])
+async def test_where_nobody_will_come_what_asks_is_refused_at_once(tmp_path: Path, approval: str) -> None:
+    provider = Scripted([HOOK, "Done."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        events = await served.chat("Write.", approval=approval, when_absent="deny")
+        row = await served.services.store.run(events[0]["run"])
+        assert row and json.loads(row.policy) == {"approval": approval, "when_absent": "deny"}
+        again, _ = await served.services.unattended.restored_agent(row)  # after a restart, and for follow-ups
+    assert again.calls.gate.policy.unattended == "when_absent: deny"
+    assert events[0]["limits"]["when_absent"] == "deny"
+    [rejected] = [event for event in events if event["type"] == "tool.rejected"]
+    assert "This run does not ask for approval (when_absent: deny)." in rejected["reason"]
+    assert "approval.required" not in {event["type"] for event in events} and events[-1]["reason"] == "answered"
+    assert not (tmp_path / "work" / ".git").exists()
+    told = provider.requests[-1].messages
+    assert any("does not ask for approval" in message.text for message in told)
+
+
+async def test_what_asks_nobody_runs_where_nobody_will_come(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, "Done."])) as served:
+        events = await served.chat("Write.", when_absent="deny")
+    assert events[-1]["reason"] == "answered" and note(tmp_path).read_text() == "first"
+
+
+async def test_another_word_says_what_is_allowed(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        answer = await served.client.post("/chat", json={"message": "x", "when_absent": "perhaps"})
+    assert answer.status_code == 422
+    assert "when_absent" in answer.text and "wait" in answer.text and "deny" in answer.text

@@ -1,0 +1,72 @@
+"""`kill -9` in the middle of forks: a branch is there with all that it takes over, or it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.support.models.chatting import DONE, chunk, says
+from tests.support.models.upstream import stream, upstream
+from tests.support.nightly import at_night
+from tests.support.server.dragoman_process import DragomanProcess, server
+
+pytestmark = pytest.mark.anyio
+FORKS, KILLS = 24, at_night(20, 3)
+HALVES = """
+    SELECT id FROM sessions WHERE
+    ((SELECT COUNT(*) FROM messages WHERE session = sessions.id) <> 2)
+    OR (id <> ? AND (SELECT COUNT(*) FROM branch_parts WHERE session = sessions.id) <> 1)
+    OR (SELECT COUNT(*) FROM branches WHERE session = sessions.id) <> 1
+    OR (id <> ? AND (SELECT COUNT(*) FROM audit WHERE action = 'fork ' || sessions.id) <> 1)
+"""
+
+
+async def forked_until_killed(client: httpx2.AsyncClient, process: DragomanProcess, path: str, run: str) -> list[str]:
+    made = list[str]()
+
+    async def fork() -> None:
+        with suppress(httpx2.TransportError):
+            answer = await client.post(path, json={"after": run})
+            made.append(answer.json()["id"])
+            if len(made) == FORKS // 4:
+                process.kill()
+
+    await asyncio.gather(*(fork() for _ in range(FORKS)))
+    process.kill()
+    await process.wait()
+    return made
+
+
+def halves(folder: Path, first: str) -> list[str]:
+    """Branches that lack something."""
+    [file] = folder.rglob("dragoman.db")
+    with closing(sqlite3.connect(file)) as database:
+        return [session for (session,) in database.execute(HALVES, (first, first))]
+
+
+@pytest.mark.timeout(90)
+async def test_a_branch_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    made, session, run = list[str](), "", ""
+    async with (
+        asyncio.timeout(80),
+        upstream(stream(says("Hi."), chunk(finish="stop"), DONE), repeat=True, chats=True) as model,
+    ):
+        for _ in range(KILLS):
+            async with server(tmp_path, model.base_url) as (client, process):
+                if not run:
+                    answer = await client.post("/chat", json={"message": "Go"})
+                    assert "event: run.finished" in answer.text
+                    run, session = answer.headers["x-run-id"], answer.headers["x-session-id"]
+                made += await forked_until_killed(client, process, f"/sessions/{session}/fork", run)
+        async with server(tmp_path, model.base_url) as (client, _):
+            for branch in made:  # answered, so durable
+                found = (await client.get(f"/sessions/{branch}")).json()
+                assert [one["text"] for one in found["messages"]] == ["Go", "Hi."]
+    assert made
+    assert halves(tmp_path, session) == []

@@ -1,0 +1,94 @@
+"""Many watchers of one run: the same bytes for all, wherever they come in; those that stall disturb nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from app.log.run_stream import PAGE_SIZE
+from app.models.scripted import Line, Pause, Scripted
+from tests.support.nightly import at_night
+from tests.support.server.serving import Served, serving, until
+
+pytestmark = pytest.mark.anyio
+
+WATCHERS, STALLED, ROUNDS = at_night((100, 50, 40), (25, 20, 15))
+
+
+async def body(served: Served, run: str, after: int = 0) -> bytes:
+    """The stream without its `retry:` line, which each connection begins with, and without comments."""
+    content = (await served.client.get(f"/runs/{run}/events?after={after}")).content
+    return content.removeprefix(b"retry: 1000\n").replace(b": ping\n\n", b"")
+
+
+async def test_a_run_of_several_hundred_events_resumes_at_every_boundary(tmp_path: Path) -> None:
+    rounds: list[list[Line]] = [[f"Step {number}.\n```bash\necho {number}\n```\n"] for number in range(ROUNDS)]
+    provider = Scripted([*rounds, ["The end."]])
+    async with asyncio.timeout(110), serving(tmp_path, provider) as served:
+        events = await served.chat(max_rounds=50)
+        run = events[0]["run"]
+        whole = await body(served, run)
+        frames = [frame + b"\n\n" for frame in whole.split(b"\n\n")[:-1]]
+        assert len(frames) == len(events) > 5 * ROUNDS
+        for seen in range(len(frames)):
+            assert await body(served, run, seen) == b"".join(frames[seen:])
+
+
+async def test_many_watchers_of_a_live_run_see_the_same_bytes(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    provider = Scripted([["Sure! ", Pause(go_on), *(f"{number} " for number in range(800))]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run = (await until(turn, "run.started"))["run"]
+        watchers = [asyncio.create_task(body(served, run)) for _ in range(WATCHERS)]
+        await until(turn, "text.delta")
+        go_on.set()
+        seen = await asyncio.gather(*watchers)
+        seen.append(await body(served, run))
+    assert len(set(seen)) == 1
+    assert seen[0].count(b"event: run.finished") == 1
+
+
+async def test_watchers_that_stall_do_not_hold_up_the_others(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    provider = Scripted([["Sure! ", Pause(go_on), *("x" * 9_000 for _ in range(450))]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run = (await until(turn, "run.started"))["run"]
+        url = served.client.base_url
+        stalled = [await asyncio.open_connection(url.host, url.port, limit=1024) for _ in range(STALLED)]
+        for _, writer in stalled:
+            writer.write(f"GET /runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        go_on.set()
+        assert (await until(turn, "run.finished"))["reason"] == "answered"
+        for _, writer in stalled:
+            writer.close()
+        assert len(await body(served, run)) > 4_000_000
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_watcher_holds_little_however_long_the_log(tmp_path: Path, *, live: bool) -> None:
+    wait = [Pause(asyncio.Event())] if live else []
+    provider = Scripted([["x" * 9_000 for _ in range(300)] + ["y" * 60_000, "z" * 60_000, "The end.", *wait]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run, seen = (await until(turn, "run.started"))["run"], 0
+        async for event in turn:
+            if "The end." in event.get("text", ""):
+                break
+        async with aclosing(served.services.runs.watch(run, 0)) as pages:
+            async for rows in pages:
+                assert [row.seq for row in rows] == list(range(seen + 1, seen + 1 + len(rows)))
+                assert len(rows) == 1 or sum(len(row.data) for row in rows) <= PAGE_SIZE
+                seen = rows[-1].seq
+                if "The end." in rows[-1].data:
+                    break
+
+
+async def test_a_reader_at_the_end_is_told_not_to_come_back(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hi."])) as served:
+        events = await served.chat()
+        run, last = events[0]["run"], events[-1]["seq"]
+        for after in (last, last + 1):
+            response = await served.client.get(f"/runs/{run}/events?after={after}")
+            assert (response.status_code, response.content) == (204, b"")
