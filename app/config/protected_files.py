@@ -18,7 +18,7 @@ from app.config.sources import DEFAULT_FILE, home_of
 from tools.base.containment import lies_in
 from tools.process.unsafe_environment import code_in_environment
 
-PACKAGES = Path(__file__).parents[2]  # the folder of the code that runs
+PACKAGES = Path(__file__).parents[__name__.count(".")]  # the folder of the code that runs
 IN_DATA = ("*", "persona/*", "persona/*/*", "keys/*", "mcp/*")  # what may be a symbolic link
 
 MOVE = "Move it, or let DRAGOMAN_WORKSPACE be another folder."

@@ -19,7 +19,8 @@ from app.core.log_context import log_context
 ACCESS = "uvicorn.access"
 ACCESS_FIELDS = ("client", "method", "path", "http_version", "status")
 OWN = "dragoman"  # the logger of messages that are printed at every level
-LEVELLED = (OWN, "routes", "app", "tools", "uvicorn")  # loggers that follow the setting below `warning`
+FLOORS = [__name__.rpartition("app.")[0] + floor for floor in ("routes", "app", "tools")]  # below OWN in a wheel
+LEVELLED = (OWN, *FLOORS, "uvicorn")  # loggers that follow the setting below `warning`
 TRACE = 5  # uvicorn's
 
 

@@ -25,7 +25,7 @@ from tools.sandbox.sealed_paths import HeldSeals
 
 START_S = 10.0  # how long a supervisor may take to report that the command has been started
 _LOOK_S = 0.01
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[__name__.count(".")]
 
 _log = logging.getLogger(__name__)
 

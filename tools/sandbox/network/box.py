@@ -33,7 +33,8 @@ MOUNTS = (
 
 def launched(rules: Rules) -> tuple[str, ...]:
     """Return the words in front of a sandbox's, outside of it: they start the proxy."""
-    written = json.dumps({**asdict(rules), "path": [str(Path(launch.__file__).parents[3]), *filter(None, sys.path)]})
+    packages = Path(launch.__file__).parents[launch.__name__.count(".")]
+    written = json.dumps({**asdict(rules), "path": [str(packages), *filter(None, sys.path)]})
     return (sys.executable, "-I", "-S", launch.__file__, written)
 
 
