@@ -20,6 +20,7 @@ from tools.base.schemas import CORRECT, argument_error, client_argument_error
 from tools.tool import Context, Tool, ToolList, binds_nothing
 
 _NAMED = 20
+UNKNOWN_TOOL, ARGUMENTS = "unknown_tool", "arguments"  # the refusals of the dispatcher itself
 
 _log = logging.getLogger(__name__)
 
@@ -31,18 +32,23 @@ class Allow(Struct, frozen=True):
 class Refuse(Struct, frozen=True):
     """The tool may not be used, or (`only_so`) not in this way. `reason` is a sentence for the model and the user.
 
-    `intended`: the tool that the call could be of in its right form.
+    `intended`: the tool that the call could be of in its right form. `by`: what has decided so.
     """
 
     reason: str
     only_so: bool = False
     intended: str = ""
+    by: str = ""
 
 
 class Ask(Struct, frozen=True):
-    """The tool may be used once a person has approved this call. `reason` is a sentence for that person."""
+    """The tool may be used once a person has approved this call. `reason` is a sentence for that person.
+
+    `by`: what has decided so.
+    """
 
     reason: str
+    by: str = ""
 
 
 Decision = Allow | Ask | Refuse
@@ -149,15 +155,16 @@ class Toolbox:
         if tool is None:
             near = self._near(name)
             reason = f"No tool is called {_shortened(name)!r}. {self._what_there_is(near)}"
-            return Refuse(reason, intended=next(iter(near), ""))
+            return Refuse(reason, intended=next(iter(near), ""), by=UNKNOWN_TOOL)
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
-            return Refuse(f"{name} may not be used: {decision.reason} {self._what_there_is(self._near(name))}")
+            reason = f"{name} may not be used: {decision.reason} {self._what_there_is(self._near(name))}"
+            return Refuse(reason, by=decision.by)
         describe_error = client_argument_error if tool.handed else argument_error
         error = describe_error(tool.name, tool.parameters, arguments)
         if error is None:
             return decision
-        return Refuse(error, intended=name) if error.endswith(CORRECT) else Refuse(error)
+        return Refuse(error, intended=name if error.endswith(CORRECT) else "", by=ARGUMENTS)
 
     async def run(
         self, call_name: str, arguments: Arguments, context: Context, permit: Permit | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from tools.base.rights import Approval, Risk, Role
+from tools.base.tool_patterns import matches
 
 if TYPE_CHECKING:  # it imports asyncio, which the settings do without
     from tools.tool import Tool
@@ -55,9 +55,15 @@ class ToolRule(BaseModel, defer_build=True):
         )
 
 
+def rule_for(name: str, rules: Sequence[ToolRule]) -> ToolRule | None:
+    """The first rule that matches the name of a tool."""
+    return next((rule for rule in rules if matches((name,), (rule.match,))), None)
+
+
 def classified(tool: Tool, rules: Sequence[ToolRule]) -> Tool:
-    """The tool, classified by the first rule that matches its name."""
-    return next((rule.applied(tool) for rule in rules if fnmatchcase(tool.name, rule.match)), tool)
+    """The tool, as its rule classifies it."""
+    rule = rule_for(tool.name, rules)
+    return rule.applied(tool) if rule else tool
 
 
 def checked_pattern(pattern: str) -> str:

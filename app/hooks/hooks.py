@@ -10,13 +10,13 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from fnmatch import fnmatchcase
 from typing import Any
 
 from app.core.hook_rows import TOOL_EVENTS, HookEvent, HookRow
 from app.hooks.callers import call_hook
 from app.hooks.verdicts import ALLOWED, HookFailed, Verdict, stricter, verdict_of
 from app.redaction.redactor import Redactor
+from tools.base.tool_patterns import matches
 
 VERSION = 1  # of the payload
 MOST_PAYLOAD = 4 << 20  # bytes
@@ -107,7 +107,7 @@ class Hooks:
 
 
 def _concerns(row: HookRow, tool: str) -> bool:
-    return row.on not in TOOL_EVENTS or any(fnmatchcase(tool, pattern) for pattern in row.tools)
+    return row.on not in TOOL_EVENTS or matches((tool,), row.tools)
 
 
 @asynccontextmanager

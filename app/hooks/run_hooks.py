@@ -18,11 +18,9 @@ from app.core.hook_rows import HookEvent
 from app.core.messages import AskedCall, Message, in_words
 from app.hooks.hooks import Hooks
 from app.hooks.verdicts import ALLOWED, Verdict
-from app.policy.decisions import POLICY
-from app.policy.gate import PolicyContext, of_question
 from app.storage.audit import AuditRow
 from app.transcript.conversation import Conversation
-from tools.toolbox import Allow, Decision, Refuse
+from tools.toolbox import Ask, Refuse
 
 HOOK = "hook"  # in the audit, before the name of the hook
 MOST_TEXT = 64 * 1024  # characters of each text
@@ -51,7 +49,7 @@ class RunHooks(Struct):
         return self.hooks.has_guard(HookEvent.AFTER_TOOL)
 
     async def before_calls(self, calls: Iterable[AskedCall], conversation: Conversation, *, untrusted: bool) -> None:
-        """Ask about each call as it would run; `narrowed` then follows the verdicts."""
+        """Ask about each call as it would run; `decision` then follows the verdicts."""
         for call in calls:
             await self.before_call(call, conversation, untrusted=untrusted)
 
@@ -67,25 +65,21 @@ class RunHooks(Struct):
         verdict = self._verdicts.get(call, ALLOWED)
         return DENIED_CALL.format(reason=reason_of(verdict)) if verdict.decision == "deny" else None
 
-    def narrowed(
-        self, call: str, decision: Decision, policy: PolicyContext, *, handed: bool = False
-    ) -> tuple[Decision, str]:
-        """The decision on a call as its hooks have narrowed it, and its author: they can only refuse and ask.
+    def decision(self, call: str, *, is_handed: bool = False) -> Ask | Refuse | None:
+        """Return what the verdict on a call makes of it; None if that is allowed.
 
-        A call that is `handed` to a client waits for no approval here, so that a question is a refusal.
+        A call that is handed to a client waits for no approval here, so that a question is a refusal.
         """
         verdict = self._verdicts.get(call, ALLOWED)
-        if isinstance(decision, Refuse) or verdict.decision == "allow":
-            return decision, POLICY
         by = f"{HOOK} {verdict.hook}"
         if denial := self.denial(call):
-            return Refuse(denial), by
-        if handed:
+            return Refuse(denial, by=by)
+        if verdict.decision == "allow":
+            return None
+        if is_handed:
             reason = NO_PERSON.format(hook=verdict.hook, reason=verdict.reason).rstrip()
-            return Refuse(DENIED_CALL.format(reason=reason)), by
-        if isinstance(decision, Allow):
-            return of_question(ASKED.format(hook=verdict.hook, reason=verdict.reason).rstrip(), policy), by
-        return decision, POLICY
+            return Refuse(DENIED_CALL.format(reason=reason), by=by)
+        return Ask(ASKED.format(hook=verdict.hook, reason=verdict.reason).rstrip(), by=by)
 
     async def after_call(self, call: AskedCall, finished: ToolFinished, conversation: Conversation) -> str | None:
         """Return the text in place of a result that a guard withholds."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.core.events import ApprovalResolved
 from app.core.messages import AskedCall
-from app.policy.gate import QUOTED
+from app.policy.call_rows import QUOTED
 from app.policy.grants import Grant, grant_of, reaches_hosts
 from app.policy.reapproval import first_reason
 from app.policy.stored_grants import NO_HOSTS, Review, UnfitArguments, check_grant, grant_changes, with_chosen_hosts

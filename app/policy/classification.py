@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.core.rules import ToolRule, classified
+from app.core.rules import ToolRule, classified, rule_for
 from tools.base.rights import Approval, Hints, Origin, Risk, Role, Trust
 from tools.tool import Tool
 
@@ -113,7 +112,7 @@ class Classification:
 
     def rights(self, name: str, origin: Origin) -> Rights:
         """Return the classification of a server's tool by its public name and origin."""
-        rule = next((rule for rule in self._rules if fnmatchcase(name, rule.match)), None)
+        rule = rule_for(name, self._rules)
         given = list(self._declarations(origin))
         layers: list[tuple[Source, ToolRule | Trust]] = [(Source.SETTINGS, rule)] if rule else []
         layers += given
@@ -156,8 +155,8 @@ class Classification:
             eased.append(Source.SETTINGS)
         if not eased:
             return "the setting search_tool" if name == self._search_tool else ""
-        if Source.SETTINGS in eased:
-            return f"the rule {next(rule.match for rule in self._rules if fnmatchcase(name, rule.match))}"
+        if Source.SETTINGS in eased and (rule := rule_for(name, self._rules)):
+            return f"the rule {rule.match}"
         return f"the trust that is declared for {origin.server}"
 
 

@@ -10,15 +10,15 @@ from app.storage.audit import AuditRow
 from tools.base.permit import fingerprint
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
-POLICY, PROVENANCE = "policy", "provenance"  # the deciding part, in the audit
+POLICY = "policy"  # the author of a decision where no row of the table objects, and where one ends a question
 MAX_ACTION = 200  # characters of a tool name, which a model may have invented
 DECISIONS: dict[type, str] = {Allow: "allow", Ask: "ask", Refuse: "refuse"}
 
 
-def audit_of(principal: str, run: str, call: AskedCall, decision: Decision, by: str) -> AuditRow:
-    """Return the audit row for the decision that `by` took on a call of `principal`."""
+def audit_of(principal: str, run: str, call: AskedCall, decision: Decision) -> AuditRow:
+    """Return the audit row for the decision on a call of `principal`."""
     name, kind = written(call.name), DECISIONS[type(decision)]
-    why = "" if isinstance(decision, Allow) else decision.reason
+    why, by = ("", POLICY) if isinstance(decision, Allow) else (decision.reason, decision.by)
     call_fingerprint = fingerprint(principal, call.name, call.arguments)
     return AuditRow(time.time(), principal, name, kind, why, by, run, call.id, call_fingerprint)
 

@@ -29,6 +29,7 @@ from app.transcript.conversation import Conversation
 from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.reply import Reply, TextCalls
 from app.transcript.run_totals import RunTotals
+from tools.toolbox import Refuse
 
 CANARY, JUDGE, SCREEN = "canary", "judge", "screen"  # the deciding guard in the audit, and the codes of notices
 GIVEN_AWAY = "This call was blocked: it carries a code that must not be repeated. Go on without."
@@ -41,13 +42,6 @@ REFUSED = "This call was not run: a result of this run could not be screened, so
 
 Value = TypeVar("Value")
 Tools = Mapping[str, dict[str, Any]]  # name -> JSON Schema of the parameters
-
-
-class Objection(Struct, frozen=True):
-    """The reason why a call is not run. `by` is the guard."""
-
-    by: str
-    reason: str
 
 
 class Guards(Struct):
@@ -116,14 +110,14 @@ class Guards(Struct):
             self._record(conversation, "reply", "block", LEAKED, CANARY)
             yield Notice(CANARY, LEAKED)
 
-    def objection(self, call: AskedCall, *, effect: bool) -> Objection | None:
-        """Return why a call must not run, if it must not. `effect`: the call can do more than read."""
+    def objection(self, call: AskedCall, *, effect: bool) -> Refuse | None:
+        """Return the refusal of a call that must not run. `effect`: the call can do more than read."""
         if self.canary and self.canary.holds(call.name, call.arguments):
-            return Objection(CANARY, GIVEN_AWAY)
+            return Refuse(GIVEN_AWAY, by=CANARY)
         if effect and self._unscreened:
-            return Objection(SCREEN, REFUSED)
+            return Refuse(REFUSED, by=SCREEN)
         if effect and call.id in self._doubted:
-            return Objection(JUDGE, self._doubted[call.id])
+            return Refuse(self._doubted[call.id], by=JUDGE)
         return None
 
     async def judge_calls(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from msgspec import Struct
+
+from tools.base.tool_patterns import matches
 
 
 class ToolNarrowing(Struct, frozen=True):
@@ -17,9 +17,9 @@ class ToolNarrowing(Struct, frozen=True):
 
     def objection(self, name: str, also_disabled: str) -> str | None:
         """Return why a tool may not be used; `also_disabled` is another name that switches it off."""
-        if not all(any(fnmatchcase(name, one) for one in patterns) for patterns in self.allowed):
+        if not all(matches((name,), patterns) for patterns in self.allowed):
             return f"{name} is not among the tools of the profile {self.profiles}."
-        if any(fnmatchcase(one, pattern) for one in (name, also_disabled) for pattern in self.disabled):
+        if matches((name, also_disabled), self.disabled):
             return f"{name} is disabled by the profile {self.profiles}."
         return f"{name} is not available: this run has no memory." if name in self.memory else None
 

@@ -38,8 +38,9 @@ from app.memory.startup import memory_of_run
 from app.models.endpoints.failover import ModelRoute
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.wire.structured_output import is_structured
-from app.policy.gate import Gate, PolicyContext
+from app.policy.gate import Gate
 from app.policy.guards import guards_of
+from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles

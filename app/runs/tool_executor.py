@@ -26,8 +26,9 @@ from app.hooks.run_hooks import RunHooks
 from app.labels.run_labels import RunLabels
 from app.memory.desk import OwnMemory
 from app.policy.approvals import Approvals, resolution_event
-from app.policy.decisions import POLICY, PROVENANCE, audit_of, denial_of
-from app.policy.gate import Gate, of_quotation, of_quoted
+from app.policy.call_rows import UNREADABLE, CallRequest, decide_call, quotation_refusal
+from app.policy.decisions import POLICY, audit_of, denial_of
+from app.policy.gate import Gate
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD, Guards
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
@@ -50,7 +51,6 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Context
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
 
-FOR_CLIENTS = "a tool of the client is not asked about here"
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -143,10 +143,8 @@ class ToolExecutor(Struct):
         self.totals.calls += 1
         wanted = self._as_declared(wanted)
         call = self.guards.plain(wanted)
-        decision, by = self._decide(wanted)
-        if (place := self._quoted.get(call.id)) and not isinstance(decision, Refuse):
-            decision = Refuse(of_quoted(call.name, place, FOR_CLIENTS))
-        self.audit(context, call, decision, by)
+        decision = self._decide(wanted)
+        self.audit(context, call, decision)
         if isinstance(decision, Refuse):
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
             return
@@ -159,13 +157,13 @@ class ToolExecutor(Struct):
         asked = unanswered.asked is not None and number_of(unanswered.asked, call.id)
         if asked or call.id in unanswered.refused or self._has_effect(call) or self.toolbox.runs_in_turn(call.name):
             return False
-        return isinstance(self._decide(call)[0], Allow)
+        return isinstance(self._decide(call), Allow)
 
     async def _read(self, context: RunContext, calls: Sequence[AskedCall]) -> None:
         cleared = [Cleared(self.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
             self.totals.calls += 1
-            self.audit(context, one.call, *self._decide(call))
+            self.audit(context, one.call, self._decide(call))
         await self._run(context, cleared)
 
     async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
@@ -174,14 +172,15 @@ class ToolExecutor(Struct):
         call = self.guards.plain(wanted)
         if call.id in refused:
             place = self._quoted.get(call.id)  # advice on how to call would make a call of a quotation
-            reason = of_quoted(call.name, place, "it could not be read as a call") if place else refused[call.id]
+            reason = quotation_refusal(call.name, place, UNREADABLE) if place else refused[call.id]
             shown = "" if place or call.id not in unanswered.unreadable else self._right_form(call, call.name)
             conversation.answer(call, self.guards.plain(reason + shown))
             return
-        decision, by = self._decide(wanted)
-        self.audit(context, call, decision, by)
+        decision = self._decide(wanted)
+        self.audit(context, call, decision)
         if isinstance(decision, Refuse):
-            if row := await self.approvals.withdraw(context.run, by):  # asked for before the server was restarted
+            # It may have been asked for before the server was restarted.
+            if row := await self.approvals.withdraw(context.run, POLICY):
                 await context.emit(resolution_event(row))
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
             for notice in self.guards.news(conversation):
@@ -193,8 +192,8 @@ class ToolExecutor(Struct):
         else:
             await self._run(context, [Cleared(call)])
 
-    def audit(self, context: RunContext, call: AskedCall, decision: Decision, by: str = POLICY) -> None:
-        context.conversation.record(audit_of(self.gate.principal.name, context.run, call, decision, by))
+    def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
+        context.conversation.record(audit_of(self.gate.principal.name, context.run, call, decision))
 
     async def _refuse(self, context: RunContext, call: AskedCall, reason: str, right_form: str = "") -> None:
         await context.emit(ToolRejected(reason, call.id, call.name))
@@ -226,28 +225,30 @@ class ToolExecutor(Struct):
         effects = [
             call
             for call in calls
-            if call.id not in refused and self._has_effect(call) and not isinstance(self._decide(call)[0], Refuse)
+            if call.id not in refused and self._has_effect(call) and not isinstance(self._decide(call), Refuse)
         ]
         if effects:
             self.check_not_paused()
         return await self.guards.judge_calls(effects, self.totals, conversation)
 
-    def _decide(self, call: AskedCall) -> tuple[Decision, str]:
-        """The decision, and who made it."""
-        if objection := self.guards.objection(call, effect=self._has_effect(call)):
-            return Refuse(objection.reason), objection.by
-        decision, by = self.toolbox.decide(call.name, call.arguments), POLICY
-        if self.hooks:
-            handed = self.goes_to_client(call)
-            decision, by = self.hooks.narrowed(call.id, decision, self.gate.policy, handed=handed)
-        if (place := self._quoted.get(call.id)) and not self._is_known(call):
-            return of_quotation(decision, call.name, place, self.gate.policy), PROVENANCE
-        return decision, by
+    def _decide(self, call: AskedCall) -> Decision:
+        is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
+        return decide_call(
+            CallRequest(
+                name=call.name,
+                policy=self.gate.policy,
+                dispatch=partial(self.toolbox.decide, call.name, call.arguments),
+                objection=self.guards.objection(call, effect=self._has_effect(call)),
+                hook=self.hooks.decision(call.id, is_handed=is_handed) if self.hooks else None,
+                quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
+                is_handed=is_handed,
+            )
+        )
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
         """Ask the hooks about each call that may be run or handed over, as it stands."""
         if self.hooks and self.hooks.asks_about_calls:
-            may_run = [call for call in calls if not isinstance(self._decide(call)[0], Refuse)]
+            may_run = [call for call in calls if not isinstance(self._decide(call), Refuse)]
             await self.hooks.before_calls(may_run, conversation, untrusted=self.gate.policy.tainted)
 
     def _is_known(self, call: AskedCall) -> bool:

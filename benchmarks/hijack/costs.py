@@ -13,8 +13,9 @@ from secrets import token_hex
 from time import perf_counter, process_time_ns
 
 from app.core.rules import ApprovalMode
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
 from app.policy.grants import Grant
+from app.policy.policy_context import PolicyContext
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.outcome import Result

@@ -19,7 +19,8 @@ from app.core.rules import ApprovalMode
 from app.log.event_writer import EventWriter
 from app.models.tokens.counter import TokenCounter
 from app.policy.approvals import Approvals
-from app.policy.gate import Gate, PolicyContext
+from app.policy.gate import Gate
+from app.policy.policy_context import PolicyContext
 from app.policy.stored_grants import Review
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent

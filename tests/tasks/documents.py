@@ -25,6 +25,7 @@ from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.metrics.table import METRICS, PROCESS_METRICS
 from app.models.capabilities.server_profiles import PROFILES, Profile
+from app.policy.call_rows import TABLE as DECISIONS
 from app.telemetry.conventions import TABLE
 from routes.cli.doctor.checks import CHECKS
 from routes.openapi.document import document
@@ -156,7 +157,15 @@ def check_table() -> Iterator[str]:
         yield f"| {check.name} | {check.about} | {check.limit_s:g} s | {needs.removeprefix(', ')} |"
 
 
+def decision_table() -> Iterator[str]:
+    """The rows that decide on a call, in order."""
+    yield "| row | | a call |"
+    yield "|---|---|---|"
+    yield from (f"| `{name}` | {gives} | {when} |" for name, gives, when in DECISIONS)
+
+
 PARTS = (
+    Part("approvals-and-sandbox.md", "decisions", decision_table),
     Part("doctor.md", "checks", check_table),
     Part("settings.md", "settings", settings_tables),
     Part("events.md", "run events", lambda: event_sections(AgentEvent)),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 
 from app.config.sources import SettingsError
 from app.core.operator_rules import OperatorRule
 from app.policy.rules.argument_facts import BUILT_IN
-from app.policy.rules.operator_rules import CLIENT_TOOLS, DENY, CompiledRule, OperatorRules
+from app.policy.rules.operator_rules import DENY, CompiledRule, OperatorRules
 from app.policy.rules.path_globs import PathGlob, glob_error
+from tools.base.tool_patterns import CLIENT_TOOLS, matches
 from tools.catalogue import CATALOGUE
 from tools.shell_policy.plain_commands import Words
 from tools.web.egress import HostPattern, pattern_of
@@ -68,7 +68,7 @@ def _words(command: str) -> Words:
 
 
 def _problems(row: OperatorRule, tools: Sequence[str]) -> Iterator[str]:
-    named = [name for name in tools if fnmatchcase(name, row.tool)]
+    named = [name for name in tools if matches((name,), (row.tool,))]
     outside = row.tool == "*" or row.tool.startswith(OUTSIDE)
     if not named and not outside and row.tool != CLIENT_TOOLS:
         near = ", ".join(tools[:40])

@@ -18,6 +18,7 @@ from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
 from app.policy.rules.path_globs import PathGlob, spellings
 from app.policy.rules.strength import Strength
 from parsing import Arguments
+from tools.base.tool_patterns import CLIENT_TOOLS, matches
 from tools.shell_policy.command_facts import CommandFacts
 from tools.shell_policy.command_grammar import UNREAD
 from tools.shell_policy.plain_commands import Words
@@ -28,7 +29,6 @@ from tools.web.host_spellings import HostName, canonical, folded, hosts_in
 DENY, ASK = "deny", "ask"
 MOST_WORDS = 2_000  # that are searched for hosts
 TOO_MANY = "it has too many words to be read, or names links of processes"
-CLIENT_TOOLS = "client_tools"  # a tool name in rules: every tool that a client runs itself
 
 
 class Finding(Struct, frozen=True):
@@ -53,8 +53,7 @@ class CompiledRule(Struct, frozen=True):
         return self.row.name or f"rules[{self.number}]"
 
     def is_about(self, tool: Tool) -> bool:
-        names = (tool.name, CLIENT_TOOLS) if tool.handed else (tool.name, tool.through)
-        return any(name and fnmatchcase(name, self.row.tool) for name in names)
+        return matches((tool.name, CLIENT_TOOLS if tool.handed else tool.through), (self.row.tool,))
 
     @property
     def is_open(self) -> bool:

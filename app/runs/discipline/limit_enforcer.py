@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from app.core.events import Notice
 from app.core.messages import AskedCall, Message
 from app.core.provider import ProviderFailed
-from app.policy.gate import CLIENT_TOOLS
 from app.runs.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
 from app.runs.discipline.loop_detector import LoopDetector
 from app.runs.discipline.reminders import (
@@ -35,6 +34,7 @@ from app.runs.discipline.reminders import (
 from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
+from tools.base.tool_patterns import CLIENT_TOOLS
 
 ANSWERED, LOOP_BROKEN, NO_ANSWER = "answered", "loop_broken", "no_answer"
 LEAST_KEPT_S = 5.0  # in less time no model answers

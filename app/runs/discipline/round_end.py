@@ -9,7 +9,6 @@ from msgspec import Struct
 from app.budget.side_query import SideQuery
 from app.core.events import Notice, TextDelta
 from app.core.messages import Message
-from app.policy.gate import CLIENT_TOOLS
 from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.endings import SHORT
 from app.runs.discipline.fallback_answer import ASKED, fallback_answer, synthesise
@@ -23,6 +22,7 @@ from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from app.transcript.whole_thoughts import IN_VAIN, answer_again
+from tools.base.tool_patterns import CLIENT_TOOLS
 
 TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from msgspec import Struct, field
@@ -23,7 +24,7 @@ from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import TokenCounter
 from app.models.wire.call_ids import CallIds, id_for_client, unpacked
 from app.models.wire.tool_choice import may_call
-from app.policy.gate import CLIENT_TOOLS
+from app.policy.call_rows import CallRequest, decide_call
 from app.provenance.native_text import calls_in_text
 from app.runs.agent import Agent
 from app.runs.client_tools import tool_of
@@ -42,6 +43,7 @@ from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from tools.base.schemas import client_argument_error
+from tools.base.tool_patterns import CLIENT_TOOLS
 from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
@@ -175,10 +177,16 @@ class RelayAgent(Agent):
     def _decision(self, call: AskedCall) -> Decision:
         """Decide whether the principal may have its client run this tool, which the client may not have declared."""
         tool = self.toolbox.tool(call.name) or tool_of(ClientTool.model_construct(name=call.name))
-        decision = self.calls.gate.decide(tool, call.arguments)
-        if hooks := self.calls.hooks:
-            return hooks.narrowed(call.id, decision, self.calls.gate.policy, handed=True)[0]
-        return decision
+        gate, hooks = self.calls.gate, self.calls.hooks
+        return decide_call(
+            CallRequest(
+                name=call.name,
+                policy=gate.policy,
+                dispatch=partial(gate.decide, tool, call.arguments),
+                hook=hooks.decision(call.id, is_handed=True) if hooks else None,
+                is_handed=True,
+            )
+        )
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events, up to the first doubted call; of an answer that is to be JSON only that."""

@@ -15,7 +15,7 @@ from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.log.event_writer import EventWriter
 from app.policy.approvals import Approvals
-from app.policy.gate import Writes
+from app.policy.policy_context import Writes
 from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent

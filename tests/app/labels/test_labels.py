@@ -16,8 +16,9 @@ from app.core.provider import ProviderFailed
 from app.labels.paths import LabelledPaths
 from app.labels.run_labels import OWN, known_tools
 from app.labels.shell_reads import files_read
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
 from app.policy.label_limits import limits_of
+from app.policy.policy_context import PolicyContext
 from app.storage.principals import Principal
 from tests.support.models.targets import Time, model
 from tests.support.models.targets import heard as heard_in

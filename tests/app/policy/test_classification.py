@@ -8,7 +8,8 @@ import pytest
 
 from app.core.rules import ToolRule
 from app.policy.classification import Classification, Source
-from app.policy.gate import Gate, PolicyContext
+from app.policy.gate import Gate
+from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER, Principal
 from tools.base.rights import Hints, Origin, Risk, Role, Trust
 from tools.tool import Context, Tool, ToolList, answering

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from app.context.prompt import opening
 from app.core.provider import CallForm, Piece, TextChunk
 from app.core.rules import ApprovalMode, ToolRule, classified
-from app.policy.gate import Gate, PolicyContext, Writes, decide
+from app.policy.gate import Gate, decide
 from app.policy.grants import Grant
+from app.policy.policy_context import PolicyContext, Writes
 from app.storage.principals import LOCAL_USER, Principal
 from app.transcript.reply import Reply
 from parsing import Call

@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.core.rules import ApprovalMode, ToolRule, classified
-from app.policy.gate import Gate, PolicyContext, decide
+from app.policy.gate import Gate, decide
 from app.policy.grants import Grant
+from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER
 from tests.app.policy.test_gate import ANN, named, nothing, tool, word
 from tools.base.permit import fingerprint

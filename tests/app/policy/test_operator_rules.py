@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from app.config.settings import load_settings
 from app.config.sources import SettingsError
 from app.core.rules import ApprovalMode, WhenAbsent
-from app.policy.gate import Gate, PolicyContext, decide
+from app.policy.gate import Gate, decide
 from app.policy.grants import Grant
+from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import OperatorRules
 from app.storage.principals import LOCAL_USER
 from tests.support.access.operator_rules import BASH, NO_EVIL, NO_RM, NO_SECRETS, rules, verdict

@@ -16,9 +16,10 @@ from app.core.messages import AskedCall
 from app.core.rules import ToolRule
 from app.policy.canary import Canary
 from app.policy.classification import Classification
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
 from app.policy.grants import Grant
 from app.policy.guards import CANARY, Guards
+from app.policy.policy_context import PolicyContext
 from app.storage.principals import Principal
 from tests import ROOT
 from tests.app.config.test_settings import load, problems

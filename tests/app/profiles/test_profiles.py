@@ -14,7 +14,8 @@ from app.config.settings import Settings, load_settings
 from app.config.sources import SettingsError
 from app.core.profile_spec import ProfileSpec, SessionDefaults
 from app.core.rules import ApprovalMode, WhenAbsent
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
+from app.policy.policy_context import PolicyContext
 from app.profiles.cascade import LIMITS, STRICTNESS, Applied, Layers
 from app.profiles.library import Profiles
 from app.profiles.pinned import REQUEST, TOKEN, Pinned

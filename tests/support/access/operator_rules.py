@@ -7,7 +7,8 @@ from typing import Any
 
 from app.core.operator_rules import OperatorRule
 from app.core.rules import ApprovalMode
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
+from app.policy.policy_context import PolicyContext
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import OperatorRules
 from app.storage.principals import LOCAL_USER

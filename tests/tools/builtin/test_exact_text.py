@@ -13,8 +13,9 @@ import pytest
 from msgspec import field
 
 from app.core.rules import ApprovalMode
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
 from app.policy.grants import Grant
+from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER
 from parsing import Arguments
 from tests.support.sandbox.jobs import ANN, SESSION, end_of, opened

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.core.rules import ApprovalMode
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
+from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER
 from tests.app.policy.test_gate import named
 from tools.sandbox.git_repository import runs_nothing

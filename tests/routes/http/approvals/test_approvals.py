@@ -255,7 +255,7 @@ async def test_the_audit_has_every_decision(tmp_path: Path) -> None:
         rows = (await served.client.get("/audit")).json()["audit"]
     assert [(row["action"], row["decision"], row["by"]) for row in rows] == [
         ("write_file", "approved", "local"),
-        ("write_file", "ask", "policy"),
+        ("write_file", "ask", "mode"),
     ]
     assert {row["call"] for row in rows} == {question["call"]} and len({row["fingerprint"] for row in rows}) == 1
 

@@ -309,8 +309,8 @@ async def test_the_audit_has_what_nobody_decided(tmp_path: Path) -> None:
         rows = (await served.client.get("/audit")).json()["audit"]
     assert [(row["decision"], row["by"]) for row in rows] == [
         ("withdrawn", "the end of its run"),
-        ("ask", "policy"),
+        ("ask", "mode"),
         ("expired", "nobody"),
-        ("ask", "policy"),
+        ("ask", "mode"),
     ]
     assert len({row["fingerprint"] for row in rows}) == 1

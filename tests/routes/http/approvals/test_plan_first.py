@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from app.core.events import ToolFinished, ToolStarted
 from app.core.rules import ApprovalMode
 from app.models.scripted import Scripted
-from app.policy.gate import PolicyContext, decide
+from app.policy.gate import decide
 from app.policy.grants import Grant
+from app.policy.policy_context import PolicyContext
 from app.runs.follow_up import ROUNDS
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import RunRow

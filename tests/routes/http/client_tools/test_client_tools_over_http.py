@@ -13,12 +13,12 @@ import pytest
 from app.core.messages import AskedCall, Message
 from app.core.provider import CallForm, Finished, ProviderFailed, TextChunk
 from app.models.scripted import Line, Pause, Raise, Scripted
-from app.policy.gate import CLIENT_TOOLS
 from app.runs.run_options import ClientTool, RunOptions
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
 from parsing import BadCall, Call, CallOpened
 from tests.support.server.serving import Served, serving
+from tools.base.tool_patterns import CLIENT_TOOLS
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,6 @@ from app.core.messages import AskedCall, Message, dump, unanswered
 from app.core.provider import CallForm
 from app.core.rules import ApprovalMode
 from app.models.scripted import Scripted
-from app.policy.gate import CLIENT_TOOLS
 from app.runs.run_options import RunOptions
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import EventRow, RunRow
@@ -24,6 +23,7 @@ from app.transcript.run_request import RunRequest
 from parsing import Call
 from tests.routes.http.client_tools.test_client_tools_over_http import WEATHER, call, ended, history, of
 from tests.support.server.serving import Served, serving, until
+from tools.base.tool_patterns import CLIENT_TOOLS
 
 pytestmark = pytest.mark.anyio
 WRITE = Call(0, "write_file", {"path": "a.txt", "content": "hi"}, "native")

@@ -13,7 +13,6 @@ import pytest
 from app.core.messages import Message
 from app.core.provider import CallForm, TokenUsage
 from app.models.scripted import Line, Pause, Scripted
-from app.policy.gate import CLIENT_TOOLS
 from app.runs.relay.relay_agent import TOO_MANY
 from app.runs.run_options import ClientTool, RunOptions
 from app.storage.audit import AuditRow
@@ -25,6 +24,7 @@ from parsing import Call
 from tests.routes.http.client_tools.test_client_tools_over_http import WEATHER, call, ended, of, relayed
 from tests.support.databases.earlier import set_pragma
 from tests.support.server.serving import serving
+from tools.base.tool_patterns import CLIENT_TOOLS
 
 pytestmark = pytest.mark.anyio
 TOOL = ClientTool.model_validate(WEATHER)

@@ -1,0 +1,326 @@
+"""The rows of the gate, in order: rights that refuse, questions that ask a person, and what becomes of a question.
+
+Rights are an allow-list: a tool without a classification is for admins only, and a lower role is refused. The operator
+vouches that tools classified READ send no data out. The exceptions are a call with an address that untrusted text may
+have chosen, because the address itself can carry data out, and one that sends a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace  # noqa: TID251
+from functools import cached_property
+
+from app.core.rules import ApprovalMode
+from app.policy.decision_table import Row, decided
+from app.policy.grants import Grant, reaches_hosts, without_granted_hosts
+from app.policy.label_limits import carried
+from app.policy.outbound import carries_data, outbound_effect
+from app.policy.policy_context import PolicyContext
+from app.policy.rules.operator_rules import DENY, Finding
+from app.storage.principals import Principal
+from parsing import Arguments
+from tools.base.rights import OutboundEffect, Risk, Role
+from tools.base.tool_patterns import CLIENT_TOOLS, matches
+from tools.builtin.outbound_effects import shown
+from tools.shell_policy.plain_commands import allowed, reads
+from tools.tool import Tool, nothing_known
+from tools.toolbox import Allow, Ask, Decision, Refuse
+from tools.web.egress import hosts_wanted
+
+ACCEPTS_PLAN = "The model asks you to accept its plan. Once you do, this run may use all of its tools."
+
+
+@dataclass(frozen=True)
+class AccessRequest:
+    """A call to decide on; without arguments (None) the tool in general, as when it is offered to a model."""
+
+    principal: Principal
+    tool: Tool
+    arguments: Arguments | None
+    policy: PolicyContext
+
+    @cached_property
+    def effect(self) -> OutboundEffect | None:
+        return outbound_effect(self.tool, self.arguments, self.policy)
+
+    @property
+    def carries_data(self) -> bool:
+        return self.effect is not None and carries_data(self.effect, self.arguments)
+
+    @property
+    def guarded(self) -> bool:
+        """True if what leaves by this tool asks, because of untrusted text or of a label in the conversation."""
+        return self.policy.tainted or bool(self.policy.labels.asking(self.tool))
+
+    @cached_property
+    def finding(self) -> Finding | None:
+        """The operator's rule for this call."""
+        rules = self.policy.rules
+        return rules.find(self.tool, self.arguments, self.policy.workspace) if rules else None
+
+    @property
+    def known_name(self) -> str:
+        """The name in the patterns of rights: a client names its own tools as it likes."""
+        return CLIENT_TOOLS if self.tool.handed else self.tool.name
+
+
+def ask_or_refuse(question: str, policy: PolicyContext, by: str = "") -> Decision:
+    """Return the decision on a call that has to be asked about: a run without approvals refuses it."""
+    if policy.unattended:
+        return Refuse(f"{question} This run does not ask for approval ({policy.unattended}).", by=by)
+    return Ask(question, by=by)
+
+
+def _role(request: AccessRequest, _: Decision | None) -> Decision | None:
+    principal, tool = request.principal, request.tool
+    if principal.role.rank >= tool.role.rank:
+        return None
+    return Refuse(f"{tool.name} needs the role {tool.role}; {principal.name} is a {principal.role}.")
+
+
+def _token(request: AccessRequest, _: Decision | None) -> Decision | None:
+    principal = request.principal
+    if principal.tools and not matches((request.known_name,), principal.tools):
+        return Refuse(f"{request.known_name} is not among the tools of {principal.name}.")
+    if matches((request.known_name, request.tool.through), principal.disabled):
+        return Refuse(f"{request.tool.name} is disabled for {principal.name}.")
+    return None
+
+
+def _profile(request: AccessRequest, _: Decision | None) -> Decision | None:
+    reason = request.policy.narrowing.objection(request.known_name, request.tool.through)
+    return Refuse(reason) if reason else None
+
+
+def _session(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if matches((request.tool.name, request.tool.through), request.policy.disabled):
+        return Refuse(f"{request.tool.name} is disabled in this session.")
+    return None
+
+
+def _plan(request: AccessRequest, _: Decision | None) -> Decision | None:
+    tool, planning = request.tool, request.policy.planning
+    if planning and (tool.risk is not Risk.READ or tool.handed):
+        return Refuse(
+            f"Only reading tools run until the person has accepted the plan (mode: plan), and {request.known_name} "
+            "is none."
+        )
+    if tool.plans and not planning:
+        return Refuse(f"{tool.name} is for runs that plan first (mode: plan).")
+    return None
+
+
+def _person(request: AccessRequest, _: Decision | None) -> Decision | None:
+    absent = request.policy.unattended
+    if not (request.tool.needs_person and absent):
+        return None
+    return Refuse(f"Nobody answers questions in this run ({absent}). Decide yourself, or say what is missing.")
+
+
+def _label(request: AccessRequest, _: Decision | None) -> Decision | None:
+    tool, limits = request.tool, request.policy.labels
+    if reason := limits.refusal(tool):
+        return Refuse(reason)
+    if request.arguments is None or not (labels := limits.refusing(tool)):
+        return None
+    if request.effect is None or (tool.risk is Risk.READ and not request.carries_data):
+        return None
+    return Refuse(
+        f"{tool.name} was not run: {request.effect.what} {carried(labels)} The label's rule refuses such calls."
+    )
+
+
+def _rule(request: AccessRequest, _: Decision | None) -> Decision | None:
+    finding, tool = request.finding, request.tool
+    if finding is None:
+        return None
+    if finding.action == DENY:
+        return Refuse(f"{tool.name} was not run. {finding.reason}", only_so=True)
+    if tool.handed:
+        return Refuse(
+            f"{finding.reason} The client runs {tool.name} itself, so it cannot be approved here.", only_so=True
+        )
+    return None
+
+
+def _accepts_plan(request: AccessRequest, _: Decision | None) -> Decision | None:
+    return Ask(ACCEPTS_PLAN) if request.tool.plans else None
+
+
+def _always(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if request.tool.approval != "always":
+        return None
+    effect = request.effect.what if request.effect else ""
+    return Ask(f"{request.tool.name} asks each time. {effect}".rstrip())
+
+
+def _reads(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if request.tool.risk is Risk.READ and not (request.guarded and request.carries_data):
+        return Allow()
+    return None
+
+
+def _untrusted(request: AccessRequest, _: Decision | None) -> Decision | None:
+    effect = request.effect
+    if effect is None or not (effect.always or request.guarded):
+        return None
+    return Allow() if _granted_exactly(request) else Ask(f"{effect.what}{_warning(request)}")
+
+
+def _never(request: AccessRequest, _: Decision | None) -> Decision | None:
+    return Allow() if request.tool.approval == "never" else None
+
+
+def _granted(request: AccessRequest, _: Decision | None) -> Decision | None:
+    return Allow() if _is_allowed_command(request) or _is_granted(request) else None
+
+
+def _auto(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if request.policy.mode is ApprovalMode.AUTO and request.principal.role is Role.ADMIN:
+        return Allow()
+    return None
+
+
+def _outbound(request: AccessRequest, _: Decision | None) -> Decision | None:
+    return Ask(request.effect.what) if request.effect else None
+
+
+def _mode(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if request.policy.mode is not ApprovalMode.ASK or _loses_nothing(request):  # last, because it reads files
+        return None
+    return Ask(f"{_effect_inside(request)} This run asks first (approval: ask).")
+
+
+def _granted_hosts(request: AccessRequest, so_far: Decision | None) -> Decision | None:
+    if not isinstance(so_far, Ask) or not request.arguments or not reaches_hosts(request.tool):
+        return None
+    rest = without_granted_hosts(request.policy.holding, request.arguments)
+    if rest is request.arguments:
+        return None
+    return decided(QUESTIONS, replace(request, arguments=rest)) or Allow()
+
+
+def _rule_asks(request: AccessRequest, so_far: Decision | None) -> Decision | None:
+    if request.finding is None:
+        return None
+    question = so_far.reason if isinstance(so_far, Ask) else ""
+    return Ask(f"{request.finding.reason} {question}".rstrip())
+
+
+def _unattended(request: AccessRequest, so_far: Decision | None) -> Decision | None:
+    if isinstance(so_far, Ask) and request.policy.unattended:
+        return ask_or_refuse(so_far.reason, request.policy)
+    return None
+
+
+def _hopeless(request: AccessRequest, so_far: Decision | None) -> Decision | None:
+    if not isinstance(so_far, Ask) or not request.policy.boxed or request.arguments is None:
+        return None
+    advice = request.tool.hopeless(request.arguments)
+    return Refuse(advice, only_so=True) if advice else None
+
+
+Rows = tuple[Row[AccessRequest], ...]
+
+RIGHTS: Rows = (
+    Row("role", "refuses", "of a tool that needs a higher role than the principal has", _role),
+    Row("token", "refuses", "of a tool that the token leaves out or disables", _token),
+    Row("profile", "refuses", "of a tool that a profile of the run leaves out", _profile),
+    Row("session", "refuses", "of a tool that is disabled in the session", _session),
+    Row("plan", "refuses", "that does more than read in a run that plans first", _plan),
+    Row("person", "refuses", "of a tool that asks the person, in a run that nobody answers", _person),
+    Row("label", "refuses", "that a label of the conversation refuses", _label),
+    Row("rule", "refuses", "that a rule of the operator denies", _rule),
+)
+# The first of these that decides ends the questions.
+QUESTIONS: Rows = (
+    Row("plan_accepted", "asks", "that submits a plan", _accepts_plan, opens=True),
+    Row("always", "asks", 'of a tool with `approval = "always"`', _always, opens=True),
+    Row("reads", "allows", "that only reads, unless untrusted text may have chosen where", _reads, opens=True),
+    Row(
+        "untrusted",
+        "asks",
+        "that leaves files for your own programs; and that leaves the sandbox once there is untrusted text or a "
+        "label that asks, unless exactly that call was granted since",
+        _untrusted,
+        opens=True,
+    ),
+    Row("never", "allows", 'of a tool with `approval = "never"`', _never, opens=True),
+    Row("granted", "allows", "that a grant of the session or `allowed_commands` covers", _granted, opens=True),
+    Row("auto", "allows", "of an admin in the mode `auto`", _auto, opens=True),
+    Row("outbound", "asks", "that leaves the sandbox and the workspace", _outbound, opens=True),
+    Row("mode", "asks", "that writes or executes in the mode `ask`", _mode, opens=True),
+)
+OUTCOMES: Rows = (
+    Row("granted_hosts", "asks again", "whose hosts are granted: it is asked about without them", _granted_hosts),
+    Row("rule_asks", "asks", "about which a rule of the operator asks, whatever is granted", _rule_asks),
+    Row("unattended", "refuses", "that has to ask, in a run without approvals", _unattended),
+    Row("hopeless", "refuses", "that has to ask, and cannot succeed in the sandbox", _hopeless),
+)
+GATE_ROWS = (*RIGHTS, *QUESTIONS, *OUTCOMES)
+
+
+def _effect_inside(request: AccessRequest) -> str:
+    """Describe a call without an outbound effect."""
+    tool = request.tool
+    if tool.risk is Risk.EXECUTE:
+        network = "with the network, as all commands here" if request.policy.networked else "without network"
+        return f"{tool.name} runs in the sandbox, {network}, and can change the workspace."
+    path = (request.arguments or {}).get("path")
+    return f"{tool.name} changes {shown(path) if isinstance(path, str) else 'something'} in the workspace."
+
+
+def _warning(request: AccessRequest) -> str:
+    """Return the warning that is added to a question in a tainted or labelled conversation."""
+    taint = " This conversation holds untrusted text, which may have asked for it." if request.policy.tainted else ""
+    labels = request.policy.labels.asking(request.tool)
+    return f"{taint} {carried(labels)}" if labels else taint
+
+
+def _is_allowed_command(request: AccessRequest) -> bool:
+    """Return True if the operator's commands allow the call (without arguments: might allow one)."""
+    policy, arguments = request.policy, request.arguments
+    if request.tool.name != "bash" or not policy.commands:
+        return False
+    if arguments is None:
+        return True
+    command = arguments.get("command")
+    if not isinstance(command, str) or hosts_wanted(arguments) or not allowed(command, policy.commands):
+        return False
+    return policy.boxed or policy.writes.last < policy.writes.started or reads(command)
+
+
+def _is_granted(request: AccessRequest) -> bool:
+    return _covers(_valid_grants(request.tool, request.policy.grants, request.policy), request)
+
+
+def _granted_exactly(request: AccessRequest) -> bool:
+    """Return True if an exact grant was given after the conversation became tainted, if it is."""
+    valid = _valid_grants(request.tool, request.policy.holding, request.policy)
+    return _covers([grant for grant in valid if grant.fingerprint is not None], request)
+
+
+def _covers(grants: list[Grant], request: AccessRequest) -> bool:
+    """Return True if one of them covers the call (without arguments: might cover one)."""
+    arguments = request.arguments
+    if arguments is None:
+        return bool(grants)
+    return any(grant.covers(request.principal.name, arguments) for grant in grants)
+
+
+def _valid_grants(tool: Tool, grants: Iterable[Grant], policy: PolicyContext) -> list[Grant]:
+    """Return the tool's valid grants; without a sandbox, only those given after the last write."""
+    changed = max(policy.writes.started, policy.writes.last)
+    kept_in = policy.boxed or tool.risk is not Risk.EXECUTE
+    held = (grant for grant in grants if grant.tool == tool.name and grant.in_force)
+    return [grant for grant in held if kept_in or grant.created > changed]
+
+
+def _loses_nothing(request: AccessRequest) -> bool:
+    """Return True if a sandboxed call only reads or makes undoable additions (without arguments: if some calls do)."""
+    if not request.policy.boxed:
+        return False
+    if request.arguments is None:
+        return request.tool.loses_nothing is not nothing_known
+    return request.tool.loses_nothing(request.arguments, request.policy.workspace)

@@ -1,0 +1,79 @@
+"""The inputs of a decision besides the call: the mode of the run, its sandbox, its conversation, grants and rules."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.core.rules import ApprovalMode, WhenAbsent
+from app.policy.grants import Grant, holding
+from app.policy.label_limits import NO_LIMITS, LabelLimits
+from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
+from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+
+
+@dataclass(slots=True)
+class Writes:
+    """The time of the last write of a tool into a workspace of this server.
+
+    Without a sandbox, a command may run what was written: a grant to execute is valid until the next write. Writes
+    before the start of this server are unknown, so earlier grants are not valid either. With `last` in the far future
+    none is: of servers that share a workspace each knows its own writes only.
+    """
+
+    started: float = field(default_factory=time.time)
+    last: float = 0.0
+
+    def note(self) -> None:
+        self.last = max(self.last, time.time())
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyContext:
+    """The inputs of a decision besides the principal, the tool and the arguments.
+
+    `boxed`: commands run in a sandbox without network; otherwise `way_out` says what they can reach.
+    `networked`: they can reach only the public network, which the operator allows for all commands: that alone is no
+    reason to ask, unless untrusted text may have requested it.
+    `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
+    `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
+    person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
+    """
+
+    mode: ApprovalMode = ApprovalMode.SANDBOXED
+    boxed: bool = False
+    networked: bool = False
+    way_out: str = "No sandbox keeps it in."
+    workspace: Path = Path("/")
+    tainted: bool = False
+    commands: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    when_absent: WhenAbsent = WhenAbsent.WAIT
+    planning: bool = False
+    narrowing: ToolNarrowing = ALL_TOOLS
+    labels: LabelLimits = NO_LIMITS
+    rules: OperatorRules = NO_OPERATOR_RULES
+    writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
+
+    @property
+    def unattended(self) -> str:
+        """The setting by which nobody approves calls in this run; empty if approvals can wait for a person."""
+        if self.mode is ApprovalMode.DENY:
+            return "approval: deny"
+        return "when_absent: deny" if self.when_absent is WhenAbsent.DENY else ""
+
+    @property
+    def holding(self) -> tuple[Grant, ...]:
+        """The grants that allow a call to leave the sandbox."""
+        held = holding(self.grants, tainted=self.guarded)
+        return tuple([grant for grant in held if grant.created > since]) if (since := self.labels.since) else held
+
+    @property
+    def guarded(self) -> bool:
+        """True if the conversation holds untrusted text, or data whose label makes outbound effects ask."""
+        return self.tainted or bool(self.labels.asks)
+
+
+NO_POLICY = PolicyContext()
