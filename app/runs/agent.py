@@ -55,6 +55,7 @@ from app.runs.recovery.kept_reply import KeptReply
 from app.runs.recovery.left_off import BROKE_OFF, LeftOff
 from app.runs.run_context import EventSink, RunContext
 from app.runs.run_options import RunOptions
+from app.runs.run_scope import RunScope
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
@@ -86,7 +87,6 @@ class Agent(Struct):
     calls: ToolExecutor
     view: RequestBuilder
     discipline: LimitEnforcer
-    check_not_paused: Callable[[], None]  # raises Paused; asked before each model request
     new_id: Callable[[], str] = new_call_id
     notices: Sequence[AgentEvent] = ()  # emitted at its start
     end_judge: EndJudge = EndJudge()
@@ -98,12 +98,16 @@ class Agent(Struct):
     keeps_files: ClassVar[bool] = True  # in the workspace
 
     @property
+    def scope(self) -> RunScope:
+        return self.calls.scope
+
+    @property
     def totals(self) -> RunTotals:
-        return self.calls.totals
+        return self.scope.totals
 
     @property
     def toolbox(self) -> Toolbox:
-        return self.calls.toolbox
+        return self.scope.toolbox
 
     def budgets(self) -> list[BudgetKind]:
         """Return the kinds of budget that a run of this agent uses."""
@@ -134,7 +138,7 @@ class Agent(Struct):
         Raises ProviderFailed, ContextOverflow, Paused, BudgetSpent, StoreFailed. `left`: where a run was that goes on
         after a restart. `sink` gets the model's text with fewer steps for each token.
         """
-        context = RunContext(run, conversation, self.calls.guards, self.totals, sink)
+        context = RunContext(run, conversation, self.scope.guards, self.totals, sink)
         return context.events(partial(self._run, context, inbox, left))
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
@@ -154,7 +158,7 @@ class Agent(Struct):
         if left and self.discipline.over is None:
             await round_end.take_messages()
         while self.discipline.over is None:
-            if news := await news_of(self.calls.documents, conversation.session):
+            if news := await news_of(self.scope.documents, conversation.session):
                 news.enter(conversation)
             plan = self.discipline.plan(self.totals, offers=self.toolbox.offers)
             self.totals.rounds += 1
@@ -220,7 +224,7 @@ class Agent(Struct):
 
     async def end_with(self, context: RunContext, reason: str) -> None:
         """Have the final answer checked, and emit the terminal event."""
-        hooks, finished = self.calls.hooks, self.finished(reason, context.conversation)
+        hooks, finished = self.scope.hooks, self.finished(reason, context.conversation)
         if hooks:
             await hooks.before_answer(finished.text, context.conversation)
             await hooks.after_answer(reason, finished.text, context.conversation)
@@ -231,7 +235,7 @@ class Agent(Struct):
         if self.first_contact:
             begins_session = context.conversation.begins == 0
             toolbox = await self.first_contact.wait(context.emit, begins_session=begins_session)
-            self.calls.toolbox = toolbox or self.toolbox
+            self.scope.toolbox = toolbox or self.toolbox
 
     def finished(self, reason: str, conversation: Conversation | None) -> RunFinished:
         """Return the terminal event of a run of this conversation, if that was read."""
@@ -248,7 +252,7 @@ class Agent(Struct):
         return settled(history)
 
     def _reply(self, conversation: Conversation) -> Reply:
-        return self.calls.guards.reply(
+        return self.scope.guards.reply(
             conversation,
             self.toolbox.schemas,
             fences=lambda: self.provider.call_form is CallForm.FENCED,
@@ -285,17 +289,19 @@ class Agent(Struct):
             self.discipline.wait_for_client()
 
     def _round_end(self, context: RunContext, inbox: Inbox) -> RoundEnd:
-        side_query = SideQuery(self.provider, self.calls.run_budget, self.view, TIME_LIMIT_S)
-        new_reply = partial(self._reply, context.conversation)
         return RoundEnd(
-            *(self.discipline, side_query, context, inbox, new_reply, self.toolbox.changes, self.check_not_paused),
-            taint=self.calls.gate.taint,
+            scope=self.scope,
+            discipline=self.discipline,
+            context=context,
+            inbox=inbox,
+            side_query=SideQuery(self.provider, self.scope.run_budget, self.view, TIME_LIMIT_S),
+            new_reply=partial(self._reply, context.conversation),
             end_judge=self.end_judge,
         )
 
     def _started(self, run_context: RunContext) -> RunStarted:
         tools = [tool.name for tool in self.toolbox.offered]
-        context, policy = self.calls.context, self.calls.gate.policy
+        context, policy = self.scope.tool_context, self.scope.gate.policy
         limits: dict[str, float | str] = {
             **self.discipline.limits.as_fields(),
             "tool_time_limit_s": context.time_limit_s,
@@ -304,7 +310,7 @@ class Agent(Struct):
         }
         if policy.unattended:
             limits["when_absent"] = "deny"
-        if size := self.calls.terminals.size:
+        if size := self.scope.terminals.size:
             limits["terminal"] = size
         session = run_context.conversation.session
         pinned = self.narrowed.pinned if self.narrowed else None
@@ -314,9 +320,9 @@ class Agent(Struct):
     async def _stream_reply(self, context: RunContext, reply: Reply, plan: RoundPlan) -> None:
         """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""
         for _ in range(MOST_REFUSALS):
-            self.check_not_paused()
-            if self.calls.labels:
-                await clear_request(self.calls.labels, self.calls.approvals, context.conversation, self.calls.waiting)
+            self.scope.check_not_paused()
+            if self.scope.labels:
+                await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
             for event in fitted.events:
@@ -324,7 +330,7 @@ class Agent(Struct):
             if self.unmetered:
                 await context.emit(
                     await cut_request(
-                        self.calls.run_budget,
+                        self.scope.run_budget,
                         self.provider,
                         fitted.counted,
                         self.unmetered,
@@ -349,9 +355,9 @@ class Agent(Struct):
 
         What the model wrote is in the history afterwards, however the stream ends.
         """
-        self.check_not_paused()  # a summary may have taken its time
+        self.scope.check_not_paused()  # a summary may have taken its time
         conversation, emit = context.conversation, context.emit
-        metered_request = await self.calls.run_budget.metered_request(
+        metered_request = await self.scope.run_budget.metered_request(
             self.provider, fitted.request, fitted.counted, conversation
         )
         with metered_request.receiving(reply, self.totals, since):  # a request that is cut off has cost tokens too
@@ -376,7 +382,7 @@ class Agent(Struct):
             finally:
                 self._keep(conversation, reply, fitted)
         await emit(metered_request.usage)
-        await self.calls.run_budget.check_reply(self.provider, reply, conversation)
+        await self.scope.run_budget.check_reply(self.provider, reply, conversation)
         if reply.stopped == "length":
             await emit(Notice("cut", "The model reached its token limit in the middle of this answer."))
         if spent := metered_request.spent(reply.stopped):

@@ -64,6 +64,7 @@ from app.runs.relay.json_answer import JSONAnswer
 from app.runs.relay.relay_agent import RelayAgent, RelayView
 from app.runs.run_manager import RunManager
 from app.runs.run_options import ClientTool, RunOptions
+from app.runs.run_scope import RunScope
 from app.runs.tool_executor import ToolExecutor
 from app.runs.tool_results import Results
 from app.storage.files.reading import Files
@@ -243,7 +244,6 @@ class RunFactory(Struct):
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
         gate = self.gate_of(principal, options, workspace)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
-        context = self._tool_context(workspace, principal, project)
         limits = limits_of(self.limits(options), above, shared=self.settings.helpers)
         discipline = LimitEnforcer(limits, verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
@@ -252,29 +252,36 @@ class RunFactory(Struct):
         prompt = texts.opening(workspace, _lines(options, guards.line), route)
         labels = labels_of_run(self.labels, route, gate, self.sandbox, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
+        remembers = options.memory is not False
         return Agent(
             route,
             ToolExecutor(
-                *(toolbox_of(), gate, context, self.runs.approvals, run_budget, self.switch.check),
-                guards=guards,
-                results=Results(self.settings.result_characters, self.store.result),
-                outputs=self.outputs,
-                parallel_reads=self.settings.parallel_reads,
-                provenance=Provenance(texts.sources),
-                waiting=discipline.waiting,
-                changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
-                labels=labels,
-                call_form=lambda: route.call_form,
-                checkpoints=kept_by(self.looks),
-                terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
-                documents=self.runs.documents,
-                memory=None if options.memory is False else memory_of_run(self.settings, self.memories, principal.name),
-                hooks=hooks_of_run(self.hooks, principal.name),
-                delegation=delegation_of(self, options, limits),
+                RunScope(
+                    toolbox=toolbox_of(),
+                    gate=gate,
+                    tool_context=self._tool_context(workspace, principal, project),
+                    approvals=self.runs.approvals,
+                    run_budget=run_budget,
+                    check_not_paused=self.switch.check,
+                    guards=guards,
+                    results=Results(self.settings.result_characters, self.store.result),
+                    outputs=self.outputs,
+                    parallel_reads=self.settings.parallel_reads,
+                    provenance=Provenance(texts.sources),
+                    waiting=discipline.waiting,
+                    changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
+                    labels=labels,
+                    call_form=lambda: route.call_form,
+                    checkpoints=kept_by(self.looks),
+                    terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
+                    documents=self.runs.documents,
+                    memory=memory_of_run(self.settings, self.memories, principal.name) if remembers else None,
+                    hooks=hooks_of_run(self.hooks, principal.name),
+                    delegation=delegation_of(self, options, limits),
+                )
             ),
             self._view(options, route, prompt, notes),
             discipline,
-            self.switch.check,
             notices=notices_of(project),
             end_judge=judge_of(notes if self.models.utility_model else None),
             first_contact=self._first_contact(options, gate, partial(toolbox_of, has_waited=True)),
@@ -325,29 +332,31 @@ class RunFactory(Struct):
         `parameters` are those of chat completions, for the model's server; `files` those that the messages refer to.
         """
         route = self.route(principal, options)
-        gate = self.gate_of(principal, options)
-        tools = self.client_tools.joined(NO_TOOLS, options.client_tools or ())
-        run_budget = RunBudget(self.runs.ledger, principal)
+        scope = self.scope(principal, options, route, self.client_tools.joined(NO_TOOLS, options.client_tools or ()))
+        scope.hooks = hooks_of_run(self.hooks, principal.name)
         read = {file.attachment.sha256: file.data for file in files}
         return RelayAgent(
             route,
-            ToolExecutor(
-                Toolbox(tools, gate.decide, principal.name, gate.offer),
-                gate,
-                Context(self.settings.workspace, principal=principal.name),
-                self.runs.approvals,
-                run_budget,
-                self.switch.check,
-                labels=labels_of_run(self.labels, route, gate, self.sandbox),
-                hooks=hooks_of_run(self.hooks, principal.name),
-            ),
+            ToolExecutor(scope),
             RelayView(route, parameters, options.inactivity_s, read),
             LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),
-            self.switch.check,
             parameters=parameters,
             repairs=self.settings.relay_repair,
             narrowed=options.narrowed,
             json_answer=JSONAnswer(wanted) if is_structured(wanted := parameters.get("response_format", {})) else None,
+        )
+
+    def scope(self, principal: Principal, options: RunOptions, route: ModelRoute, tools: ToolList) -> RunScope:
+        """The scope of a run with these tools that works in no workspace. Raises ModeForbidden."""
+        gate = self.gate_of(principal, options)
+        return RunScope(
+            toolbox=Toolbox(tools, gate.decide, principal.name, gate.offer),
+            gate=gate,
+            tool_context=Context(self.settings.workspace, principal=principal.name),
+            approvals=self.runs.approvals,
+            run_budget=RunBudget(self.runs.ledger, principal),
+            check_not_paused=self.switch.check,
+            labels=labels_of_run(self.labels, route, gate, self.sandbox),
         )
 
     def limits(self, options: RunOptions) -> Limits:

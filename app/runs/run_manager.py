@@ -343,14 +343,14 @@ class RunManager:
         """The session goes without these tools from now on, the run that is under way included. Raises StoreFailed."""
         await self._store.write([SessionTools(session, json.dumps(patterns))])
         for run in self._line.of(session):
-            self._live[run].agent.calls.gate.disable(patterns)
+            self._live[run].gate.disable(patterns)
         for helper in await self._store.helpers(session):
             await self.disable_tools(helper.session, patterns)
 
     async def adopt_labels(self, session: str, labels: Sequence[str]) -> None:
         """Let the session's runs have labels that are stored. Raises StoreFailed."""
         for run in self._line.of(session):
-            if known := self._live[run].agent.calls.labels:
+            if known := self._live[run].agent.scope.labels:
                 known.adopt(labels)
 
     async def decide(self, run: str, call: str, principal: Principal, review: Review) -> ApprovalRow:
@@ -368,7 +368,7 @@ class RunManager:
         rows = [row for row in await self._store.grants(session) if grant in (None, row.id)]
         await self._store.write(withdrawal_changes(rows, principal.name))
         for run in self._line.of(session):
-            self._live[run].agent.calls.gate.grant(await self.approvals.grants(session))
+            self._live[run].gate.grant(await self.approvals.grants(session))
         self.notifier.notify(session)
         return len(rows)
 
@@ -398,7 +398,7 @@ class RunManager:
 
 async def _placed(agent: Agent, files: Sequence[File]) -> Sequence[File]:
     """Put the files into the workspace of the agent's tools; not those of a relay, which has none."""
-    return await placed(files, agent.calls.context.workspace) if agent.keeps_files else files
+    return await placed(files, agent.scope.tool_context.workspace) if agent.keeps_files else files
 
 
 def no_session(session: str) -> NotFound:

@@ -26,6 +26,7 @@ from app.log.unlisted_log import UnlistedLog
 from app.memory.beside import Beside, recalled_beside
 from app.memory.extraction import leave_job
 from app.policy.approvals import CALL_ENDED, Approvals, resolution_event
+from app.policy.gate import Gate
 from app.policy.grants import grant_of
 from app.policy.handed_results import ResultScreen
 from app.runs.agent import Agent
@@ -144,7 +145,11 @@ class RunTask:
     @property
     def is_tainted(self) -> bool:
         """Return True if the gate is stricter because of what the conversation holds."""
-        return self.agent.calls.gate.policy.guarded
+        return self.gate.policy.guarded
+
+    @property
+    def gate(self) -> Gate:
+        return self.agent.scope.gate
 
     def stop(self, why: str) -> None:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
@@ -215,20 +220,20 @@ class RunTask:
         conversation = conversation_of(
             self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins
         )
-        if (labels := self.agent.calls.labels) is not None:
+        if (labels := self.agent.scope.labels) is not None:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
             results = self.turn.results if self.turn else ()
             is_new = self.begins_session
             earlier = EarlierCalls() if is_new else await earlier_calls(self.store, self.row, state.messages, results)
-            news = await news_of(self.agent.calls.documents, self.row.session)
+            news = await news_of(self.agent.scope.documents, self.row.session)
             beside = await self._recalled()
             self._begin(conversation, state.orphaned, earlier, await self._undone(), news, beside)
         self.replies_from = conversation.begins if self.left else len(conversation.messages)
         tainted = any(message.untrusted for message in conversation.messages)
         if tainted or not self.begins_session or len(conversation.messages) > 1:
-            self.agent.calls.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
+            self.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
         return conversation
 
     async def _wait(self) -> None:
@@ -241,13 +246,13 @@ class RunTask:
 
     async def _screen_results(self, conversation: Conversation) -> None:
         """Have the results of calls that the client ran screened. Raises Paused, BudgetSpent, StoreFailed."""
-        calls, turn = self.agent.calls, self.turn
-        if turn is None or not turn.results or not calls.guards.screens_results:
+        scope, turn = self.agent.scope, self.turn
+        if turn is None or not turn.results or not scope.guards.screens_results:
             return
         self._start_clock()
-        calls.guards.enter(self.row.id, ())
+        scope.guards.enter(self.row.id, ())
         screen = ResultScreen(
-            calls.guards, calls.totals, conversation, self.agent.check_not_paused, calls.results.characters
+            scope.guards, scope.totals, conversation, scope.check_not_paused, scope.results.characters
         )
         results, events = await screen.pass_on(turn.results)
         self.turn = replace(turn, results=results)
@@ -255,7 +260,7 @@ class RunTask:
 
     async def _undone(self) -> Message | None:
         """Return the message by which the model learns that earlier runs of the session were undone."""
-        checkpoints = self.agent.calls.checkpoints
+        checkpoints = self.agent.scope.checkpoints
         rows = await checkpoints.take_undone(self.row.session) if checkpoints else ()
         if checkpoints is None or not rows:
             return None
@@ -263,10 +268,10 @@ class RunTask:
 
     async def _recalled(self) -> Beside | None:
         """Return what the memory puts beside the message of a person; of an unlisted run nothing is kept."""
-        turn, memory = self.turn, self.agent.calls.memory
+        turn, memory = self.turn, self.agent.scope.memory
         if turn is None or memory is None or not turn.asked or self.is_unlisted:
             return None
-        return await recalled_beside(memory, turn.message, self.agent.calls.labels)
+        return await recalled_beside(memory, turn.message, self.agent.scope.labels)
 
     def _begin(
         self,
@@ -333,7 +338,7 @@ class RunTask:
         return self.agent.finished(reason, self.conversation)
 
     def _fallback_answer(self, reason: str, conversation: Conversation) -> str:
-        words = self.agent.calls.guards.plain(fallback_answer(reason, self.agent.totals, conversation))
+        words = self.agent.scope.guards.plain(fallback_answer(reason, self.agent.totals, conversation))
         conversation.append(Message("assistant", words, shown=words))
         self.log.add(TextDelta(words))
         return words
@@ -345,7 +350,7 @@ class RunTask:
         self._name_words()
         self.log.add(terminal)
         self.log.put(RunEnded(self.row.id, state_of(terminal), time.time()))
-        memory = None if self.is_unlisted else self.agent.calls.memory
+        memory = None if self.is_unlisted else self.agent.scope.memory
         job_is_stored = leave_job(memory, self.row, self.conversation, terminal, self.log.put)
         with suppress(StoreFailed):  # then the log has failed, which `RunManager` sees
             await self.journal.flush()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
 
 from msgspec import Struct, field
@@ -13,33 +13,24 @@ from msgspec.structs import asdict, replace
 
 from app.budget.kinds import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
-from app.checkpoints.call_changes import CallChanges, CallEvents
+from app.checkpoints.call_changes import CallEvents
 from app.checkpoints.looks import RunOwner
 from app.core.attachments import File
 from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
 from app.documents.desk import Desk
-from app.documents.library import Library
-from app.labels.run_labels import RunLabels
-from app.memory.desk import MemoryDesk, OwnMemory
-from app.policy.approvals import Approvals
-from app.policy.gate import Gate
+from app.memory.desk import MemoryDesk
 from app.policy.questions import Questions
-from app.redaction.redactor import Redactor
-from app.runs.delegation.parent_call import Delegation, ParentCall
-from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.emitter import Emit, Emitter
-from app.runs.live_outputs import Outputs, Written
-from app.runs.tool_results import Results
+from app.runs.live_outputs import Written
+from app.runs.run_scope import ParentCall, RunScope
 from app.storage.files.kinds import file_of
 from app.transcript.conversation import STOPPED, Conversation
-from app.transcript.run_totals import RunTotals
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
 from tools.process.process_tree import run_shielded
 from tools.tool import Context
-from tools.toolbox import Toolbox
 
 PRINTED = "It had printed:"
 
@@ -101,23 +92,7 @@ class ToolCall(Struct, frozen=True):
 
     run: str
     conversation: Conversation
-    toolbox: Toolbox
-    gate: Gate
-    context: Context
-    approvals: Approvals
-    run_budget: RunBudget
-    results: Results
-    outputs: Outputs
-    redactors: Sequence[Redactor]  # they remove secrets from outputs
-    check_not_paused: Callable[[], None]  # raises Paused
-    changes: CallChanges
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
-    terminals: RunTerminals = RunTerminals()
-    documents: Library | None = None
-    memory: OwnMemory | None = None
-    labels: RunLabels | None = None
-    delegation: Delegation | None = None
-    totals: RunTotals = field(default_factory=RunTotals)
+    scope: RunScope
 
     def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
@@ -125,12 +100,20 @@ class ToolCall(Struct, frozen=True):
         return emitter.stream(partial(self._run_in_budget, cleared, siblings, emitter.emit))
 
     async def _run_in_budget(self, cleared: Cleared, siblings: Siblings, emit: Emit[AgentEvent | Outcome]) -> None:
-        async with self._report_changes(cleared.call, emit):
-            running = await siblings.time(self.run_budget, self.context.time_limit_s, self.conversation)
+        call = cleared.call
+        async with self._report_changes(call, emit):
+            running = await siblings.time(
+                self.scope.run_budget, self.scope.tool_context.time_limit_s, self.conversation
+            )
             with siblings.held(running):
-                self.check_not_paused()
-                await self._call(cleared, running, siblings.outcomes, emit)
-        if outcome := siblings.outcomes.get(cleared.call.id):
+                self.scope.check_not_paused()
+                async with self._labelled(call):
+                    if self.conversation.begin(call):
+                        await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
+                    await self.conversation.stored()  # with its time: after a kill it must not be run again
+                    self.scope.gate.wrote(self.scope.toolbox.tool(call.name))
+                    await self._steps(cleared, running, siblings.outcomes, emit)
+        if outcome := siblings.outcomes.get(call.id):
             await emit(outcome)
 
     @asynccontextmanager
@@ -140,13 +123,13 @@ class ToolCall(Struct, frozen=True):
         The second look follows the call's time, which a job of the call may need. What a call that was stopped has
         changed is only logged: nothing waits for its events any more.
         """
-        if not self.toolbox.may_write(call.name):
+        if not self.scope.toolbox.may_write(call.name):
             yield
             return
-        owner = RunOwner(self.run, self.conversation.session, self.gate.principal.name)
+        owner = RunOwner(self.run, self.conversation.session, self.scope.gate.principal.name)
         events = CallEvents()
         try:
-            async with self.changes.around(owner, call.id, events):
+            async with self.scope.changes.around(owner, call.id, events):
                 while events:
                     await emit(events.pop(0))
                 yield
@@ -156,44 +139,28 @@ class ToolCall(Struct, frozen=True):
             for event in events:
                 self.conversation.log_event(event)
 
-    async def _call(
-        self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
-    ) -> None:
-        call = cleared.call
-        async with self._labelled(call):
-            await self._begin(cleared, running, outcomes, emit)
-
     @asynccontextmanager
     async def _labelled(self, call: AskedCall) -> AsyncIterator[None]:
         """Add the labels of what the call may read, stored with its start, and those that came up meanwhile."""
-        if self.labels is None:
+        if self.scope.labels is None:
             yield
             return
-        tool = self.toolbox.tool(call.name)
-        await self.labels.begin_call(call, tool)
+        tool = self.scope.toolbox.tool(call.name)
+        await self.scope.labels.begin_call(call, tool)
         try:
             yield
         finally:
-            await run_shielded(self.labels.end_call(call, tool))
-
-    async def _begin(
-        self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
-    ) -> None:
-        call = cleared.call
-        if self.conversation.begin(call):
-            await emit(ToolStarted(call.id, call.name, call.arguments, call.dialect))
-        await self.conversation.stored()  # with its time: after a kill it must not be run again
-        self.gate.wrote(self.toolbox.tool(call.name))
-        await self._steps(cleared, running, outcomes, emit)
+            await run_shielded(self.scope.labels.end_call(call, tool))
 
     async def _steps(
         self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
     ) -> None:
         """Run the tool, and show its progress."""
         call, started = cleared.call, time.monotonic()
-        tool = self.toolbox.tool(call.name)
-        steps = self.toolbox.run(call.name, call.arguments, self._context(running, call.id), cleared.permit)
-        with self.outputs.writing(self.run, call.id, self.redactors) as written:
+        tool = self.scope.toolbox.tool(call.name)
+        steps = self.scope.toolbox.run(call.name, call.arguments, self._context(running, call.id), cleared.permit)
+        redactors = self.conversation.redactor, *self.scope.guards.redactors
+        with self.scope.outputs.writing(self.run, call.id, redactors) as written:
             result: Result | None = None
             try:
                 async with aclosing(steps) as seen:
@@ -205,7 +172,7 @@ class ToolCall(Struct, frozen=True):
                                 await emit(progress_event(call.id, step, written.tail(step.tail)))
                                 await running.go_on()
                             case Result():
-                                self.gate.wrote(tool)
+                                self.scope.gate.wrote(tool)
                                 result = step
                 if result is None and written.is_stopped:
                     result = stopped_by_person(written.output, time.monotonic() - started)
@@ -217,58 +184,54 @@ class ToolCall(Struct, frozen=True):
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
         untrusted = result.untrusted or self._is_untrusted(call.name)
-        if self.labels and result.labels:
-            self.labels.state(call, result.labels)
+        if self.scope.labels and result.labels:
+            self.scope.labels.state(call, result.labels)
         return Outcome(finished, untrusted, raw, [file_of(data) for data in result.pictures])
 
     def _context(self, running: ToolTime, call: str) -> Context:
-        parent = self._parent_call(running, call) if self.delegation else None
+        scope = self.scope
+        parent = self._parent_call(running, call) if scope.delegation else None
         return replace(
-            self.context,
+            scope.tool_context,
             session=self.conversation.session,
             run=self.run,
             call=call,
-            window=self.terminals.window(self.run),
+            window=scope.terminals.window(self.run),
             time_limit_s=running.limit_s,
-            ask=None if self.gate.policy.unattended else self._questions(running),
-            result=self.results.of(self.conversation),
+            ask=None if scope.gate.policy.unattended else self._questions(running),
+            result=scope.results.of(self.conversation),
             show_plan=self._show_plan,
-            accept_plan=self.gate.act,
-            documents=Desk(self.documents, self.conversation, call) if self.documents else None,
-            memory=MemoryDesk(self.memory, self.conversation, self.labels, call) if self.memory else None,
-            helpers=self.delegation.helpers(parent) if self.delegation and parent else None,
-            sessions=self.delegation.sessions(parent) if self.delegation and parent else None,
-            result_characters=self.results.characters,
+            accept_plan=scope.gate.act,
+            documents=Desk(scope.documents, self.conversation, call) if scope.documents else None,
+            memory=MemoryDesk(scope.memory, self.conversation, scope.labels, call) if scope.memory else None,
+            helpers=scope.delegation.helpers(parent) if scope.delegation and parent else None,
+            sessions=scope.delegation.sessions(parent) if scope.delegation and parent else None,
+            result_characters=scope.results.characters,
         )
 
     def _parent_call(self, running: ToolTime, call: str) -> ParentCall:
         return ParentCall(
-            self.run,
-            call,
-            self.conversation,
-            self.toolbox,
-            self.gate,
-            self.run_budget,
-            self.totals,
-            running.limit_s,
-            self.waiting,
-            running.waiting,
-            self.labels,
+            run=self.run,
+            call=call,
+            conversation=self.conversation,
+            scope=self.scope,
+            time_limit_s=running.limit_s,
+            untimed=running.waiting,
         )
 
     def _questions(self, running: ToolTime) -> Questions:
         @contextmanager
         def waiting() -> Iterator[None]:
-            with self.waiting(), running.waiting():
+            with self.scope.waiting(), running.waiting():
                 yield
 
-        return Questions(self.run, self.approvals, self.gate, self.conversation, waiting)
+        return Questions(self.run, self.scope.approvals, self.scope.gate, self.conversation, waiting)
 
     def _show_plan(self, steps: Sequence[Struct]) -> None:
         self.conversation.log_event(PlanUpdated([asdict(step) for step in steps]))
 
     def _is_untrusted(self, name: str) -> bool:
-        tool = self.toolbox.tool(name)
+        tool = self.scope.toolbox.tool(name)
         return tool is not None and tool.untrusted
 
 

@@ -6,50 +6,35 @@ Calls run in the order called, one after the other; only neighbours that merely 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from itertools import chain, takewhile
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.budget.run_budget import RunBudget
-from app.checkpoints.call_changes import CallChanges
-from app.checkpoints.checkpoints import Checkpoints
 from app.core.attachments import image_event
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, unanswered
-from app.core.provider import CallForm
-from app.documents.library import Library
-from app.hooks.run_hooks import RunHooks
-from app.labels.run_labels import RunLabels
-from app.memory.desk import OwnMemory
-from app.policy.approvals import Approvals, resolution_event
+from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, decide_call, quotation_refusal
 from app.policy.decisions import POLICY, audit_of, denial_of
-from app.policy.gate import Gate
 from app.policy.grants import Grant, narrowed, reaches_hosts
-from app.policy.guards import WITHHELD, Guards
+from app.policy.guards import WITHHELD
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
-from app.provenance.quotation import Provenance
 from app.redaction.output_chunks import redacted_output
-from app.runs.delegation.parent_call import Delegation
-from app.runs.discipline.run_terminals import RunTerminals
-from app.runs.live_outputs import Outputs
 from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
+from app.runs.run_scope import RunScope
 from app.runs.tool_call import Cleared, Outcome, Siblings, ToolCall
-from app.runs.tool_results import Results
 from app.storage.approvals import ApprovalRow
 from app.transcript.client_calls import declared_name, fitted_for_client
 from app.transcript.conversation import Conversation
 from app.transcript.right_form import right_form
-from app.transcript.run_totals import RunTotals
 from tools.base.permit import Permit, fingerprint
 from tools.builtin.read_result import NAME as READ_RESULT
-from tools.tool import Context
-from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
+from tools.toolbox import Allow, Ask, Decision, Refuse
 
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
@@ -71,28 +56,7 @@ class Unanswered(Struct, frozen=True):
 class ToolExecutor(Struct):
     """Answers the calls of one run."""
 
-    toolbox: Toolbox
-    gate: Gate
-    context: Context
-    approvals: Approvals
-    run_budget: RunBudget
-    check_not_paused: Callable[[], None]  # raises Paused; asked before each tool
-    totals: RunTotals = field(default_factory=RunTotals)
-    guards: Guards = field(default_factory=Guards)
-    results: Results = field(default_factory=Results)
-    outputs: Outputs = field(default_factory=Outputs)
-    parallel_reads: bool = True
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext  # the run's time stands still in it
-    provenance: Provenance = field(default_factory=Provenance)
-    changes: CallChanges = field(default_factory=CallChanges)
-    call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE  # that the model is taught
-    checkpoints: Checkpoints | None = None
-    terminals: RunTerminals = RunTerminals()
-    documents: Library | None = None
-    memory: OwnMemory | None = None
-    labels: RunLabels | None = None
-    delegation: Delegation | None = None
-    hooks: RunHooks | None = None
+    scope: RunScope
     handed: list[str] = field(default_factory=list)  # calls that the client runs
     _quoted: dict[str, str] = field(default_factory=dict)  # call id -> where the model has read it
     _seen: Collection[Grant] = ()  # exact grants that a person gave when asked about a quotation
@@ -105,8 +69,8 @@ class ToolExecutor(Struct):
         refused = unanswered.refused
         handed = [call for call in unanswered.calls if call.id not in refused and self.goes_to_client(call)]
         own = [call for call in unanswered.calls if call not in handed]
-        self._quoted = await self.provenance.quotations(unanswered.calls, conversation, self.toolbox)
-        self._seen = await self.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
+        self._quoted = await self.scope.provenance.quotations(unanswered.calls, conversation, self.scope.toolbox)
+        self._seen = await self.scope.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
         calls = [conversation.redactor.redact_value(self._normalised(call)) for call in own]  # shown as run
         for usage in await self._judge(calls, unanswered.refused, conversation):
             await context.emit(usage)
@@ -114,7 +78,7 @@ class ToolExecutor(Struct):
         await self.ask_hooks(chain(may_run, map(self._as_declared, handed)), conversation)
         while calls:
             reads = list(takewhile(partial(self._only_reads, unanswered), calls[:SIDE_BY_SIDE]))
-            if self.parallel_reads and len(reads) > 1:
+            if self.scope.parallel_reads and len(reads) > 1:
                 await self._read(context, reads)
             else:
                 reads = calls[:1]
@@ -124,25 +88,25 @@ class ToolExecutor(Struct):
             await self._hand_over(context, call)
 
     def goes_to_client(self, call: AskedCall) -> bool:
-        return self.toolbox.is_handed(self._declared_name(call))
+        return self.scope.toolbox.is_handed(self._declared_name(call))
 
     def _declared_name(self, call: AskedCall) -> str:
         """Return the name of the tool that a call of an unknown name can mean, if there is one such tool."""
-        return call.name if self.toolbox.tool(call.name) else declared_name(call.name, self.toolbox.schemas)
+        return call.name if self.scope.toolbox.tool(call.name) else declared_name(call.name, self.scope.toolbox.schemas)
 
     def _as_declared(self, call: AskedCall) -> AskedCall:
         """Return a call of a client's tool with the name and the arguments that the client has declared."""
         declared = self._declared_name(call)
-        tool = self.toolbox.tool(declared)
+        tool = self.scope.toolbox.tool(declared)
         schemas = {declared: tool.parameters} if tool else {}
         name, arguments = fitted_for_client(declared, call.arguments, schemas)
         return replace(call, name=name, arguments=arguments)
 
     async def _hand_over(self, context: RunContext, wanted: AskedCall) -> None:
         """Show a call of the client's own tool, whole, and leave it open. A quotation is refused: only we know it."""
-        self.totals.calls += 1
+        self.scope.totals.calls += 1
         wanted = self._as_declared(wanted)
-        call = self.guards.plain(wanted)
+        call = self.scope.guards.plain(wanted)
         decision = self._decide(wanted)
         self.audit(context, call, decision)
         if isinstance(decision, Refuse):
@@ -155,45 +119,47 @@ class ToolExecutor(Struct):
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
         """Return True if the call needs no approval and has no effect, so that it is independent of its neighbours."""
         asked = unanswered.asked is not None and number_of(unanswered.asked, call.id)
-        if asked or call.id in unanswered.refused or self._has_effect(call) or self.toolbox.runs_in_turn(call.name):
+        if asked or call.id in unanswered.refused:
+            return False
+        if self._has_effect(call) or self.scope.toolbox.runs_in_turn(call.name):
             return False
         return isinstance(self._decide(call), Allow)
 
     async def _read(self, context: RunContext, calls: Sequence[AskedCall]) -> None:
-        cleared = [Cleared(self.guards.plain(call)) for call in calls]
+        cleared = [Cleared(self.scope.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
-            self.totals.calls += 1
+            self.scope.totals.calls += 1
             self.audit(context, one.call, self._decide(call))
         await self._run(context, cleared)
 
     async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
         conversation, refused, asked = context.conversation, unanswered.refused, unanswered.asked
-        self.totals.calls += 1
-        call = self.guards.plain(wanted)
+        self.scope.totals.calls += 1
+        call = self.scope.guards.plain(wanted)
         if call.id in refused:
             place = self._quoted.get(call.id)  # advice on how to call would make a call of a quotation
             reason = quotation_refusal(call.name, place, UNREADABLE) if place else refused[call.id]
             shown = "" if place or call.id not in unanswered.unreadable else self._right_form(call, call.name)
-            conversation.answer(call, self.guards.plain(reason + shown))
+            conversation.answer(call, self.scope.guards.plain(reason + shown))
             return
         decision = self._decide(wanted)
         self.audit(context, call, decision)
         if isinstance(decision, Refuse):
             # It may have been asked for before the server was restarted.
-            if row := await self.approvals.withdraw(context.run, POLICY):
+            if row := await self.scope.approvals.withdraw(context.run, POLICY):
                 await context.emit(resolution_event(row))
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
-            for notice in self.guards.news(conversation):
+            for notice in self.scope.guards.news(conversation):
                 await context.emit(notice)
         elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
-            await self._decided(context, call, await self.approvals.current(asked), resolved=unanswered.resolved)
+            await self._decided(context, call, await self.scope.approvals.current(asked), resolved=unanswered.resolved)
         elif isinstance(decision, Ask):
             await self._ask(context, call, decision.reason)
         else:
             await self._run(context, [Cleared(call)])
 
     def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
-        context.conversation.record(audit_of(self.gate.principal.name, context.run, call, decision))
+        context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
 
     async def _refuse(self, context: RunContext, call: AskedCall, reason: str, right_form: str = "") -> None:
         await context.emit(ToolRejected(reason, call.id, call.name))
@@ -204,23 +170,25 @@ class ToolExecutor(Struct):
 
     def _right_form(self, call: AskedCall, name: str) -> str:
         """Return the lines that show how the tool is called, if it is one."""
-        tool = self.toolbox.tool(name)
-        if tool is None or isinstance(self.gate.decide(tool), Refuse):
+        tool = self.scope.toolbox.tool(name)
+        if tool is None or isinstance(self.scope.gate.decide(tool), Refuse):
             return ""
-        return right_form(call.id, call.dialect, self.call_form(), tool.name, tool.parameters, given=call.arguments)
+        return right_form(
+            call.id, call.dialect, self.scope.call_form(), tool.name, tool.parameters, given=call.arguments
+        )
 
     def _normalised(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
-        name, arguments = self.toolbox.normalise_call(call.name, call.arguments)
-        if reaches_hosts(self.toolbox.tool(name)):
-            arguments = narrowed(self.gate.policy.holding, arguments)
+        name, arguments = self.scope.toolbox.normalise_call(call.name, call.arguments)
+        if reaches_hosts(self.scope.toolbox.tool(name)):
+            arguments = narrowed(self.scope.gate.policy.holding, arguments)
         return replace(call, name=name, arguments=arguments)
 
     async def _judge(
         self, calls: Sequence[AskedCall], refused: Mapping[str, str], conversation: Conversation
     ) -> Sequence[AgentEvent]:
         """Have the calls judged that would be run and can do more than read."""
-        if not self.guards.judges_output:
+        if not self.scope.guards.judges_output:
             return ()
         effects = [
             call
@@ -228,18 +196,18 @@ class ToolExecutor(Struct):
             if call.id not in refused and self._has_effect(call) and not isinstance(self._decide(call), Refuse)
         ]
         if effects:
-            self.check_not_paused()
-        return await self.guards.judge_calls(effects, self.totals, conversation)
+            self.scope.check_not_paused()
+        return await self.scope.guards.judge_calls(effects, self.scope.totals, conversation)
 
     def _decide(self, call: AskedCall) -> Decision:
         is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
         return decide_call(
             CallRequest(
                 name=call.name,
-                policy=self.gate.policy,
-                dispatch=partial(self.toolbox.decide, call.name, call.arguments),
-                objection=self.guards.objection(call, effect=self._has_effect(call)),
-                hook=self.hooks.decision(call.id, is_handed=is_handed) if self.hooks else None,
+                policy=self.scope.gate.policy,
+                dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
+                objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
+                hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
                 quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
                 is_handed=is_handed,
             )
@@ -247,26 +215,28 @@ class ToolExecutor(Struct):
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
         """Ask the hooks about each call that may be run or handed over, as it stands."""
-        if self.hooks and self.hooks.asks_about_calls:
+        if self.scope.hooks and self.scope.hooks.asks_about_calls:
             may_run = [call for call in calls if not isinstance(self._decide(call), Refuse)]
-            await self.hooks.before_calls(may_run, conversation, untrusted=self.gate.policy.tainted)
+            await self.scope.hooks.before_calls(may_run, conversation, untrusted=self.scope.gate.policy.tainted)
 
     def _is_known(self, call: AskedCall) -> bool:
         """Return True if a person has approved exactly this quoted call for the whole session."""
-        in_force = [one for one in self.gate.policy.holding if one in self._seen and one.tool == call.name]
-        return any(one.covers(self.gate.principal.name, call.arguments) for one in in_force)
+        in_force = [one for one in self.scope.gate.policy.holding if one in self._seen and one.tool == call.name]
+        return any(one.covers(self.scope.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
-        return await self.toolbox.binding(call.name, call.arguments, self.context.workspace)
+        return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace)
 
     def _has_effect(self, call: AskedCall) -> bool:
-        return self.toolbox.changes(call.name)
+        return self.scope.toolbox.changes(call.name)
 
     async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
         conversation = context.conversation
         asked = replace(call, id=question_id(call.id, number))
         binding = await self._binding(call)
-        row = self.approvals.open(context.run, conversation.session, self.gate.principal, asked, reason, binding)
+        row = self.scope.approvals.open(
+            context.run, conversation.session, self.scope.gate.principal, asked, reason, binding
+        )
         conversation.record(row)
         await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
         await conversation.stored()
@@ -274,15 +244,15 @@ class ToolExecutor(Struct):
 
     async def _decided(self, context: RunContext, call: AskedCall, row: ApprovalRow, *, resolved: bool = False) -> None:
         """Wait for the decision and do as it says; with `resolved` the client knows of it."""
-        with self.waiting():
-            row = await self.approvals.wait(row)
+        with self.scope.waiting():
+            row = await self.scope.approvals.wait(row)
         if not resolved:
             await context.emit(resolution_event(row))
         if row.state != "approved":
             await self._refuse(context, call, denial_of(row))
             return
         if row.scope == "session":
-            self.gate.grant(await self.approvals.grants(context.conversation.session))
+            self.scope.gate.grant(await self.scope.approvals.grants(context.conversation.session))
         if not is_stale(row, call, await self._binding(call)):
             await self._approved(context, call, row)
         elif (number := number_of(row, call.id)) == MOST:
@@ -292,9 +262,9 @@ class ToolExecutor(Struct):
 
     async def _approved(self, context: RunContext, call: AskedCall, row: ApprovalRow) -> None:
         final = replace(call, arguments=json.loads(row.edited)) if row.edited else call
-        if row.edited and self.hooks:  # they were asked about other arguments
-            await self.hooks.before_call(final, context.conversation, untrusted=self.gate.policy.tainted)
-            if denial := self.hooks.denial(call.id):
+        if row.edited and self.scope.hooks:  # they were asked about other arguments
+            await self.scope.hooks.before_call(final, context.conversation, untrusted=self.scope.gate.policy.tainted)
+            if denial := self.scope.hooks.denial(call.id):
                 await self._refuse(context, call, denial)
                 return
         binding = await self._binding(final) if row.edited else ""
@@ -309,7 +279,7 @@ class ToolExecutor(Struct):
 
         Each is finished in the order called, so that the log and the history tell the same whenever the server dies.
         """
-        one_call, siblings = self._one_call(context), Siblings()
+        one_call, siblings = ToolCall(context.run, context.conversation, self.scope), Siblings()
         ended: dict[int, Outcome] = {}
         finished = 0
         try:
@@ -332,36 +302,15 @@ class ToolExecutor(Struct):
         unread = {call.id for call in unanswered(conversation.messages)}
         for call in (call for call in calls if call.id in unread and call.id in outcomes):
             finished, untrusted = outcomes[call.id].finished, outcomes[call.id].untrusted
-            by_hooks = self.hooks is not None and self.hooks.judges_results
-            if by_hooks or (untrusted and self.guards.screens_results):  # nothing can be asked about it any more
+            by_hooks = self.scope.hooks is not None and self.scope.hooks.judges_results
+            if by_hooks or (untrusted and self.scope.guards.screens_results):  # nothing can be asked about it any more
                 continue
             whole, finished = self._shortened(finished, call, conversation)
-            self.results.keep(whole, context.run, call, conversation, self._unshown(outcomes[call.id], conversation))
+            self.scope.results.keep(
+                whole, context.run, call, conversation, self._unshown(outcomes[call.id], conversation)
+            )
             conversation.keep_stopped(call.id, finished.text, untrusted=untrusted)
             conversation.log_event(finished)
-
-    def _one_call(self, context: RunContext) -> ToolCall:
-        return ToolCall(
-            context.run,
-            context.conversation,
-            self.toolbox,
-            self.gate,
-            self.context,
-            self.approvals,
-            self.run_budget,
-            self.results,
-            self.outputs,
-            (context.conversation.redactor, *self.guards.redactors),
-            self.check_not_paused,
-            self.changes,
-            self.waiting,
-            self.terminals,
-            self.documents,
-            self.memory,
-            self.labels,
-            self.delegation,
-            self.totals,
-        )
 
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:
         """The result into the history, as the guards let it pass; its whole is kept, if the model receives a part."""
@@ -369,33 +318,35 @@ class ToolExecutor(Struct):
         whole, finished = self._shortened(finished, call, conversation)
         screened: Sequence[AgentEvent] = ()
         if untrusted:
-            self.gate.taint()
-            finished, screened = await self.guards.screen(finished, self.totals, conversation)
-        denial = await self.hooks.after_call(call, finished, conversation) if self.hooks else None
-        finished = self.guards.plain(finished if denial is None else replace(finished, ok=False, text=denial))
+            self.scope.gate.taint()
+            finished, screened = await self.scope.guards.screen(finished, self.scope.totals, conversation)
+        denial = await self.scope.hooks.after_call(call, finished, conversation) if self.scope.hooks else None
+        finished = self.scope.guards.plain(finished if denial is None else replace(finished, ok=False, text=denial))
         withheld = denial is not None or finished.text == WITHHELD
         if not withheld:
-            self.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
+            self.scope.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
         pictures = () if withheld else outcome.pictures
-        labels = self.labels.of_result(call.id) if self.labels else ()
+        labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
         for event in (
             *screened,
             *(image_event(one, call.id) for one in pictures),
             finished,
-            *self.guards.news(conversation),
+            *self.scope.guards.news(conversation),
         ):
             await context.emit(event)
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""
-        redactors = conversation.redactor, *self.guards.redactors
+        redactors = conversation.redactor, *self.scope.guards.redactors
         return outcome.written and redacted_output(redactors, outcome.written)
 
     def _shortened(
         self, finished: ToolFinished, call: AskedCall, conversation: Conversation
     ) -> tuple[str, ToolFinished]:
         """Return the whole result, without secrets, and the event with as much of it as the model receives."""
-        whole = self.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
-        readable = not isinstance(self.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
-        return whole, replace(finished, text=self.guards.plain(self.results.shown(whole, call, readable=readable)))
+        whole = self.scope.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
+        readable = not isinstance(self.scope.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
+        return whole, replace(
+            finished, text=self.scope.guards.plain(self.scope.results.shown(whole, call, readable=readable))
+        )

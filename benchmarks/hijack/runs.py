@@ -26,6 +26,7 @@ from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
+from app.runs.run_scope import RunScope
 from app.runs.tool_executor import ToolExecutor
 from app.storage.principals import Principal
 from app.storage.sqlite.store import SQLiteStore
@@ -89,11 +90,16 @@ class Stage:
         gate = Gate(principal, PolicyContext(policy.mode, boxed=True), watches_taint=policy.taint)
         toolbox = Toolbox(tools, gate.decide, principal.name)
         approvals = Approvals(self.store, RUN_S)
-        calls = ToolExecutor(
-            toolbox, gate, Context(self.workspace), approvals, RunBudget(Ledger(self.store), principal), _nothing
+        scope = RunScope(
+            toolbox=toolbox,
+            gate=gate,
+            tool_context=Context(self.workspace),
+            approvals=approvals,
+            run_budget=RunBudget(Ledger(self.store), principal),
+            check_not_paused=_nothing,
         )
         view, discipline = View(Counted(TokenCounter(model)), lambda _: ()), LimitEnforcer(Limits(MAX_ROUNDS))
-        agent = Agent(model, calls, view, discipline, _nothing)
+        agent = Agent(model, ToolExecutor(scope), view, discipline)
         history = [Message("user", request)]
         put, flush = self.journal.put, self.journal.flush
         conversation = Conversation(f"ses_{number}", history, _nothing, put, flush, redactor=Redactor())

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.context.compaction.on_request import Compactor, awaits_results
 from app.context.compaction.summarise import Summariser
 from app.labels.consent import clear_request
 from app.runs.agent import Agent
-from app.runs.composition.labels import labels_of_run
 from app.runs.composition.unattended import stored_options
 from app.runs.discipline.limit_enforcer import ANSWERED, LimitEnforcer
 from app.runs.recovery.left_off import LeftOff
@@ -23,8 +21,7 @@ from app.storage.principals import Principal
 from app.storage.store import Store
 from app.transcript.inbox import Inbox
 from app.transcript.run_request import NotFound
-from tools.tool import NO_TOOLS, Context
-from tools.toolbox import Toolbox
+from tools.tool import NO_TOOLS
 
 
 class NothingToCompact(Exception):
@@ -43,9 +40,9 @@ class CompactingAgent(Agent, kw_only=True):
         context.guards.enter(context.run, ())
         await context.emit(self._started(context))
         inbox.close()
-        self.check_not_paused()
-        if self.calls.labels:
-            await clear_request(self.calls.labels, self.calls.approvals, context.conversation, self.calls.waiting)
+        self.scope.check_not_paused()
+        if self.scope.labels:
+            await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
         for event in await self.compactor.compact(context.run, context.conversation, self.totals):
             await context.emit(event)
         await context.emit(self.finished(ANSWERED, context.conversation))
@@ -54,24 +51,13 @@ class CompactingAgent(Agent, kw_only=True):
 def compacting_agent(factory: RunFactory, principal: Principal, options: RunOptions) -> CompactingAgent:
     """Return the agent of one run, with options that `resolved` returned. Raises UnknownModel, ModeForbidden."""
     route = factory.route(principal, options)
-    gate = factory.gate_of(principal, options)
-    run_budget = RunBudget(factory.runs.ledger, principal)
-    utility = factory.models.utility(route)
-    notes = SideQuery(utility, run_budget, utility, factory.settings.summary_time_limit_s)
+    scope, utility = factory.scope(principal, options, route, NO_TOOLS), factory.models.utility(route)
+    notes = SideQuery(utility, scope.run_budget, utility, factory.settings.summary_time_limit_s)
     return CompactingAgent(
         route,
-        ToolExecutor(
-            Toolbox(NO_TOOLS, gate.decide, principal.name, gate.offer),
-            gate,
-            Context(factory.settings.workspace, principal=principal.name),
-            factory.runs.approvals,
-            run_budget,
-            factory.switch.check,
-            labels=labels_of_run(factory.labels, route, gate, factory.sandbox),
-        ),
+        ToolExecutor(scope),
         RelayView(route, NO_PARAMETERS),
         LimitEnforcer(factory.limits(options)),
-        factory.switch.check,
         compactor=Compactor(Summariser(notes), factory.store.summaries),
     )
 

@@ -42,7 +42,7 @@ class UnattendedRuns(Struct, frozen=True):
         Raises NotFound if its agent cannot be made, FolderUnusable, and as `RunManager.start`.
         """
         agent = await self._agent(principal, options, turn.session)
-        agent.calls.gate.takes_grants = not turn.sent_by
+        agent.scope.gate.takes_grants = not turn.sent_by
         seconds = self.factory.limits(options).seconds
         turn = replace(turn, time_limit_s=seconds, policy=options.policy(), asked=False)
         return await self.factory.runs.start(agent, principal, turn)
@@ -70,7 +70,7 @@ class UnattendedRuns(Struct, frozen=True):
         principal = await principal_named(self.factory.store, row.principal)
         options = stored_options(row.policy)
         agent = await self._agent(principal, options)
-        agent.calls.gate.takes_grants = not is_sent(row)
+        agent.scope.gate.takes_grants = not is_sent(row)
         return agent, agent.time_limit_within(self.factory.limits(options).seconds)
 
     async def start_follow_up(self, job: Job, message: str) -> None:

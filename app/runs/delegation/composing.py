@@ -9,10 +9,10 @@ from app.config.settings import Settings
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.models.endpoints.model_registry import Models
 from app.runs.agent import Agent
-from app.runs.delegation.parent_call import ParentCall
 from app.runs.delegation.shared_limits import Above
 from app.runs.run_manager import RunManager
 from app.runs.run_options import RunOptions
+from app.runs.run_scope import ParentCall
 from app.storage.principals import Principal
 from app.storage.store import Store
 from tools.base.outcome import ToolFailed
@@ -43,7 +43,7 @@ class Server(Protocol):
 
 def usable_names(parent: ParentCall, without: Collection[str]) -> list[str]:
     """Return the tools that the parent may use now and can pass on: none of its client's, which only that can run."""
-    usable = parent.toolbox.usable
+    usable = parent.scope.toolbox.usable
     return [one.name for one in usable if not one.handed and not one.plans and one.name not in without]
 
 
@@ -62,7 +62,7 @@ def chosen_names(usable: Sequence[str], wanted: Sequence[str] | None) -> list[st
 
 def inherited(parent: ParentCall, options: RunOptions, tools: list[str], model: str | None) -> RunOptions:
     """Return the options of a run that `parent` begins: those of its own run, with these tools and this model."""
-    policy = parent.gate.policy
+    policy = parent.scope.gate.policy
     changes = {
         "tools": tools,
         "model": model or options.model,
@@ -91,17 +91,17 @@ def stricter_absence(one: WhenAbsent, other: WhenAbsent) -> WhenAbsent:
 
 def is_tainted(parent: ParentCall) -> bool:
     """Return True if the parent's conversation holds untrusted text, whether its gate minds or not."""
-    return parent.gate.policy.tainted or any(message.untrusted for message in parent.conversation.messages)
+    return parent.scope.gate.policy.tainted or any(message.untrusted for message in parent.conversation.messages)
 
 
 def labels_of(parent: ParentCall) -> tuple[str, ...]:
     """Return the sensitivity labels of the parent's conversation, for what is made of it elsewhere."""
-    return tuple(sorted(parent.labels.labels)) if parent.labels else ()
+    return tuple(sorted(parent.scope.labels.labels)) if parent.scope.labels else ()
 
 
 async def labels_of_sessions(parent: ParentCall, *sessions: str) -> tuple[str, ...]:
     """Return the labels of sessions whose text the parent is about to read. Raises StoreFailed."""
-    if parent.labels is None:
+    if parent.scope.labels is None:
         return ()
-    services = parent.labels.services
+    services = parent.scope.labels.services
     return tuple(sorted({label for session in sessions for label in await services.of_session(session)}))

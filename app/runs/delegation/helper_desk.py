@@ -38,11 +38,11 @@ from app.runs.delegation.composing import (
     usable_names,
 )
 from app.runs.delegation.helper_view import HelperView
-from app.runs.delegation.parent_call import ParentCall
 from app.runs.delegation.shared_limits import Above, Member, SharedLimits
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.recovery.state import left_off
 from app.runs.run_options import RunOptions
+from app.runs.run_scope import ParentCall
 from app.storage.changes import StoreFailed
 from app.storage.runs import HelperRow, RunRow
 from app.transcript.run_request import ParentRun, RunRequest, Stopping
@@ -92,14 +92,16 @@ class HelperDesk(Struct, frozen=True):
         parent, models = self.parent, self.server.models
         route = self._route(model)
         route = route if model else models.utility(route)
-        if parent.labels and route.clearance:  # labelled data goes to no server that may not have it
-            route.clearance.labels = parent.labels.labels
-        query = SideQuery(route, parent.run_budget, route, parent.time_limit_s)
+        if parent.scope.labels and route.clearance:  # labelled data goes to no server that may not have it
+            route.clearance.labels = parent.scope.labels.labels
+        query = SideQuery(route, parent.scope.run_budget, route, parent.time_limit_s)
         messages = [Message("system", ASKED), Message("user", question)]
         reply = query.reply()
         try:
             with parent.untimed():
-                answer = await query.put(messages, reply, parent.totals, parent.conversation, most_tokens=ANSWER_TOKENS)
+                answer = await query.put(
+                    messages, reply, parent.scope.totals, parent.conversation, most_tokens=ANSWER_TOKENS
+                )
         except (BudgetSpent, RequestDenied) as refused:
             raise ToolFailed(str(refused)) from refused
         parent.conversation.log_event(answer.usage)
@@ -127,7 +129,7 @@ class HelperDesk(Struct, frozen=True):
             left = await left_off(store, row, agent, self.parent.time_limit_s)
             if left is None:
                 raise ToolFailed(GONE)
-            agent.calls.totals = left.totals
+            agent.scope.totals = left.totals
             await runs.go_on(row, agent, left)
         return row, seen
 
@@ -146,35 +148,35 @@ class HelperDesk(Struct, frozen=True):
         root, most = self.limits.root, self.server.settings.max_helpers
         if root.begun >= most:
             raise ToolFailed(f"This run has begun {most} helpers, which is the most (max_helpers). Do it yourself.")
-        if over := self.limits.over(self.parent.totals, 0):
+        if over := self.limits.over(self.parent.scope.totals, 0):
             raise ToolFailed(f"No helper can begin: this run nears its end ({over}). Answer from what you know.")
         root.begun += 1
 
     def _route(self, model: str | None) -> ModelRoute:
         try:
-            return self.server.models.route(model, self.parent.gate.principal.name)
+            return self.server.models.route(model, self.parent.scope.gate.principal.name)
         except UnknownModel as unknown:
             raise ToolFailed(str(unknown)) from unknown
 
     async def _agent(self, tools: Sequence[str] | None, model: str | None, depth: int) -> Agent:
         """Compose the helper's agent, with at most the parent's rights. Raises ToolFailed."""
-        parent, gate = self.parent, self.parent.gate
+        parent, gate = self.parent, self.parent.scope.gate
         without = {SEND} | ({DELEGATE} if depth >= self.server.settings.helper_depth else set())
         names = chosen_names(usable_names(parent, without), tools)
         options = inherited(parent, self.options, names, model)
-        above = Above(self.limits, lambda: parent.totals)
+        above = Above(self.limits, lambda: parent.scope.totals)
         try:
             agent = await self.server.agent(gate.principal, options, above=above)
         except REFUSALS as refused:
             raise ToolFailed(f"The helper cannot begin: {refused}") from refused
         agent.first_contact = None  # its tools are the parent's, which has waited for them
-        _narrow(agent.calls.gate, gate, tainted=is_tainted(parent))
-        agent.calls.waiting = _both(parent.waiting, agent.calls.waiting)
+        _narrow(agent.scope.gate, gate, tainted=is_tainted(parent))
+        agent.scope.waiting = _both(parent.scope.waiting, agent.scope.waiting)
         return agent
 
     async def _start(self, agent: Agent, task: str, depth: int) -> RunRow:
         """Begin the helper's run, so that it is known even if the call is stopped meanwhile. Raises ToolFailed."""
-        parent, policy = self.parent, self.parent.gate.policy
+        parent, policy = self.parent, self.parent.scope.gate.policy
         options = inherited(parent, self.options, [tool.name for tool in agent.toolbox.usable], None)
         above = ParentRun(parent.conversation.session, parent.run, parent.call, depth)
         turn = RunRequest(
@@ -189,7 +191,7 @@ class HelperDesk(Struct, frozen=True):
             disabled=json.dumps(policy.disabled),
             traceparent=self.server.runs.ledger.observers.traceparent(parent.run, parent.call),
         )
-        beginning = asyncio.ensure_future(self.server.runs.start(agent, parent.gate.principal, turn))
+        beginning = asyncio.ensure_future(self.server.runs.start(agent, parent.scope.gate.principal, turn))
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:

@@ -8,11 +8,11 @@ from msgspec import Struct, field
 
 from app.runs.delegation.composing import Server
 from app.runs.delegation.helper_desk import HelperDesk
-from app.runs.delegation.parent_call import ParentCall
 from app.runs.delegation.session_desk import SessionDesk
 from app.runs.delegation.shared_limits import Above, SharedLimits
 from app.runs.discipline.limits import Limits
 from app.runs.run_options import RunOptions
+from app.runs.run_scope import ParentCall
 from tools.base.access.helpers import HelperAccess
 from tools.base.access.sessions import SessionAccess
 

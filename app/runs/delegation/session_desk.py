@@ -30,9 +30,9 @@ from app.runs.delegation.composing import (
     stricter_absence,
     usable_names,
 )
-from app.runs.delegation.parent_call import ParentCall
 from app.runs.follow_up import ROUNDS, room_in
 from app.runs.run_options import RunOptions
+from app.runs.run_scope import ParentCall
 from app.storage.sessions import SessionRow
 from app.transcript.run_request import NotFound, RunRequest, SessionBusy, Stopping
 from tools.base.outcome import Result, ToolFailed
@@ -55,7 +55,7 @@ class SessionDesk(Struct, frozen=True):
 
     async def list(self, query: str) -> Result:
         """List the sessions used last, or those that hold the words of a query."""
-        store, principal = self.server.store, self.parent.gate.principal.name
+        store, principal = self.server.store, self.parent.scope.gate.principal.name
         if query.strip():
             rows = [one.session for one in await store.find_sessions(principal, query[:LONGEST_QUERY], LISTED)]
         else:
@@ -116,9 +116,9 @@ class SessionDesk(Struct, frozen=True):
             traceparent=self.server.runs.ledger.observers.traceparent(parent.run, parent.call),
         )
         try:
-            agent = await self.server.agent(parent.gate.principal, options, row.id)
-            agent.calls.gate.takes_grants = False
-            run = await self.server.runs.start(agent, parent.gate.principal, turn)
+            agent = await self.server.agent(parent.scope.gate.principal, options, row.id)
+            agent.scope.gate.takes_grants = False
+            run = await self.server.runs.start(agent, parent.scope.gate.principal, turn)
         except (*UNFIT, NotFound, SessionBusy, Paused, Stopping) as refused:
             raise ToolFailed(f"The message was not sent: {refused}") from refused
         return f"Sent: run {run.id} answers it in the session {row.id}. read_session shows what comes of it."
@@ -136,7 +136,7 @@ class SessionDesk(Struct, frozen=True):
         options = inherited(self.parent, self.options, names, before.model)
         if before.pinned:  # its profiles hold on, too
             options = options.with_pinned({}, (options.pinned or NOTHING).after(before.pinned))
-        mode, gate = options.approval, self.parent.gate
+        mode, gate = options.approval, self.parent.scope.gate
         usual = before.approval or self.server.settings.mode_of(gate.principal.role)
         options = options.model_copy(
             update={
@@ -155,7 +155,7 @@ class SessionDesk(Struct, frozen=True):
 
     async def _session(self, session: str) -> SessionRow:
         try:
-            return await self.server.runs.session(session, self.parent.gate.principal)
+            return await self.server.runs.session(session, self.parent.scope.gate.principal)
         except NotFound as missing:
             raise ToolFailed("There is no such session: list_sessions shows them.") from missing
 

@@ -16,6 +16,7 @@ from app.runs.discipline.limit_enforcer import ANSWERED, NO_ANSWER, LimitEnforce
 from app.runs.discipline.limits import TOKEN_LIMIT
 from app.runs.discipline.verifier import verify
 from app.runs.run_context import RunContext
+from app.runs.run_scope import RunScope
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox, added
 from app.transcript.reply import Reply
@@ -27,20 +28,15 @@ from tools.base.tool_patterns import CLIENT_TOOLS
 TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
 
 
-class RoundEnd(Struct):
-    """One per run. `changes` says whether a tool of this name can do more than read.
+class RoundEnd(Struct, kw_only=True):
+    """One per run."""
 
-    `check_not_paused` raises Paused; it is asked before each model request. `taint` makes the gate stricter.
-    """
-
+    scope: RunScope
     discipline: LimitEnforcer
-    side_query: SideQuery
     context: RunContext
     inbox: Inbox
+    side_query: SideQuery
     new_reply: Callable[[], Reply]
-    changes: Callable[[str], bool]
-    check_not_paused: Callable[[], None]
-    taint: Callable[[], None]
     end_judge: EndJudge = EndJudge()
     silent: bool = False  # the run's last words are not the model's
 
@@ -91,7 +87,7 @@ class RoundEnd(Struct):
         """Return True if the reply only announces work, and the run may go on."""
         if plan.ends or reply.pictures or not self.discipline.may_nudge(reply, self.totals):
             return False
-        self.check_not_paused()
+        self.scope.check_not_paused()
         announces, events = await self.end_judge.announces(reply, self.totals, self.conversation)
         for event in events:
             await self.context.emit(event)
@@ -102,7 +98,7 @@ class RoundEnd(Struct):
         for message in messages:
             self.conversation.append(message)
         if messages and any(one.untrusted for one in self.conversation.messages[-len(messages) :]):
-            self.taint()
+            self.scope.gate.taint()
         for message in messages:
             await self.context.emit(added(message))
         return bool(messages)
@@ -115,7 +111,7 @@ class RoundEnd(Struct):
         """
         text, why, cut, emit = "", "", False, self.context.emit
         if not self.discipline.limits.spent(self.totals):
-            self.check_not_paused()
+            self.scope.check_not_paused()
             await emit(Notice("synthesis", ASKED))
             answer = await synthesise(self.side_query, self.new_reply(), self.totals, self.conversation)
             for notice in (*answer.notices, *answer_again(self.side_query.provider, answer.reply)):
@@ -136,10 +132,10 @@ class RoundEnd(Struct):
         return reason
 
     def _changed(self) -> bool:
-        return any(one.outcome == "ok" and self.changes(one.name) for one in self.totals.actions.values())
+        return any(one.outcome == "ok" and self.scope.toolbox.changes(one.name) for one in self.totals.actions.values())
 
     async def _check(self) -> None:
-        self.check_not_paused()
+        self.scope.check_not_paused()
         verdict = await verify(self.side_query, self.totals, self.conversation)
         if verdict.wanting:
             self.discipline.found_wanting(verdict.wanting, self.totals)

@@ -85,9 +85,9 @@ class Takeover(Struct, frozen=True):
                 return interrupted(UNKNOWN)
             if (times := crashes(events)) >= MOST_CRASHES:
                 return interrupted(TOO_OFTEN.format(times=times + 1))
-        agent.calls.totals = left.totals
+        agent.scope.totals = left.totals
         if left.totals.has_accepted_plan:
-            agent.calls.gate.act()
+            agent.scope.gate.act()
         await self.runs.go_on(row, agent, left)
         return None
 

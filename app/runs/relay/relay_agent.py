@@ -153,9 +153,9 @@ class RelayAgent(Agent):
     async def _allowed(self, context: RunContext, calls: Sequence[RelayedCall]) -> list[RelayedCall]:
         """Return the calls that may be handed over, once usage and audit are durable. Raises StoreFailed."""
         allowed, most = list[RelayedCall](), self.discipline.limits.calls
-        if self._takes_calls and (hooks := self.calls.hooks):  # also about what the client has not declared
+        if self._takes_calls and (hooks := self.scope.hooks):  # also about what the client has not declared
             may_go = [one.call for one in calls if not isinstance(self._decision(one.call), Refuse)]
-            await hooks.before_calls(may_go, context.conversation, untrusted=self.calls.gate.policy.tainted)
+            await hooks.before_calls(may_go, context.conversation, untrusted=self.scope.gate.policy.tainted)
         for number, relayed in enumerate(calls):
             if not self._takes_calls:  # the model's server has made it although none was wanted
                 await context.emit(TextDelta(written(relayed.call)))
@@ -177,7 +177,7 @@ class RelayAgent(Agent):
     def _decision(self, call: AskedCall) -> Decision:
         """Decide whether the principal may have its client run this tool, which the client may not have declared."""
         tool = self.toolbox.tool(call.name) or tool_of(ClientTool.model_construct(name=call.name))
-        gate, hooks = self.calls.gate, self.calls.hooks
+        gate, hooks = self.scope.gate, self.scope.hooks
         return decide_call(
             CallRequest(
                 name=call.name,
@@ -221,7 +221,7 @@ class RelayAgent(Agent):
         again = self._reply(context.conversation)
         fitted = await self.view.fit(context.conversation, self.toolbox.offered, ONLY_ROUND, self.totals)
         try:
-            usage = await ask_again(context, self.provider, self.calls.run_budget, fitted, wrong, again)
+            usage = await ask_again(context, self.provider, self.scope.run_budget, fitted, wrong, again)
         except BudgetSpent as spent:  # the calls are made and paid
             await context.emit(Notice("budget", str(spent)))
             return calls
@@ -259,7 +259,7 @@ class RelayAgent(Agent):
     async def _settle(self, context: RunContext, reply: Reply, text: DoubtedText) -> None:
         """Leave calls in the text that may be quotations, or stand in a reply that was cut. Raises StoreFailed."""
         conversation, calls, self.doubted_text = context.conversation, reply.text_calls, None
-        quoted = await self.calls.provenance.quotations(calls, conversation, self.toolbox)
+        quoted = await self.scope.provenance.quotations(calls, conversation, self.toolbox)
         names = {call.id: call.name for call in calls}
         left = reply.leave_in_text(names if reply.is_cut else quoted)
         for event in self._corrected(text.released(left)):

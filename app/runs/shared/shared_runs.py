@@ -207,7 +207,7 @@ class SharedRuns(RunManager):
         if "labels" in body:
             await super().adopt_labels(body["session"], body["labels"])
         for run in self._line.of(body["session"]):
-            gate = self._live[run].agent.calls.gate
+            gate = self._live[run].gate
             if "disable" in body:  # else what is disabled stays so
                 gate.disable(body["disable"])
             gate.grant(await self.approvals.grants(body["session"]))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.operator_rules import OperatorRule
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.call_rows import CALL_ROWS, TABLE, CallRequest, decide_call
 from app.policy.decision_table import Row, decided
@@ -19,10 +18,10 @@ from app.policy.gate_rows import GATE_ROWS, QUESTIONS, AccessRequest
 from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.policy.policy_context import PolicyContext
-from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.storage.principals import LOCAL_USER, Principal
+from tests.support.access.operator_rules import rules
 from tools.base.permit import fingerprint
 from tools.base.rights import OutboundEffect, Risk, Role
 from tools.tool import Context, Tool, answering
@@ -30,6 +29,7 @@ from tools.toolbox import Allow, Ask, Decision, Refuse
 
 ANN = Principal("ann", Role.USER)
 PII = frozenset({"pii"})
+NOTES = {"tool": "*", "paths": ["notes/**"]}
 CALL = {"path": "notes/a.md", "url": "https://example.org/"}
 
 
@@ -47,10 +47,6 @@ def advice(_: Mapping[str, Any]) -> str:
 
 def granted(tainted: bool) -> Grant:
     return Grant("some_tool", fingerprint("ann", "some_tool", CALL), tainted=tainted)
-
-
-def rules(action: str) -> Any:
-    return compiled_rules([OperatorRule(tool="*", action=action, reason="No.", paths=["notes/**"])])
 
 
 tools = st.builds(
@@ -83,7 +79,7 @@ policies = st.builds(
     planning=st.booleans(),
     narrowing=st.sampled_from([ALL_TOOLS, ToolNarrowing("mild", disabled=("some_*",))]),
     labels=st.sampled_from([NO_LIMITS, LabelLimits(PII, asks=PII), LabelLimits(PII, refuses=PII)]),
-    rules=st.sampled_from([NO_OPERATOR_RULES, rules("ask"), rules("deny")]),
+    rules=st.sampled_from([NO_OPERATOR_RULES, *(rules({**NOTES, "action": action}) for action in ("ask", "deny"))]),
 )
 requests = st.builds(
     AccessRequest,

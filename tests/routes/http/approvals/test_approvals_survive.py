@@ -229,18 +229,18 @@ async def test_the_mode_of_a_run_holds_for_what_follows_of_its_job(tmp_path: Pat
         assert row and json.loads(row.policy) == {"approval": "deny", "tools": ["read_file"]}
         agent, _ = await served.services.unattended.restored_agent(row)
         assert [tool.name for tool in agent.toolbox.offered] == ["read_file"]
-        assert agent.calls.gate.policy.mode == "deny" and not agent.calls.gate.policy.planning
+        assert agent.scope.gate.policy.mode == "deny" and not agent.scope.gate.policy.planning
         planned = await served.services.store.run((await served.chat("Plan.", mode="plan"))[0]["run"])
         assert planned
         agent, _ = await served.services.unattended.restored_agent(planned)
-        assert agent.calls.gate.policy.planning, "it only reads until a person has accepted a plan of its own"
+        assert agent.scope.gate.policy.planning, "it only reads until a person has accepted a plan of its own"
 
 
 async def test_each_has_files_of_their_own(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         ann = replace(LOCAL_USER, name="ann", role=Role.USER)
         places = [
-            (await served.services.factory.agent(one, ChatRequest(message="x"))).calls.context.workspace
+            (await served.services.factory.agent(one, ChatRequest(message="x"))).scope.tool_context.workspace
             for one in (LOCAL_USER, ann, replace(ann, name="bob"), replace(ann, name="../ann"), replace(ann, name=""))
         ]
     assert len(set(places)) == 5 and places[0] == tmp_path / "work"

@@ -74,7 +74,7 @@ async def test_where_nobody_will_come_what_asks_is_refused_at_once(tmp_path: Pat
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == {"approval": approval, "when_absent": "deny"}
         again, _ = await served.services.unattended.restored_agent(row)  # after a restart, and for follow-ups
-    assert again.calls.gate.policy.unattended == "when_absent: deny"
+    assert again.scope.gate.policy.unattended == "when_absent: deny"
     assert events[0]["limits"]["when_absent"] == "deny"
     [rejected] = [event for event in events if event["type"] == "tool.rejected"]
     assert "This run does not ask for approval (when_absent: deny)." in rejected["reason"]

@@ -302,7 +302,7 @@ async def test_results_in_a_history_that_is_brought_are_untrusted(tmp_path: Path
             *(("user", False), ("assistant", False), ("tool", True), ("assistant", False)),
             *(("user", False), ("assistant", False)),
         ]
-        assert agent.calls.gate.policy.tainted
+        assert agent.scope.gate.policy.tainted
         session = await served.services.runs.session(row.session, LOCAL_USER)
         assert session.title == "Sure?"
 

@@ -1,0 +1,81 @@
+"""The scope of a run: everything that its calls work with, made once by the run factory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from app.budget.run_budget import RunBudget
+from app.checkpoints.call_changes import CallChanges
+from app.checkpoints.checkpoints import Checkpoints
+from app.core.provider import CallForm
+from app.documents.library import Library
+from app.hooks.run_hooks import RunHooks
+from app.labels.run_labels import RunLabels
+from app.memory.desk import OwnMemory
+from app.policy.approvals import Approvals
+from app.policy.gate import Gate
+from app.policy.guards import Guards
+from app.provenance.quotation import Provenance
+from app.runs.discipline.run_terminals import RunTerminals
+from app.runs.live_outputs import Outputs
+from app.runs.tool_results import Results
+from app.transcript.conversation import Conversation
+from app.transcript.run_totals import RunTotals
+from tools.base.access.helpers import HelperAccess
+from tools.base.access.sessions import SessionAccess
+from tools.tool import Context
+from tools.toolbox import Toolbox
+
+
+class RunScope(Struct, kw_only=True):
+    """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
+
+    `check_not_paused` raises Paused; it is asked before each model request and each tool. In `waiting` the run's time
+    stands still. What is None is switched off.
+    """
+
+    toolbox: Toolbox
+    gate: Gate
+    tool_context: Context
+    approvals: Approvals
+    run_budget: RunBudget
+    check_not_paused: Callable[[], None]
+    totals: RunTotals = field(default_factory=RunTotals)
+    guards: Guards = field(default_factory=Guards)
+    results: Results = field(default_factory=Results)
+    outputs: Outputs = field(default_factory=Outputs)
+    parallel_reads: bool = True
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    provenance: Provenance = field(default_factory=Provenance)
+    changes: CallChanges = field(default_factory=CallChanges)
+    call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
+    checkpoints: Checkpoints | None = None
+    terminals: RunTerminals = RunTerminals()
+    documents: Library | None = None
+    memory: OwnMemory | None = None
+    labels: RunLabels | None = None
+    delegation: Delegation | None = None
+    hooks: RunHooks | None = None
+
+
+class ParentCall(Struct, frozen=True, kw_only=True):
+    """A call that reaches for helpers, other models or other sessions. `untimed`: its own time stands still in it."""
+
+    run: str
+    call: str
+    conversation: Conversation
+    scope: RunScope
+    time_limit_s: float
+    untimed: Callable[[], AbstractContextManager[None]]
+
+
+class Delegation(Protocol):
+    """The reach of one run's calls."""
+
+    def helpers(self, parent: ParentCall) -> HelperAccess | None: ...
+
+    def sessions(self, parent: ParentCall) -> SessionAccess | None: ...
