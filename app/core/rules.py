@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
-from tools.base.rights import Approval, Risk, Role
-from tools.base.tool_patterns import matches
+from tools.base.rights import Approval, Risk, Role, names_match
 
 if TYPE_CHECKING:  # it imports asyncio, which the settings do without
     from tools.tool import Tool
@@ -57,7 +56,7 @@ class ToolRule(BaseModel, defer_build=True):
 
 def rule_for(name: str, rules: Sequence[ToolRule]) -> ToolRule | None:
     """The first rule that matches the name of a tool."""
-    return next((rule for rule in rules if matches((name,), (rule.match,))), None)
+    return next((rule for rule in rules if names_match((name,), (rule.match,))), None)
 
 
 def classified(tool: Tool, rules: Sequence[ToolRule]) -> Tool:

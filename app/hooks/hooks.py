@@ -16,7 +16,7 @@ from app.core.hook_rows import TOOL_EVENTS, HookEvent, HookRow
 from app.hooks.callers import call_hook
 from app.hooks.verdicts import ALLOWED, HookFailed, Verdict, stricter, verdict_of
 from app.redaction.redactor import Redactor
-from tools.base.tool_patterns import matches
+from tools.base.rights import names_match
 
 VERSION = 1  # of the payload
 MOST_PAYLOAD = 4 << 20  # bytes
@@ -107,7 +107,7 @@ class Hooks:
 
 
 def _concerns(row: HookRow, tool: str) -> bool:
-    return row.on not in TOOL_EVENTS or matches((tool,), row.tools)
+    return row.on not in TOOL_EVENTS or names_match((tool,), row.tools)
 
 
 @asynccontextmanager

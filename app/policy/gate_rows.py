@@ -20,8 +20,7 @@ from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import DENY, Finding
 from app.storage.principals import Principal
 from parsing import Arguments
-from tools.base.rights import OutboundEffect, Risk, Role
-from tools.base.tool_patterns import CLIENT_TOOLS, matches
+from tools.base.rights import CLIENT_TOOLS, OutboundEffect, Risk, Role, names_match
 from tools.builtin.outbound_effects import shown
 from tools.shell_policy.plain_commands import allowed, reads
 from tools.tool import Tool, nothing_known
@@ -81,9 +80,9 @@ def _role(request: AccessRequest, _: Decision | None) -> Decision | None:
 
 def _token(request: AccessRequest, _: Decision | None) -> Decision | None:
     principal = request.principal
-    if principal.tools and not matches((request.known_name,), principal.tools):
+    if principal.tools and not names_match((request.known_name,), principal.tools):
         return Refuse(f"{request.known_name} is not among the tools of {principal.name}.")
-    if matches((request.known_name, request.tool.through), principal.disabled):
+    if names_match((request.known_name, request.tool.through), principal.disabled):
         return Refuse(f"{request.tool.name} is disabled for {principal.name}.")
     return None
 
@@ -94,7 +93,7 @@ def _profile(request: AccessRequest, _: Decision | None) -> Decision | None:
 
 
 def _session(request: AccessRequest, _: Decision | None) -> Decision | None:
-    if matches((request.tool.name, request.tool.through), request.policy.disabled):
+    if names_match((request.tool.name, request.tool.through), request.policy.disabled):
         return Refuse(f"{request.tool.name} is disabled in this session.")
     return None
 

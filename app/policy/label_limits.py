@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from app.core.labels import NO_LABELS, LabelPolicy, Labels
-from tools.base.tool_patterns import matches
+from tools.base.rights import names_match
 from tools.tool import Tool
 
 
@@ -37,7 +37,7 @@ class LabelLimits(Struct, frozen=True):
     def refusal(self, tool: Tool) -> str | None:
         """Return why every call of the tool is refused, if it is."""
         for pattern, label in self.tools:
-            if matches((tool.name, tool.through), (pattern,)):
+            if names_match((tool.name, tool.through), (pattern,)):
                 return f"{tool.name} is refused: this conversation carries the label {label}, whose rule refuses it."
         return None
 
@@ -46,7 +46,7 @@ class LabelLimits(Struct, frozen=True):
         if tool.origin is None:
             return NO_LABELS
         name = tool.origin.server.lower()
-        return frozenset(label for pattern, label in self.servers if matches((name,), (pattern,)))
+        return frozenset(label for pattern, label in self.servers if names_match((name,), (pattern,)))
 
 
 NO_LIMITS = LabelLimits()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tools.base.tool_patterns import matches
+from tools.base.rights import names_match
 
 
 class ToolNarrowing(Struct, frozen=True):
@@ -17,9 +17,9 @@ class ToolNarrowing(Struct, frozen=True):
 
     def objection(self, name: str, also_disabled: str) -> str | None:
         """Return why a tool may not be used; `also_disabled` is another name that switches it off."""
-        if not all(matches((name,), patterns) for patterns in self.allowed):
+        if not all(names_match((name,), patterns) for patterns in self.allowed):
             return f"{name} is not among the tools of the profile {self.profiles}."
-        if matches((name, also_disabled), self.disabled):
+        if names_match((name, also_disabled), self.disabled):
             return f"{name} is disabled by the profile {self.profiles}."
         return f"{name} is not available: this run has no memory." if name in self.memory else None
 

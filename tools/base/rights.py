@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from msgspec import Struct
+
+CLIENT_TOOLS = "client_tools"  # in patterns of tool names: every tool that a client runs itself, whatever it calls it
 
 
 class Risk(StrEnum):
@@ -85,3 +89,12 @@ class OutboundEffect(Struct, frozen=True):
     what: str
     always: bool = False
     carries_text: bool = False
+
+
+def names_match(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Return True if one of the names of a tool, in its case, matches one of the patterns (`mcp__files__*`).
+
+    An empty name matches none. Tokens, sessions, profiles, labels, rules, hooks and classifications match names so.
+    """
+    given = [name for name in names if name]
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in given)

@@ -10,7 +10,7 @@ from app.core.operator_rules import OperatorRule
 from app.policy.rules.argument_facts import BUILT_IN
 from app.policy.rules.operator_rules import DENY, CompiledRule, OperatorRules
 from app.policy.rules.path_globs import PathGlob, glob_error
-from tools.base.tool_patterns import CLIENT_TOOLS, matches
+from tools.base.rights import CLIENT_TOOLS, names_match
 from tools.catalogue import CATALOGUE
 from tools.shell_policy.plain_commands import Words
 from tools.web.egress import HostPattern, pattern_of
@@ -68,7 +68,7 @@ def _words(command: str) -> Words:
 
 
 def _problems(row: OperatorRule, tools: Sequence[str]) -> Iterator[str]:
-    named = [name for name in tools if matches((name,), (row.tool,))]
+    named = [name for name in tools if names_match((name,), (row.tool,))]
     outside = row.tool == "*" or row.tool.startswith(OUTSIDE)
     if not named and not outside and row.tool != CLIENT_TOOLS:
         near = ", ".join(tools[:40])

@@ -18,7 +18,7 @@ from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
 from app.policy.rules.path_globs import PathGlob, spellings
 from app.policy.rules.strength import Strength
 from parsing import Arguments
-from tools.base.tool_patterns import CLIENT_TOOLS, matches
+from tools.base.rights import CLIENT_TOOLS, names_match
 from tools.shell_policy.command_facts import CommandFacts
 from tools.shell_policy.command_grammar import UNREAD
 from tools.shell_policy.plain_commands import Words
@@ -53,7 +53,7 @@ class CompiledRule(Struct, frozen=True):
         return self.row.name or f"rules[{self.number}]"
 
     def is_about(self, tool: Tool) -> bool:
-        return matches((tool.name, CLIENT_TOOLS if tool.handed else tool.through), (self.row.tool,))
+        return names_match((tool.name, CLIENT_TOOLS if tool.handed else tool.through), (self.row.tool,))
 
     @property
     def is_open(self) -> bool:

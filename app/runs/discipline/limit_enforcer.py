@@ -34,7 +34,7 @@ from app.runs.discipline.reminders import (
 from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
-from tools.base.tool_patterns import CLIENT_TOOLS
+from tools.base.rights import CLIENT_TOOLS
 
 ANSWERED, LOOP_BROKEN, NO_ANSWER = "answered", "loop_broken", "no_answer"
 LEAST_KEPT_S = 5.0  # in less time no model answers

@@ -23,7 +23,7 @@ from app.transcript.reply import Reply
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
 from app.transcript.whole_thoughts import IN_VAIN, answer_again
-from tools.base.tool_patterns import CLIENT_TOOLS
+from tools.base.rights import CLIENT_TOOLS
 
 TIME_LIMIT_S = 60.0  # of an answer that is asked for once more, and of a check
 

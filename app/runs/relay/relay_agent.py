@@ -42,8 +42,8 @@ from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
+from tools.base.rights import CLIENT_TOOLS
 from tools.base.schemas import client_argument_error
-from tools.base.tool_patterns import CLIENT_TOOLS
 from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 

@@ -18,7 +18,7 @@ from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
 from parsing import BadCall, Call, CallOpened
 from tests.support.server.serving import Served, serving
-from tools.base.tool_patterns import CLIENT_TOOLS
+from tools.base.rights import CLIENT_TOOLS
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from app.transcript.run_request import RunRequest
 from parsing import Call
 from tests.routes.http.client_tools.test_client_tools_over_http import WEATHER, call, ended, history, of
 from tests.support.server.serving import Served, serving, until
-from tools.base.tool_patterns import CLIENT_TOOLS
+from tools.base.rights import CLIENT_TOOLS
 
 pytestmark = pytest.mark.anyio
 WRITE = Call(0, "write_file", {"path": "a.txt", "content": "hi"}, "native")

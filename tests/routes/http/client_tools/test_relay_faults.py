@@ -24,7 +24,7 @@ from parsing import Call
 from tests.routes.http.client_tools.test_client_tools_over_http import WEATHER, call, ended, of, relayed
 from tests.support.databases.earlier import set_pragma
 from tests.support.server.serving import serving
-from tools.base.tool_patterns import CLIENT_TOOLS
+from tools.base.rights import CLIENT_TOOLS
 
 pytestmark = pytest.mark.anyio
 TOOL = ClientTool.model_validate(WEATHER)
