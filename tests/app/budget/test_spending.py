@@ -47,6 +47,7 @@ from tests.support.server.serving import chosen, settings_in
 pytestmark = pytest.mark.anyio
 
 
+CHARACTERS_PER_PROMPT_TOKEN = 16  # estimates have at least one token for 8: 4 and the lowest scale that is learned
 PRICES = '{"moody": {"input": 1, "output": 4}}'
 
 
@@ -68,6 +69,8 @@ class Moody(BaseProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         most = request.max_tokens or ALLOWANCE
+        # Not more than was estimated of any prompt: what a server counts beyond that may exceed a budget.
+        prompt = 1 + sum(len(message.text) for message in request.whole()) // CHARACTERS_PER_PROMPT_TOKEN
         for _ in range(self.chance.randrange(12)):
             await self.look()
             yield TextChunk("word " * self.chance.randrange(900))
@@ -75,12 +78,12 @@ class Moody(BaseProvider):
             case 0:
                 raise ProviderFailed("model_cut", "The connection was lost.", retryable=True)
             case 1:
-                yield TokenUsage(self.chance.randrange(300), self.chance.randrange(most))
+                yield TokenUsage(self.chance.randrange(prompt), self.chance.randrange(most))
                 raise ProviderFailed("model_cut", "The connection was lost.", retryable=True)
             case 2:
                 await asyncio.Event().wait()
             case 3:
-                yield TokenUsage(self.chance.randrange(300), self.chance.randrange(most))
+                yield TokenUsage(self.chance.randrange(prompt), self.chance.randrange(most))
             case 4:
                 yield TextChunk("```read_file\nnone.txt\n```\n")
         yield Finished("stop")
