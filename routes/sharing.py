@@ -142,7 +142,6 @@ def lock_all(
 def of_runs(factory: RunFactory, settings: RuntimeSettings, registry: EndpointRegistry) -> dict[str, Reload]:
     """The reloads of what runs are made of."""
     labels, memories, documents = factory.labels, factory.memories, factory.runs.documents
-    assert memories
 
     async def of_documents(sessions: Parts) -> None:
         documents.changed_elsewhere(sessions or list(documents.changes))
@@ -172,7 +171,7 @@ def of_runs(factory: RunFactory, settings: RuntimeSettings, registry: EndpointRe
         LABELS: of_labels,
         DOCUMENTS: of_documents,
         VECTORS: of_vectors,
-        MEMORY_JOBS: _whole(lambda: memories.on_job()),
+        MEMORY_JOBS: _whole(memories.jobs.set),
     }
 
 

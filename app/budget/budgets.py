@@ -139,7 +139,10 @@ class PromptExcess:
 
 
 class Ledger:
-    """All budgets of one server. `default` applies where a token sets no limit."""
+    """All budgets of one server. `default` applies where a token sets no limit.
+
+    `model_checks` and `observers` are for the model requests that are metered with it.
+    """
 
     def __init__(
         self,
@@ -148,14 +151,18 @@ class Ledger:
         clock: Callable[[], float] = time.time,
         tallies: Tallies | None = None,
         places: Places | None = None,
+        *,
+        watch: Watch | None = None,
+        model_checks: ModelChecks | None = None,
+        observers: Observers | None = None,
     ) -> None:
         self._default = default
         self._tallies: Tallies = tallies or MemoryTallies(store, clock)
         self._places: Places = places or MemoryPlaces()
         self.excess = PromptExcess(clock)
-        self.watch: Watch | None = None
-        self.model_checks: ModelChecks | None = None
-        self.observers = Observers()
+        self.model_checks = model_checks
+        self.observers = observers or Observers()
+        self._watch = watch
 
     def limits(self, principal: Principal) -> Budget:
         if principal.budget == UNLIMITED:  # as a rule; the look-up below takes five times the time
@@ -167,7 +174,7 @@ class Ledger:
     ) -> Reservation:
         """Reserve up to `most` of a budget; `record` stores the changes. Raises BudgetSpent, StoreFailed."""
         tally = await self._tallies.known(principal.name, kind)
-        held = Reservation(self._tallies, tally, kind.limit(self.limits(principal)), record, self.watch)
+        held = Reservation(self._tallies, tally, kind.limit(self.limits(principal)), record, self._watch)
         if most:  # a use without cost needs no budget
             await held.take(kind.least if least is None else least, most)
         return held

@@ -111,18 +111,12 @@ def _concerns(row: HookRow, tool: str) -> bool:
 
 
 @asynccontextmanager
-async def opened_hooks(
-    rows: Sequence[HookRow], redactor: Redactor, environ: Mapping[str, str]
-) -> AsyncGenerator[Hooks | None, None]:
-    """The hooks of a server; None where there are none. Observers that still wait at the end get a moment."""
-    if not rows:
-        yield None
-        return
-    hooks = Hooks(rows, redactor, environ)
-    count = OBSERVERS_AT_ONCE if any(row.kind == "observer" for row in rows) else 0
+async def informing(hooks: Hooks) -> AsyncGenerator[None, None]:
+    """Inform the observers. Those that still wait at the end get a moment."""
+    count = OBSERVERS_AT_ONCE if any(row.kind == "observer" for row in hooks.rows) else 0
     tasks = [asyncio.create_task(hooks.inform_forever(), name="hooks") for _ in range(count)]
     try:
-        yield hooks
+        yield
     finally:
         with suppress(TimeoutError):
             await asyncio.wait_for(hooks.informed(), LAST_MOMENT_S)

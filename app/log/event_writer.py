@@ -47,6 +47,10 @@ SPACING_S = 0.001  # from one commit to the next, unless the store has its own
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
+def _ignore(*_: object) -> None:
+    """Do nothing: nobody listens."""
+
+
 class LogWriter(Protocol):
     """The part of a writer that a run and its log need."""
 
@@ -56,7 +60,7 @@ class LogWriter(Protocol):
     @property
     def full(self) -> bool: ...
 
-    def open_log(self, run: str, on_failure: Callable[[], None]) -> RunLog: ...
+    def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners) -> RunLog: ...
 
     def announce(self, log: RunLog) -> None: ...
 
@@ -65,16 +69,31 @@ class LogWriter(Protocol):
     async def room(self) -> None: ...
 
 
+class Listeners(Struct, frozen=True, kw_only=True):
+    """Callbacks of a run's log: `on_news` for each event of NEWS that is durable, `on_rows` for all that are.
+
+    `outbox` returns changes that are written with events. `observe` sees the events as they are added, but for deltas.
+    """
+
+    on_news: Callable[[], None] = _ignore
+    on_rows: Callable[[list[EventRow]], None] | None = None
+    outbox: Callable[[list[EventRow]], Sequence[Change]] | None = None
+    observe: ObserveEvent | None = None
+
+
+NO_LISTENERS = Listeners()
+
+
 class RunLog:
     """The log of one live run: `add` events, `put` what belongs with them, `after` waits for the durable ones.
 
     If the store refuses, `failure` is the terminal event that the watchers get, and nothing more is taken: what is
-    stored stays a beginning of what happened, without gaps. `on_failure` is called once, `on_news` with each event of
-    NEWS that is durable, `on_rows` with all that are. `outbox` returns changes that are written with events. `observe`
-    sees the events as they are added, but for deltas.
+    stored stays a beginning of what happened, without gaps. `on_failure` is called once.
     """
 
-    def __init__(self, run: str, journal: LogWriter, on_failure: Callable[[], None]) -> None:
+    def __init__(
+        self, run: str, journal: LogWriter, on_failure: Callable[[], None], listeners: Listeners = NO_LISTENERS
+    ) -> None:
         self.run = run
         self.last_seq = 0
         self.ended = False
@@ -82,10 +101,10 @@ class RunLog:
         self._journal = journal
         self._on_failure = on_failure
         self._is_abandoned = False
-        self.on_news: Callable[[], None] = _ignore
-        self.on_rows: Callable[[list[EventRow]], None] | None = None
-        self.outbox: Callable[[list[EventRow]], Sequence[Change]] | None = None
-        self.observe: ObserveEvent | None = None
+        self._on_news = listeners.on_news
+        self._on_rows = listeners.on_rows
+        self.outbox = listeners.outbox
+        self._observe = listeners.observe
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: list[EventRow] = []
@@ -110,8 +129,8 @@ class RunLog:
             self._pending += [Encoded(one.type, encode(one)) for one in self._drafts.completed(event)]
         else:
             self._pending.append(Encoded(event.type, encode(event)))
-        if self.observe and not self.failure:
-            self.observe(event)
+        if self._observe and not self.failure:
+            self._observe(event)
 
     @property
     def full(self) -> bool:
@@ -170,11 +189,11 @@ class RunLog:
         if self.ended:
             self._on_failure = _ignore  # of a run that is over: it would keep the run's task until garbage is collected
         self.wake()
-        if self.on_rows:
-            self.on_rows(rows)
+        if self._on_rows:
+            self._on_rows(rows)
         for row in rows:
             if row.type in NEWS:
-                self.on_news()
+                self._on_news()
                 return
 
     def abandon(self) -> None:
@@ -209,8 +228,8 @@ class RunLog:
         if self.failure:
             return
         event = RunFailed("storage_failed", self._journal.redactor.redact(reason), retryable=True)
-        if self.observe:
-            self.observe(event)
+        if self._observe:
+            self._observe(event)
         self.failure = EventRow(self.run, self.last_seq + 1, event.type, encode(event))
         on_failure = self._on_failure
         self.publish([self.failure])
@@ -231,18 +250,6 @@ def observer_of(row: RunRow, observers: Observers, *, unlisted: bool) -> Observe
         traceparent=trace_of(row),
     )
     return observers.of_run(run)
-
-
-def _ignore() -> None:
-    """Do nothing until a listener is set."""
-
-
-def _ignore_failure(_: StoreFailed) -> None:
-    """Do nothing until failures are observed."""
-
-
-def _ignore_time(seconds: float) -> None:
-    """Do nothing until a listener is set."""
 
 
 class _Batch(Struct):
@@ -280,6 +287,8 @@ class EventWriter:
         *,
         documents: bool = False,
         spacing_s: float = SPACING_S,
+        observe_commit: Callable[[float], None] = _ignore,
+        observe_failure: Callable[[StoreFailed], None] = _ignore,
     ) -> None:
         self._store = store
         self._spacing_s = spacing_s
@@ -289,8 +298,8 @@ class EventWriter:
         self._next: _Batch | None = None
         self._task: asyncio.Task[None] | None = None
         self._announced = 0
-        self.observe_commit: Callable[[float], None] = _ignore_time
-        self.observe_failure: Callable[[StoreFailed], None] = _ignore_failure
+        self._observe_commit = observe_commit
+        self._observe_failure = observe_failure
 
     async def __aenter__(self) -> EventWriter:
         self._task = asyncio.create_task(self._write_forever(), name="journal")
@@ -304,8 +313,8 @@ class EventWriter:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    def open_log(self, run: str, on_failure: Callable[[], None]) -> RunLog:
-        return RunLog(run, self, on_failure)
+    def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners = NO_LISTENERS) -> RunLog:
+        return RunLog(run, self, on_failure, listeners)
 
     def put(self, change: Change) -> None:
         (self._next or self._batch()).changes.append(redacted_row(change, self.redactor))
@@ -380,12 +389,12 @@ class EventWriter:
             await self._write_apart(batch, first, taken)
             return
         except StoreFailed as failure:
-            self.observe_failure(failure)
+            self._observe_failure(failure)
             for log, _, _ in taken:
                 log.refuse(failure)
             batch.refuse(failure)
             return
-        self.observe_commit(time.monotonic() - began)
+        self._observe_commit(time.monotonic() - began)
         for log, _, events in taken:
             log.publish(events)
         batch.finish()

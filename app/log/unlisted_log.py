@@ -13,7 +13,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from app.core.events import TERMINAL
-from app.log.event_writer import PAGE, EventWriter, RunLog
+from app.log.event_writer import NO_LISTENERS, PAGE, EventWriter, Listeners, RunLog
 from app.log.log_compaction import joined_rows, rest_after
 from app.log.redacted_rows import redacted_row
 from app.log.run_stream import page_of
@@ -88,8 +88,8 @@ class UnlistedWriter:
         self._journal = journal
         self._logs: list[UnlistedLog] = []
 
-    def open_log(self, run: str, on_failure: Callable[[], None]) -> UnlistedLog:
-        self._logs.append(log := UnlistedLog(run, self, on_failure))
+    def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners = NO_LISTENERS) -> UnlistedLog:
+        self._logs.append(log := UnlistedLog(run, self, on_failure, listeners))
         return log
 
     @property

@@ -29,6 +29,7 @@ from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
 from tools.base.patterns import lazy_pattern
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Trust
+from tools.base.tasks import in_background
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
@@ -377,12 +378,10 @@ async def opened(
         settings, store, redactor, environ=environ, check_paused=check_paused, observe=observe, vault=vault
     )
     await servers.open()
-    watching = asyncio.create_task(servers.watch_forever(), name="mcp.json")
     try:
-        yield servers
+        async with in_background(servers.watch_forever(), "mcp.json"):
+            yield servers
     finally:
-        watching.cancel()
-        await asyncio.wait([watching])
         await servers.close()
 
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.budget.budgets import Ledger, RequestDenied
@@ -42,6 +42,7 @@ from app.transcript.run_request import UNASKED, NotFound
 from app.transcript.run_totals import RunTotals
 from tools.base.access.memory import KINDS
 from tools.base.pause_check import Paused
+from tools.base.tasks import in_background
 
 TRIES = 2
 MOST_WAITING = 1_000  # jobs; older ones are dropped
@@ -76,7 +77,7 @@ def leave_job(
             run=row.id, owner=row.principal, session=row.session, begins=begins, ends=ends, tries=0, created=row.created
         )
     )
-    return memory.memories.on_job
+    return memory.memories.jobs.set
 
 
 def _nothing() -> None:
@@ -91,17 +92,13 @@ class Extraction(Struct):
     query: Callable[[Principal, Labels], SideQuery]  # about data with these labels; raises UnknownModel
     journal: EventWriter
     unpaused: Callable[[], Awaitable[None]]
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def wake(self) -> None:
-        self._news.set()
 
     async def run_forever(self) -> None:
         while True:
-            self._news.clear()
+            self.memories.jobs.clear()
             try:
                 await self.work()
-                await self._news.wait()
+                await self.memories.jobs.wait()
             except StoreFailed as failure:
                 _log.warning("turns not read for memories, retrying later: %s", failure)
                 await asyncio.sleep(PAUSE_S)
@@ -210,11 +207,5 @@ async def opened_extraction(
         return SideQuery(utility, RunBudget(ledger, principal), utility, settings.summary_time_limit_s)
 
     extraction = Extraction(store, memories, query, journal, switch.unpaused)
-    memories.on_job = extraction.wake
-    work = peers.on_duty("memories", extraction.run_forever)
-    task = asyncio.create_task(work, name="extraction of memories")
-    try:
+    async with in_background(peers.on_duty("memories", extraction.run_forever), "extraction of memories"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

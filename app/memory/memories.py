@@ -82,7 +82,7 @@ class Memories:
         self._changes = 0  # of vectors
         self._peers = peers or Alone()
         self._embedding: dict[str, asyncio.Task[None]] = {}
-        self.on_job: Callable[[], None] = lambda: None  # a run has left a job of extraction
+        self.jobs = asyncio.Event()  # set when a run has left a job of extraction
         self._resumes = 0.0  # when the embedder is used again after a failure
 
     async def remember(self, owner: str, text: str, kind: str, source: Source) -> tuple[MemoryRow, bool]:

@@ -71,9 +71,9 @@ def memory_tools(settings: MemorySettings) -> Sequence[Tool]:
     return MEMORY if settings.memory else ()
 
 
-def memory_of_run(settings: MemorySettings, memories: Memories | None, owner: str) -> OwnMemory | None:
+def memory_of_run(settings: MemorySettings, memories: Memories, owner: str) -> OwnMemory | None:
     """Return what a run of this principal gets of the memory; None where it is off."""
-    if memories is None or not settings.memory:
+    if not settings.memory:
         return None
     return OwnMemory(
         memories=memories,

@@ -26,8 +26,8 @@ from app.notifications.targets import Targets
 from app.policy.current_rights import principal_named
 from app.policy.entitlements import Kind, check_entitled
 from app.replicas.duty import attended
+from app.replicas.peers import Peers
 from app.replicas.vault import Vault
-from app.runs.run_manager import RunManager
 from app.storage.audit import AuditRow
 from app.storage.notices.notifications import (
     ACTIVE,
@@ -263,15 +263,10 @@ class Notifications:
 
 
 @asynccontextmanager
-async def opened_notifications(
-    settings: Settings, store: Store, journal: EventWriter, runs: RunManager, vault: Vault | None = None
-) -> AsyncGenerator[Notifications, None]:
-    """Notifications of a server. Nothing runs as long as nothing is pending."""
-    notifications = Notifications(settings, store, journal)
+async def delivering(notifications: Notifications, peers: Peers, vault: Vault | None) -> AsyncGenerator[None, None]:
+    """Deliver what the outbox has; one server does it for all. Nothing runs as long as nothing is pending."""
     if vault:
         await notifications.keys.share(vault)
     await notifications.targets.load()
-    runs.outboxes.append(notifications.outbox.of_run)
-    runs.ledger.watch = notifications.outbox.budget_used
-    async with attended(runs.peers, "notifications", notifications.courier):
-        yield notifications
+    async with attended(peers, "notifications", notifications.courier):
+        yield

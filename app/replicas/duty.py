@@ -10,6 +10,7 @@ from typing import Protocol
 
 from app.replicas.peers import Alone, Peers
 from app.storage.changes import StoreFailed
+from tools.base.tasks import in_background
 
 AGAIN_S = 5.0  # after the store has failed
 
@@ -42,12 +43,8 @@ async def attended(peers: Peers, name: str, attendant: Attendant) -> AsyncGenera
         finally:
             await attendant.rest()
 
-    attending = asyncio.create_task(peers.on_duty(name, work), name=f"duty {name}")
-    try:
+    async with in_background(peers.on_duty(name, work), f"duty {name}"):
         yield
-    finally:
-        attending.cancel()
-        await asyncio.wait([attending])
 
 
 async def _begun(attendant: Attendant, name: str) -> None:

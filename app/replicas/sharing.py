@@ -18,6 +18,7 @@ from app.core.notifier import Notifier
 from app.replicas.changes import ALL, EXACT, NOT_OWN, Kinds, Parts, joined, kinds_of
 from app.replicas.peers import Body, Peers, Refusal, ReplicaGone, Replicas
 from app.storage.changes import Change, StoreFailed
+from tools.base.tasks import in_background
 
 CHANGED, BELL = "changed", "bell"  # kinds of messages
 RELOAD = "reload"  # a question
@@ -243,14 +244,12 @@ async def opened_sharing(
 ) -> AsyncGenerator[Sharing, None]:
     """Follow the other servers until the end. Fill `reloads`, then call `reload_all_soon`."""
     sharing, bells = Sharing(replicas, messages), Bells(notifier, messages, stored)
-    following = asyncio.create_task(sharing.reload_forever(), name="changes elsewhere")
-    try:
-        yield sharing
-    finally:
-        bells.close()
-        sharing.close()
-        following.cancel()
-        await asyncio.wait([following])
+    async with in_background(sharing.reload_forever(), "changes elsewhere"):
+        try:
+            yield sharing
+        finally:
+            bells.close()
+            sharing.close()
 
 
 def _listed(parts: Parts) -> list[str]:

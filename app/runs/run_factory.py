@@ -41,7 +41,7 @@ from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate
 from app.policy.guards import guards_of
 from app.policy.policy_context import PolicyContext
-from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
+from app.policy.rules.operator_rules import OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
 from app.provenance.quotation import Provenance
@@ -73,7 +73,7 @@ from app.storage.principals import Principal, folder_name
 from app.storage.store import Store
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
-from tools.catalogue import READ_SKILL, SUBMIT_PLAN, TOOLS
+from tools.catalogue import READ_SKILL, SUBMIT_PLAN
 from tools.jobs.manager import Jobs
 from tools.mcp.tool_choice import ToolChoices
 from tools.mcp.tool_search import toolbox_within
@@ -84,7 +84,7 @@ from tools.toolbox import Toolbox
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
-class RunFactory(Struct):
+class RunFactory(Struct, kw_only=True):
     """The collaborators that every agent of one server shares."""
 
     settings: Settings
@@ -98,18 +98,22 @@ class RunFactory(Struct):
     mcp: McpServers
     files: Files
     profiles: Profiles
-    built_in: Sequence[Tool] = TOOLS
+    built_in: Sequence[Tool]
+    project: ProjectFiles
+    looks: Looks
+    memories: Memories
+    rules: OperatorRules
+    hooks: Hooks | None
+    labels: LabelServices | None
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
-    project: ProjectFiles = field(default_factory=ProjectFiles)
     choices: ToolChoices = field(default_factory=ToolChoices)
     client_tools: ClientToolLists = field(default_factory=ClientToolLists)
-    looks: Looks | None = None
-    hooks: Hooks | None = None
-    memories: Memories | None = None
-    labels: LabelServices | None = None
-    rules: OperatorRules = NO_OPERATOR_RULES
     _listed: tuple[tuple[Sequence[Tool], Sequence[Tool]], ToolList] | None = None  # of which tools
+
+    def follow_settings(self, settings: Settings) -> None:
+        """Make further runs of these settings."""
+        self.settings = settings
 
     @property
     def tools(self) -> ToolList:

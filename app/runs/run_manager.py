@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from secrets import token_hex
@@ -19,7 +19,7 @@ from app.core.attachments import File
 from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
 from app.documents.library import Library
-from app.log.event_writer import EventWriter, observer_of
+from app.log.event_writer import EventWriter, Listeners, observer_of
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
@@ -41,7 +41,7 @@ from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import MAX_LINE, NotFound, RunOver, RunRequest, SessionBusy, Stopping
 from app.workspace.placing import placed
-from tools.base.gather_all import gather_all
+from tools.base.tasks import gather_all
 from tools.jobs.manager import Jobs
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ ONE_ROUND = "Run {run} relays one answer or writes a summary, so it takes no mes
 Resume = Callable[[RunRow, str | None], Awaitable[bool]]
 AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]  # and its time limit; raises NotFound
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
+Publish = Callable[[Sequence[EventRow]], None]  # sends rows of one run, which are durable, to where it is watched
 UNLISTED_S = 10.0  # that the log of an unlisted run can be watched from its beginning after its end
 
 
@@ -64,11 +65,12 @@ class RunManager:
         switch: KillSwitch,
         approvals: Approvals,
         ledger: Ledger,
-        notifier: Notifier | None = None,
         peers: Peers | None = None,
+        outboxes: Iterable[MakeOutbox] = (),
+        publish: Publish | None = None,
     ) -> None:
         self.approvals = approvals
-        self.notifier = notifier or Notifier()
+        self.notifier = Notifier()
         self.peers = peers or Alone()
         self.documents = Library(store, journal, self.notifier.notify, self.peers)
         self.ledger = ledger
@@ -79,7 +81,8 @@ class RunManager:
         self._unlisted: dict[str, UnlistedLog] = {}
         self._line: SessionQueue = SessionQueue()
         self._lost = TerminalRetry(store, approvals)
-        self.outboxes: list[MakeOutbox] = []
+        self.outboxes = list(outboxes)
+        self._publish = publish
         self._newest = 0.0  # when a run was created last
         self._stopping = False
         self.writes = Writes()
@@ -121,8 +124,7 @@ class RunManager:
                 row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=policy)
                 if not turn.unlisted:
                     self._put_rows(row, turn, begins_session=turn.session is None)
-                live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), unlisted=turn.unlisted)
-                live.begins_session, live.turn = turn.session is None, turn
+                live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), turn=turn)
                 live.keep(turn.imported)
                 if turn.has_message:
                     live.post(turn.message, files, untrusted=turn.untrusted)
@@ -148,17 +150,29 @@ class RunManager:
         row: RunRow,
         agent: Agent,
         time_limit_s: float,
-        left: LeftOff | None = None,
         *,
-        unlisted: bool = False,
+        left: LeftOff | None = None,
+        turn: RunRequest | None = None,
     ) -> RunTask:
-        journal = UnlistedWriter(self._journal) if unlisted else self._journal
-        live = RunTask(row, agent, self._store, journal, self._line, self.approvals, time_limit_s, left=left)
-        live.log.on_news = partial(self.notifier.notify, row.principal)
-        live.log.observe = observer_of(row, self.ledger.observers, unlisted=unlisted)
-        if self.outboxes and not unlisted:
-            live.log.outbox = partial(self.changes_with, row)
-        return live
+        unlisted = turn is not None and turn.unlisted
+        return RunTask(
+            row=row,
+            agent=agent,
+            store=self._store,
+            journal=UnlistedWriter(self._journal) if unlisted else self._journal,
+            line=self._line,
+            approvals=self.approvals,
+            time_limit_s=time_limit_s,
+            listeners=Listeners(
+                on_news=partial(self.notifier.notify, row.principal),
+                on_rows=self._publish,
+                outbox=partial(self.changes_with, row) if self.outboxes and not unlisted else None,
+                observe=observer_of(row, self.ledger.observers, unlisted=unlisted),
+            ),
+            left=left,
+            turn=turn,
+            begins_session=turn is not None and turn.session is None,
+        )
 
     def _begin(self, live: RunTask) -> None:
         self._live[live.row.id] = live
@@ -170,7 +184,7 @@ class RunManager:
 
     async def go_on(self, row: RunRow, agent: Agent, left: LeftOff) -> None:
         """Take up a run of a server that has ended. Raises StoreFailed."""
-        live = self._made(row, agent, left.left_s, left)
+        live = self._made(row, agent, left.left_s, left=left)
         live.take_up(left, self._switch.unpaused)
         await self._journal.flush()  # that it goes on: if it brings the server down each time, it ends
         self.ledger.enter(row.principal, row.session)

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from app.core.events import TERMINAL, AgentEvent, ApprovalResolved, Notice, RunF
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
 from app.documents.news import News, news_of
-from app.log.event_writer import LogWriter, RunLog
+from app.log.event_writer import Listeners, LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
 from app.memory.beside import Beside, recalled_beside
 from app.memory.extraction import leave_job
@@ -77,6 +77,7 @@ class RunTask:
     line: SessionQueue
     approvals: Approvals
     time_limit_s: float
+    listeners: InitVar[Listeners]
     log: RunLog = field(init=False)
     inbox: Inbox = field(init=False)
     task: asyncio.Task[None] | None = None
@@ -91,9 +92,9 @@ class RunTask:
     begins_session: bool = False  # with which there is nothing to be found yet
     audience: Audience = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, listeners: Listeners) -> None:
         run = self.row.id
-        log = self.journal.open_log(run, partial(self.stop, "storage_failed"))
+        log = self.journal.open_log(run, partial(self.stop, "storage_failed"), listeners)
         self.log = log
         self.audience = Audience(was_there=self.left is not None)  # those of the server before have left it
         self.inbox = Inbox(keep=partial(_keep_message, log, run), forget=partial(log.put, InboxTaken(run)))

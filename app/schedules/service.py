@@ -28,6 +28,6 @@ async def opened_automation(unattended: UnattendedRuns, keys: KeyFiles) -> Async
     """Begins what was due while the server was off. Raises StoreFailed."""
     factory, starts = unattended.factory, Starts(unattended)
     scheduler = Scheduler(starts)
-    factory.switch.on_change = [*factory.switch.on_change, scheduler.wake]
+    factory.switch.on_change(scheduler.wake)
     async with attended(factory.runs.peers, "schedules", scheduler):
         yield Automation(starts, scheduler, Triggers(starts, keys))

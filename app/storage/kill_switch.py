@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
@@ -16,10 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class KillSwitch:
-    """Persistent, in the store. A state that cannot be read, or is neither yes nor no, counts as paused.
-
-    Each of `on_change` is called whenever it is set.
-    """
+    """Persistent, in the store. A state that cannot be read, or is neither yes nor no, counts as paused."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
@@ -28,7 +25,11 @@ class KillSwitch:
         self._unstored = False  # it is paused, whatever the store says
         self._changes = 0
         self._running = asyncio.Event()
-        self.on_change: Sequence[Callable[[], None]] = ()
+        self._on_change: list[Callable[[], None]] = []
+
+    def on_change(self, *calls: Callable[[], None]) -> None:
+        """Make these calls, too, whenever it is set."""
+        self._on_change += calls
 
     async def load(self) -> None:
         try:
@@ -74,7 +75,7 @@ class KillSwitch:
             self._running.clear()
         else:
             self._running.set()
-        for call in self.on_change:
+        for call in self._on_change:
             call()
 
     def check(self) -> None:

@@ -24,7 +24,7 @@ from routes.cli.move import add_move, move
 from routes.cli.tokens import with_store
 from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
-from routes.services import secrets_of
+from routes.startup.storage import secrets_of
 
 OTHER_PROGRAMS = "The database is PostgreSQL, which has programs of its own for that: see docs/postgresql.md."
 BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "skills")  # in the data directory

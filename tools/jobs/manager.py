@@ -21,8 +21,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tools.base.gather_all import gather_all
 from tools.base.pause_check import CheckPaused, Paused, never_paused
+from tools.base.tasks import gather_all
 from tools.jobs.launch import clean_up_job, find, find_all, launch, reap, wait_for
 from tools.jobs.records import (
     SHOWN_COMMAND,

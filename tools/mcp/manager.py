@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from parsing import Arguments
-from tools.base.gather_all import gather_all
 from tools.base.outcome import Progress, Result
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Origin, Risk
+from tools.base.tasks import gather_all
 from tools.builtin.outbound_effects import call_sent
 from tools.mcp.calls import ServerCall
 from tools.mcp.definitions import Definition, definition

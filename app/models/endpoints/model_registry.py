@@ -36,7 +36,8 @@ class UnknownModel(Exception):
 class Models:
     """Models of all endpoints. The default is `wanted` if set, else the first endpoint's.
 
-    `fallback` lists fallback models in order; `utility_model` is for summaries and judges.
+    `fallback` lists fallback models in order; `utility_model` is for summaries and judges. `most_characters` are those
+    of an answer. `check_not_paused` raises Paused while no model may be asked.
     Raises ValueError for aliases that form a cycle.
     """
 
@@ -46,6 +47,11 @@ class Models:
         aliases: Mapping[str, str] | None = None,
         fallback: Sequence[str] = (),
         utility_model: str | None = None,
+        *,
+        wanted: str | None = None,
+        most_characters: int = MOST_CHARACTERS,
+        labels: LabelPolicy = NO_POLICY,
+        check_not_paused: Callable[[], None] = lambda: None,
     ) -> None:
         self.endpoints = endpoints
         self.aliases = aliases or {}
@@ -53,11 +59,11 @@ class Models:
             resolve_alias(alias, self.aliases)
         self.fallback = fallback
         self.utility_model = utility_model
-        self.wanted: str | None = None
+        self.wanted = wanted
         self.backoff = BACKOFF
-        self.most_characters = MOST_CHARACTERS  # of an answer
-        self.labels: LabelPolicy = NO_POLICY
-        self.check_not_paused: Callable[[], None] = lambda: None  # raises Paused while no model may be asked
+        self.labels = labels
+        self._most_characters = most_characters
+        self._check_not_paused = check_not_paused
 
     @property
     def default(self) -> ModelHandle:
@@ -127,9 +133,9 @@ class Models:
             list(dict.fromkeys(handles)),
             principal,
             backoff=self.backoff,
-            check_not_paused=self.check_not_paused,
+            check_not_paused=self._check_not_paused,
             models_with=self.models_with,
-            most_characters=self.most_characters,
+            most_characters=self._most_characters,
             clearance=clearance or (Clearance(self.labels) if self.labels.is_used else None),
         )
 

@@ -43,12 +43,19 @@ class InvalidEndpoint(Exception):
 class EndpointRegistry(Mapping[str, Endpoint]):
     """Endpoints by name, in the order in which a model name is looked up. Call `close()` at the end.
 
-    `unpaused` waits while the server is paused; no server is contacted meanwhile.
+    `unpaused` waits while the server is paused; no server is contacted meanwhile. `serving` runs the models of
+    endpoints whose URL is `served:`.
     """
 
-    def __init__(self, factory: EndpointFactory, store: EndpointStore, unpaused: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        factory: EndpointFactory,
+        store: EndpointStore,
+        unpaused: Callable[[], Awaitable[None]],
+        serving: Serving | None = None,
+    ) -> None:
         self.factory = factory
-        self.serving: Serving | None = None  # runs the models of endpoints whose URL is `served:`
+        self.serving = serving
         self._unpaused = unpaused
         self._store = store
         self._set: dict[str, Endpoint] = {}  # from the settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from app.storage.endpoints import EndpointRow
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
 from tools.base.pause_check import Paused
+from tools.base.tasks import in_background
 
 KEYS = "keys"  # directory of keys sent at run time, inside the data directory
 
@@ -71,24 +71,15 @@ async def open_models(
     """
     switch = switch or KillSwitch.always_on(store)
     serving = Serving(settings, store, switch)
-    registry = EndpointRegistry(
-        build_endpoint_factory(settings, redactor, environ, serving, vault), store, switch.unpaused
-    )
-    registry.serving = serving
+    factory = build_endpoint_factory(settings, redactor, environ, serving, vault)
+    registry = EndpointRegistry(factory, store, switch.unpaused, serving)
     try:
         opened = await _open(registry, settings, choose, known_servers, switch)
-        opened.models.check_not_paused = switch.check
-        opened.models.most_characters = settings.max_answer_characters
-        opened.models.labels = settings.label_policy
         for problem in opened.models.labels.unmatched(opened.models.endpoints):
             logger.warning("%s", problem)
-        reloading = asyncio.create_task(registry.watch_forever(), name="endpoints")
-        try:
+        async with in_background(registry.watch_forever(), "endpoints"):
             registry.learn()
             yield opened
-        finally:
-            reloading.cancel()
-            await asyncio.wait([reloading])
     finally:
         await registry.close()
 
@@ -142,11 +133,16 @@ async def _open(
     if not registry:
         endpoint, why = await discover_endpoint(factory, own, settings_keys(settings), known_servers)
         registry.put(endpoint)
-    models = Models(registry, settings.aliases, settings.fallback, settings.utility)
-    if try_fallback:
-        models.wanted = settings.model
-    elif own and DEFAULT not in registry and models.first.origin in ("settings", "added"):
-        models.wanted = own if is_configured(own, {}, registry) else f"{models.first.name}/{own}"
+    models = Models(
+        registry,
+        settings.aliases,
+        settings.fallback,
+        settings.utility,
+        wanted=settings.model if try_fallback else wanted_model(own, registry),
+        most_characters=settings.max_answer_characters,
+        labels=settings.label_policy,
+        check_not_paused=switch.check,
+    )
     check_model_names(models)
     about = about or await prepare_default_model(models, why, switch)
     if settings.tokenizer:
@@ -168,6 +164,14 @@ def names_other_endpoint(settings: Settings, added: Collection[str]) -> bool:
     model = settings.model or ""
     head, slash, _ = model.partition("/")
     return model in settings.aliases or bool(slash and (head in settings.endpoints or head in added))
+
+
+def wanted_model(own: str | None, registry: EndpointRegistry) -> str | None:
+    """Return the model of the settings by its full name; None if that of the first endpoint is meant."""
+    first = next(iter(registry.values()))
+    if not own or DEFAULT in registry or first.origin not in ("settings", "added"):
+        return None
+    return own if is_configured(own, {}, registry) else f"{first.name}/{own}"
 
 
 def settings_keys(settings: Settings) -> Keys:

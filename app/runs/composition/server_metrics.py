@@ -10,47 +10,33 @@ from app.log.event_writer import EventWriter
 from app.metrics.labels import KnownNames
 from app.metrics.loop_lag import loop_lag
 from app.metrics.recorder import Metrics, Reading
-from app.metrics.replica_metrics import ReplicaMetrics
 from app.metrics.run_metrics import RunMetrics
-from app.metrics.table import COMMIT_BACKLOG, COMMIT_SECONDS, COMMITS_FAILED, LOOP_LAG_SECONDS
+from app.metrics.table import COMMIT_BACKLOG, COMMITS_FAILED, FENCED, LOOP_LAG_SECONDS
 from app.models.endpoints.endpoint import Endpoint
 from app.runs.run_factory import RunFactory
-from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import LeaseLost, StoreFailed
 
 
 @contextmanager
-def opened_metrics(journal: EventWriter, factory: RunFactory, endpoints: Mapping[str, Endpoint]) -> Iterator[Metrics]:
-    """Record commits, runs, model requests and the event loop. Use it before the first run."""
+def recording(
+    metrics: Metrics, journal: EventWriter, factory: RunFactory, endpoints: Mapping[str, Endpoint]
+) -> Iterator[None]:
+    """Record runs, model requests and the event loop. Use it before the first run."""
 
     def commit_readings() -> Iterator[Reading]:
         yield COMMIT_BACKLOG, (), journal.backlog
 
-    metrics = Metrics()
-    journal.observe_commit = metrics.histogram(COMMIT_SECONDS).observe
-    replica = replica_metrics(metrics, factory)
-    journal.observe_failure = partial(count_failure, metrics, replica)
     metrics.gauges.append(commit_readings)
     names = KnownNames(partial(model_names, endpoints), partial(tool_names, factory))
     factory.runs.ledger.observers.all.append(RunMetrics(metrics, names))
     with loop_lag(metrics.histogram(LOOP_LAG_SECONDS).observe):
-        yield metrics
+        yield
 
 
-def replica_metrics(metrics: Metrics, factory: RunFactory) -> ReplicaMetrics | None:
-    """Return the metrics of a server that shares its runs; None for one that is alone."""
-    runs = factory.runs
-    if not isinstance(runs, SharedRuns):
-        return None
-    replica = ReplicaMetrics(metrics, lambda: runs.replicas.left_s)
-    runs.observe_takeover = replica.count_takeovers
-    return replica
-
-
-def count_failure(metrics: Metrics, replica: ReplicaMetrics | None, failure: StoreFailed) -> None:
+def count_failure(metrics: Metrics, failure: StoreFailed) -> None:
     metrics.add(COMMITS_FAILED)
-    if replica and isinstance(failure, LeaseLost):
-        replica.count_fenced()
+    if isinstance(failure, LeaseLost):
+        metrics.add(FENCED)
 
 
 def model_names(endpoints: Mapping[str, Endpoint]) -> Collection[str]:

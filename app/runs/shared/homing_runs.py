@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 
 class HomingRuns(SharedRuns):
-    def __init__(self, *collaborators: Any) -> None:
-        super().__init__(*collaborators)
+    def __init__(self, **collaborators: Any) -> None:
+        super().__init__(**collaborators)
         self._agent_of: AgentOf | None = None
         self._nodes = self.replicas.nodes
         self.replicas.answerers["start"] = self._start_here

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from app.replicas.nodes import JobRecord
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.storage.changes import StoreFailed
-from tools.base.gather_all import gather_all
+from tools.base.tasks import gather_all
 from tools.jobs.manager import KEPT_S, Count, Jobs, OnEnd
 from tools.jobs.records import Glance, Job, JobsFailed, JobState, NoSuchJob, OutputPart
 from tools.jobs.watch import LATEST_S, TrackedJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from app.policy.stored_grants import Review
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.agent import Agent
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
-from app.runs.run_manager import AgentOf, Resume, RunManager
+from app.runs.run_manager import AgentOf, MakeOutbox, Resume, RunManager
 from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
 from app.runs.shared.job_limit import JobLimit
@@ -33,7 +33,7 @@ from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import RunRequest
-from tools.base.gather_all import gather_all
+from tools.base.tasks import gather_all
 from tools.jobs.manager import Jobs
 
 ASKED_S = 60.0  # that a request waits for a server to have its run: longer than it takes to notice a dead one
@@ -57,12 +57,14 @@ class SharedRuns(RunManager):
         approvals: Approvals,
         ledger: Ledger,
         replicas: Replicas,
+        outboxes: Iterable[MakeOutbox] = (),
+        observe_takeover: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(store, journal, switch, approvals, ledger, peers=replicas)
+        super().__init__(store, journal, switch, approvals, ledger, replicas, outboxes, replicas.publish)
         self._line = SharedQueue(store, replicas)
         self.replicas = replicas
         self.writes = Writes(last=math.inf)
-        self.observe_takeover: Callable[[], None] = _ignore
+        self._observe_takeover = observe_takeover
         replicas.answerers.update(
             cancel=self._cancel_here,
             steer=self._steer_here,
@@ -81,7 +83,7 @@ class SharedRuns(RunManager):
             if not (row := await self._store.run(run)):
                 return
             if row.ended is None:
-                self.observe_takeover()
+                self._observe_takeover()
                 if await resume(row, await self.replicas.nodes.asked_of(run)):
                     return
             self.replicas.session_moved(row.session)  # no task of it says so, now that its end is stored
@@ -102,11 +104,6 @@ class SharedRuns(RunManager):
 
     def share_limits(self, jobs: Jobs) -> None:
         JobLimit(jobs, self.replicas).share()
-
-    def _made(self, row: RunRow, agent: Agent, *rest: Any, unlisted: bool = False) -> RunTask:
-        live = super()._made(row, agent, *rest, unlisted=unlisted)
-        live.log.on_rows = self.replicas.publish
-        return live
 
     async def _drive(self, live: RunTask) -> None:
         await super()._drive(live)
@@ -263,7 +260,3 @@ class SharedRuns(RunManager):
                 await self.replicas.ask(replica, question, body)
             except Refusal as refusal:
                 raise error_of(refusal) from refusal
-
-
-def _ignore() -> None:
-    """Do nothing until takeovers are observed."""

@@ -17,7 +17,7 @@ from app.config.sources import SettingsError
 from app.redaction.redactor import Redactor, secrets_in
 from routes.cli.doctor.checks import CHECKS, Checked, run_checks
 from routes.cli.doctor.finding import State, Subject
-from routes.services import secrets_of
+from routes.startup.storage import secrets_of
 
 EXIT_CODES = {State.OK: 0, State.SKIPPED: 0, State.WARNING: 1, State.PROBLEM: 2}
 COLOURS = {State.OK: "32", State.SKIPPED: "2", State.WARNING: "33", State.PROBLEM: "31"}

@@ -38,10 +38,9 @@ class Server:
         self.store, self.id = store, f"rep_{number}"
         self.rows: list[Change] = []
         self.seen: list[tuple[float, float]] = []
-        self.ledger = Ledger(store)
-        if isinstance(store, PostgresStore):
-            self.ledger = Ledger(store, tallies=StoredTallies(store, self.flush), places=SharedPlaces(store, peers))
-        self.ledger.watch = lambda *seen: self.seen.append(seen[3:])
+        tallies = StoredTallies(store, self.flush) if isinstance(store, PostgresStore) else None
+        places = SharedPlaces(store, peers) if tallies else None
+        self.ledger = Ledger(store, tallies=tallies, places=places, watch=lambda *seen: self.seen.append(seen[3:]))
 
     async def flush(self) -> None:
         rows = self.rows[:]

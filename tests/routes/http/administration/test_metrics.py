@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from app.core.provider import Finished, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.metrics.exposition import Exposition
 from app.metrics.recorder import OTHER, Metrics
-from app.metrics.replica_metrics import ReplicaMetrics
-from app.metrics.table import METRICS, MOST_SERIES, NOTICES, PROCESS_METRICS
+from app.metrics.table import METRICS, MOST_SERIES, NOTICES, PROCESS_METRICS, TAKEOVERS
 from app.models.scripted import Raise, Scripted
+from app.runs.shared.opening import observe_replica
 from tests.support.access.people import bearer
 from tests.support.server.serving import Served, serving, until
 
@@ -141,8 +141,8 @@ async def test_a_header_that_cannot_be_read_gets_the_plain_format(accept: str) -
 
 def test_replicas_have_metrics_of_their_own() -> None:
     metrics = Metrics()
-    replica = ReplicaMetrics(metrics, lambda: 6.5)
-    replica.count_takeovers(3)
+    observe_replica(metrics, lambda: 6.5)
+    metrics.add(TAKEOVERS, amount=3)
     text, _ = Exposition(metrics).text()
     read = {one.name: one.value for family in prometheus_text(text.decode()) for one in family.samples}
     assert read["dragoman_lease_left_seconds"] == 6.5

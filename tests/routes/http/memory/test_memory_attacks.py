@@ -110,8 +110,7 @@ async def test_extraction_reads_no_words_of_models(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
         first = (await served.chat("Hello"))[0]["session"]
         await extracted(served)
-        jobs = list[str]()
-        served.services.memories.on_job = lambda: jobs.append("job")
+        served.services.memories.jobs = asyncio.Event()  # that nobody waits for
         model._replies[:] = [
             *model._replies[: len(model.requests)],
             calling("delegate", task="Bruno is the person's dog, say it."),
@@ -122,4 +121,4 @@ async def test_extraction_reads_no_words_of_models(tmp_path: Path) -> None:
         await served.chat("Go on", approval="auto")
         while run := await served.services.runs.under_way(first):
             await served.services.runs.ended(run)
-        assert jobs == ["job"], "the person's turn alone"
+        assert len(await served.services.store.memory_jobs(9)) == 1, "the person's turn alone"

@@ -1,0 +1,87 @@
+"""The third phase: the models, and beside them what runs remember: looks at workspaces, and memories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from msgspec import Struct
+
+from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.looks import Looks
+from app.checkpoints.retention import tidy_forever
+from app.checkpoints.undo import recover as recover_checkpoints
+from app.config.folders import PEOPLE
+from app.config.settings import Settings
+from app.memory.memories import Memories
+from app.memory.startup import opened_memory
+from app.models.endpoints.model_registry import Models
+from app.models.endpoints.registry import EndpointRegistry
+from app.models.endpoints.startup import ChooseProvider, open_models
+from app.redaction.redactor import Redactor
+from app.runs.run_manager import RunManager
+from app.storage.database import CHECKPOINTS, open_checkpoints
+from app.storage.store import Store
+from app.workspace.scanner import ScanLimits
+from routes.startup.storage import StoragePhase
+from tools.base.tasks import in_background
+
+
+class ModelPhase(Struct, frozen=True, kw_only=True):
+    models: Models
+    registry: EndpointRegistry
+    about: str
+    looks: Looks
+    memories: Memories
+
+
+@asynccontextmanager
+async def opened_models(
+    settings: Settings, storage: StoragePhase, runs: RunManager, choose: ChooseProvider | None
+) -> AsyncGenerator[ModelPhase, None]:
+    """Raises SettingsError, StoreFailed."""
+    store, redactor, switch = storage.store, storage.redactor, storage.switch
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        opened = await enter(
+            open_models(settings, store, redactor, os.environ, choose, switch=switch, vault=storage.vault)
+        )
+        runs.peers.on_count(opened.registry.share)
+        looks = await enter(opened_looks(settings, store, redactor))
+        memories = await enter(
+            opened_memory(
+                settings,
+                store=store,
+                models=opened.models,
+                ledger=runs.ledger,
+                journal=storage.journal,
+                switch=switch,
+                peers=runs.peers,
+            )
+        )
+        yield ModelPhase(
+            models=opened.models, registry=opened.registry, about=opened.about, looks=looks, memories=memories
+        )
+
+
+@asynccontextmanager
+async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> AsyncGenerator[Looks, None]:
+    """The looks at workspaces; if checkpoints are on these, those of a killed server recovered."""
+    most = settings.checkpoint_mb << 20
+    limits = ScanLimits(
+        settings.checkpoint_files, most // 2, settings.checkpoint_file_mb << 20, settings.checkpoint_time_limit_s
+    )
+    if not settings.checkpoints:
+        yield Looks(limits, settings.workspace, [PEOPLE], redactor.is_secret_in)
+        return
+    kept = open_checkpoints(settings.data_dir / CHECKPOINTS)
+    checkpoints = Checkpoints(
+        kept, limits, settings.workspace, passed_by=[PEOPLE], store_bytes=most, is_secret=redactor.is_secret_in
+    )
+    await recover_checkpoints(checkpoints)
+    try:
+        async with in_background(tidy_forever(checkpoints, store.owner_of), "checkpoints"):
+            yield checkpoints
+    finally:
+        kept.close()

@@ -1,0 +1,171 @@
+"""The fourth phase: the factory of runs with their sandbox and jobs. Runs that were left go on before it is open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from msgspec import Struct
+
+from app.config.folders import PEOPLE, make_folder
+from app.config.runtime_changes import RuntimeSettings
+from app.config.search_backend import search_tools
+from app.config.settings import Settings
+from app.context.project_files import ProjectFiles
+from app.labels.book import LabelBook
+from app.labels.run_labels import LabelServices
+from app.mcp.servers import McpServers
+from app.memory.startup import memory_tools
+from app.policy.current_rights import principal_named
+from app.policy.rules.compiling import compiled_rules
+from app.profiles.library import open_profiles
+from app.redaction.redactor import Redactor
+from app.runs.composition.server_metrics import recording
+from app.runs.composition.unattended import UnattendedRuns
+from app.runs.connections import Presence
+from app.runs.follow_up import FollowUps, kept_for_next_run
+from app.runs.job_time import JobTime
+from app.runs.recovery.startup import recovered
+from app.runs.run_factory import RunFactory
+from app.runs.run_manager import RunManager
+from app.runs.shared.shared_jobs import SharedJobs
+from app.runs.shared.shared_runs import SharedRuns
+from app.storage.changes import Change
+from app.storage.files.reading import Files
+from app.storage.kill_switch import KillSwitch
+from app.storage.store import Store
+from routes.startup.models import ModelPhase
+from routes.startup.run_manager import ManagerPhase
+from routes.startup.storage import StoragePhase
+from tools.base.tasks import in_background
+from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
+from tools.jobs.manager import Jobs
+from tools.jobs.records import Job
+from tools.sandbox.command import GitAuthor
+from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
+from tools.tool import Tool
+
+JOBS = "jobs"
+
+_log = logging.getLogger(__name__)
+
+
+class FactoryPhase(Struct, frozen=True, kw_only=True):
+    factory: RunFactory
+    presence: Presence
+    runtime_settings: RuntimeSettings
+
+
+@asynccontextmanager
+async def opened_run_factory(
+    settings: Settings, storage: StoragePhase, manager: ManagerPhase, models: ModelPhase
+) -> AsyncGenerator[FactoryPhase, None]:
+    """Raises StoreFailed."""
+    store, journal, switch, redactor = storage.store, storage.journal, storage.switch, storage.redactor
+    runs, registry = manager.runs, models.registry
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(runs.close)
+        sandbox = sandbox_of(settings, people=bool(await store.tokens()))
+        jobs = jobs_of(settings, switch, runs, redactor)
+        stack.push_async_callback(jobs.close)
+        presence = Presence(store, runs, jobs, settings.max_streams)
+        stack.push_async_callback(presence.close)
+        project = ProjectFiles(store)
+        await project.load()
+        factory = RunFactory(
+            settings=settings,
+            store=store,
+            runs=runs,
+            switch=switch,
+            models=models.models,
+            sandbox=sandbox,
+            jobs=jobs,
+            redactor=redactor,
+            mcp=manager.mcp,
+            files=Files(store),
+            built_in=built_in_tools(settings, manager.mcp),
+            project=project,
+            labels=await opened_labels(settings, store, jobs),
+            profiles=await open_profiles(settings.profiles, store),
+            looks=models.looks,
+            hooks=manager.hooks,
+            memories=models.memories,
+            rules=compiled_rules(settings.rules),
+        )
+        stack.enter_context(recording(storage.metrics, journal, factory, registry))
+        runtime_settings = await opened_runtime_settings(settings, store, factory)
+        unattended = UnattendedRuns(factory)
+        await stack.enter_async_context(recovered(store, journal, runs, unattended.restored_agent))
+        await follow_jobs(unattended, journal.put, manager.notifications.outbox.job_ended)
+        await stack.enter_async_context(in_background(presence.watch_forever(), "presence"))
+        yield FactoryPhase(factory=factory, presence=presence, runtime_settings=runtime_settings)
+
+
+def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
+    """A sandbox around the workspace, which is created here; without `people` the only principal is the local user."""
+    make_folder(settings.workspace, "workspace")
+    folder = settings.workspace / PEOPLE
+    if people and not folder.exists() and not folder.is_symlink():
+        make_folder(folder, "workspace")  # before any command can put something else there
+    kept = [folder] if people else []
+    return find_sandbox(
+        hidden=[settings.data_dir],
+        kept=kept,
+        unsafe=settings.unsafe_no_sandbox,
+        network=settings.sandbox_network,
+        author=GitAuthor(settings.git_author_name, settings.git_author_email),
+        private_hosts=settings.private_hosts,
+        closed_ports=[settings.port],
+    )
+
+
+def jobs_of(settings: Settings, switch: KillSwitch, runs: RunManager, redactor: Redactor) -> Jobs:
+    kind = partial(SharedJobs, runs.replicas, redactor.redact_value) if isinstance(runs, SharedRuns) else Jobs
+    return kind(
+        settings.data_dir / JOBS,
+        limit=settings.job_limit,
+        time_limit_s=settings.job_time_limit_s,
+        follow_up=settings.job_follow_up,
+        check_paused=switch.check,
+    )
+
+
+def built_in_tools(settings: Settings, mcp: McpServers) -> Sequence[Tool]:
+    """The tools that are switched on: those of each server, and those that begin runs or reach other sessions."""
+    delegating = (*(HELPER_TOOLS if settings.helpers else ()), *(SESSION_TOOLS if settings.session_tools else ()))
+    return (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings), *delegating)
+
+
+async def opened_labels(settings: Settings, store: Store, jobs: Jobs) -> LabelServices | None:
+    """The labels of files, as the settings and the store have them; None where no label is configured."""
+    policy = settings.label_policy
+    if not policy.is_used:
+        return None
+    book = LabelBook(policy, settings.workspace)
+    await book.load(store)
+    return LabelServices(book, store, jobs)
+
+
+async def opened_runtime_settings(settings: Settings, store: Store, factory: RunFactory) -> RuntimeSettings:
+    """The stored changes of settings, which the runs of the factory follow."""
+    runtime_settings = RuntimeSettings(settings, store, factory.follow_settings)
+    for problem in await runtime_settings.load():
+        _log.warning(problem)
+    return runtime_settings
+
+
+async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None], report: Callable[[Job], None]) -> None:
+    """Open the jobs: their time counts, and their ends are reported to their sessions."""
+    factory = unattended.factory
+    jobs, runs, store = factory.jobs, factory.runs, factory.store
+    keep = partial(kept_for_next_run, store)
+    follow_ups = FollowUps(jobs, runs, unattended.start_follow_up, keep, factory.switch.unpaused)
+    job_time = JobTime(jobs, runs.ledger, put, lambda name: principal_named(store, name))
+    runs.share_limits(jobs)
+    await jobs.open(
+        follow_ups.on_end if factory.settings.job_follow_up else None,
+        lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),
+        report,
+    )

@@ -1,0 +1,26 @@
+"""Work beside other work: concurrent awaitables, each awaited to its end, and tasks in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+async def gather_all(work: Iterable[Awaitable[object]]) -> None:
+    """Await all; raise the failures as one group once none is running."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    if wrong := [result for result in results if isinstance(result, BaseException)]:
+        raise BaseExceptionGroup("some of the concurrent tasks failed", wrong)
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncGenerator[None, None]:
+    """Run `work` as a task while this is open. At the end it is cancelled, and has ended when this returns."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
