@@ -54,6 +54,18 @@ def imported() -> set[str]:
     return found - sys.stdlib_module_names - set(FLOORS)
 
 
+def test_each_dependency_has_its_reason() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    reasons = page.partition("## Dependencies")[2].partition("Measured, and not taken")[0]
+    named = set(
+        re.findall(r"`([\w.-]+)`", "".join(row.split("|")[1] for row in reasons.splitlines() if row.startswith("| `")))
+    )
+    nothing(sorted(required() - named), because="docs/architecture.md does not say what these are for:")
+    nothing(
+        sorted(named - required()), because="docs/architecture.md says what these are for, and they are not declared:"
+    )
+
+
 def test_what_is_imported_is_declared() -> None:
     known = packages_distributions()
     missing = [
