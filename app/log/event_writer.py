@@ -2,6 +2,20 @@
 
 An event becomes visible only after its transaction has been committed: what a client has seen survives a kill.
 Secrets are hidden before anything is kept, so that no reader of the log can meet one.
+
+    RunLog.add, put ──> pending ──┐
+    RunLog.add, put ──> pending ──┼──> batch ──> one transaction ──> publish ──> watchers, news, rows
+    EventWriter.put ──────────────┘      ^             |
+                                         └─ the next ──┘  SPACING_S after the commit before
+
+- A log that has something pending is in the batch. What is pending is taken only when the write begins, so that deltas
+  which arrived meanwhile leave as one row, and numbers (`seq`) are given in the order of the log.
+- `publish` follows the commit and does not wait: watchers read the last rows from memory (KEPT), those further behind
+  the store.
+- Nothing waits for a write but `flush`, and `room` once BACKLOG changes wait: a token costs a place in a list.
+- If the store refuses a batch, each log in it ends with a terminal event that only its watchers see (`fail`), and takes
+  nothing more: what is stored stays a beginning of what happened. A store that refuses only what starts something
+  (StartsPaused) gets each log in a transaction of its own. A log whose run another server owns by now is abandoned.
 """
 
 from __future__ import annotations

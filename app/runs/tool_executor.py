@@ -1,6 +1,21 @@
 """Answering a reply's calls: each is decided on, shown to a person where that is due, run, and answered once.
 
 Calls run in the order called, one after the other; only neighbours that merely read may run side by side.
+
+    normalise ─> quoted? ─> judge ─> hooks ─> decide ─┬─> refuse ────────────────────────────────> answer
+                                                ^     ├─> ask ─> wait ─> denied ─────────────────> answer
+                                                |     |              └─> approved ─┐
+                                 changed since ─┴─────|────────────────────────────┤
+                                                      └─> run ─> labels ─> screen ─> shorten ────> answer
+    a call of the client's own tool: decide ─> hand over, and leave it open
+
+- What is decided on is what runs: a call is normalised once, before anybody looks at it.
+- A quotation, the judge and the hooks are asked about all calls of a reply before the first of them runs; their
+  verdicts are facts for `decide`, which the table of `app.policy.decision_table` answers, each time it is asked.
+- An approval is for one call as it was shown. If what it would change has changed meanwhile, the person is asked again.
+- The dispatcher asks the gate once more, and needs the permit of an approval: neither layer trusts the other.
+- However a run ends, each of its calls has one result in the history; a call that may have had an effect is not made
+  again.
 """
 
 from __future__ import annotations
