@@ -216,6 +216,7 @@ async def found_ready(page: Page) -> tuple[Locator, Locator]:
     await card.get_by_role("button", name="Search").click()
     await search(page, card, "ready")
     await expect(card.get_by_role("status")).to_have_text("1 of 1")
+    await page.evaluate(SEARCHED)  # the scroll event of the place found comes with the next frame
     return card, card.get_by_role("button", name="Scroll to the end")
 
 

@@ -179,6 +179,7 @@ async def test_pages_pictures_and_diagrams_are_shown_beside_their_code(tmp_path:
         await expect(frames[0].locator("#n")).to_have_text("1")
         await expect(code.nth(0).locator(".artefact-note")).to_contain_text("none is not defined")
         await expect(frames[1].locator("rect")).to_be_visible()
+        await code.nth(1).scroll_into_view_if_needed()  # Chromium measures nothing in frames out of sight
         await expect(code.nth(1).locator(".artefact-frame")).to_have_css("height", "128px")
         await expect(frames[2].get_by_text("Begin")).to_be_visible()
         await expect(code.nth(3).locator(".artefact-note")).to_contain_text("The diagram has a mistake: Parse error")
