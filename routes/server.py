@@ -1,4 +1,4 @@
-"""The server: its routes, a row each, and how it starts and stops."""
+"""The server: the tables of its routes, and how it starts and stops."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ import uvicorn
 from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
-from app.mcp.sign_ins import CALLBACK
 from app.redaction.json_logs import log_as_json, log_as_text
 from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
 from routes import page
-from routes.access.authentication import HELLO, OPENAPI, Access, is_loopback
+from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
-from routes.access.metrics_access import METRICS, metrics_access
+from routes.access.metrics_access import metrics_access
 from routes.access.open_file_limit import OpenFileLimit
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
-from routes.access.token_auth import PROOF
 from routes.forwarding import Forwarding
 from routes.http import (
     approvals,
     attachments,
+    branches,
     chat,
     checkpoints,
     documents,
@@ -51,30 +50,32 @@ from routes.http import (
     proofs,
     runs,
     session_log,
+    sessions,
     usage,
+    workspace_files,
 )
-from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings
+from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
-from routes.http.library.table import LIBRARY
+from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
 from routes.http.notifications import push, webhooks
-from routes.http.people.routes import PEOPLE
+from routes.http.people import people, prompts, sign_ins
 from routes.http.serving import handlers as served_models
-from routes.http.workspace.routes import WORKSPACE
-from routes.lanes.anthropic_messages.counting import count_tokens
+from routes.http.workspace import browsing, writing
+from routes.lanes import model_list
+from routes.lanes.anthropic_messages import counting
 from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
-from routes.lanes.model_list import list_models, show_model
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
-from routes.lanes.ui_message_stream.handlers import resume_chat
+from routes.lanes.ui_message_stream import handlers as ui_messages
 from routes.management.tools import management_tools
-from routes.openapi.handler import show_openapi
+from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
-from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
+from routes.protocol.application import AnswerMiddleware, StreamingApplication
 from routes.protocol.http_metrics import HttpMetrics
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
@@ -88,129 +89,59 @@ from tools.sandbox.sandbox import NoSandbox, Unboxed
 # 300 streams hold took 45 to 120 ms, in the second in which they began.
 GARBAGE = (10_000, 200, 5)
 UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
+# In the order in which they are tried.
 ROUTES = (
-    Route("/chat", chat.chat, methods=["POST"]),  # first: they are tried in this order
+    *chat.ROUTES,
     *lane_routes(LANES),
-    Route("/", health.home),
-    Route("/page/{path:path}", page.asset),
-    Route("/events", feed.page_events),
-    Route("/runs/{run}", runs.run_state),
-    Route("/runs/{run}/events", runs.run_events),
-    Route("/runs/{run}/cancel", runs.cancel_run, methods=["POST"]),
-    Route("/runs/{run}/messages", runs.steer_run, methods=["POST"]),
-    Route("/runs/{run}/changes", checkpoints.show_changes),
-    Route("/runs/{run}/undo", checkpoints.undo, methods=["POST"]),
-    Route("/runs/{run}/approvals/{call}", approvals.decide, methods=["POST"]),
-    Route("/runs/{run}/approvals/{call}/preview", approvals.show_preview),
-    Route("/runs/{run}/calls/{call}/output", outputs.call_output),
-    Route("/runs/{run}/calls/{call}/input", outputs.type_into_call, methods=["POST"]),
-    Route("/runs/{run}/calls/{call}/terminal", outputs.resize_call, methods=["POST"]),
-    Route("/runs/{run}/calls/{call}/cancel", outputs.cancel_call, methods=["POST"]),
-    Route("/approvals", approvals.list_approvals),
-    Route("/audit", audit.list_audit),
-    Route("/audit/{number}", audit.show_audit),
-    Route("/usage", usage.show_usage),
-    Route("/pause", pause.pause, methods=["POST"]),
-    Route("/resume", pause.resume, methods=["POST"]),
-    *LIBRARY,
-    Route("/sessions/{session}/log", session_log.session_log),
-    Route("/sessions/{session}/grants", grants.list_grants),
-    Route("/sessions/{session}/grants", grants.withdraw_all, methods=["DELETE"]),
-    Route("/sessions/{session}/grants/{grant}", grants.withdraw, methods=["DELETE"]),
-    Route("/sessions/{session}/files/{sha256}", attachments.show_file),
-    *WORKSPACE,
-    Route("/sessions/{session}/documents", documents.list_documents),
-    Route("/documents/{document}", documents.show_document),
-    Route("/documents/{document}", documents.save_document, methods=["PUT"]),
-    Route("/documents/{document}/versions", documents.list_versions),
-    Route("/documents/{document}/file", documents.download),
-    Route("/documents/{document}/suggestions/{number}", documents.decide, methods=["POST"]),
-    Route("/memory", memory.list_memories),
-    Route("/memory", memory.add_memory, methods=["POST"]),
-    Route("/memory", memory.delete_memories, methods=["DELETE"]),
-    Route("/memory/{memory}", memory.show_memory),
-    Route("/memory/{memory}", memory.edit_memory, methods=["PATCH"]),
-    Route("/memory/{memory}", memory.delete_memory, methods=["DELETE"]),
-    Route("/schedules", schedules.list_schedules),
-    Route("/schedules", schedules.add_schedule, methods=["POST"]),
-    Route("/schedules/{schedule}", schedules.show_schedule),
-    Route("/schedules/{schedule}", schedules.change_schedule, methods=["PATCH"]),
-    Route("/schedules/{schedule}", schedules.delete_schedule, methods=["DELETE"]),
-    Route("/schedules/{schedule}/run", schedules.run_schedule, methods=["POST"]),
-    Route("/triggers", triggers.list_triggers),
-    Route("/triggers", triggers.add_trigger, methods=["POST"]),
-    Route("/triggers/{trigger}", triggers.deliver, methods=["POST"]),
-    Route("/triggers/{trigger}", triggers.show_trigger),
-    Route("/triggers/{trigger}", triggers.change_trigger, methods=["PATCH"]),
-    Route("/triggers/{trigger}", triggers.delete_trigger, methods=["DELETE"]),
-    Route("/triggers/{trigger}/secret", triggers.renew_secret, methods=["POST"]),
-    Route("/jobs", jobs.list_jobs),
-    Route("/jobs/{job}", jobs.show_job),
-    Route("/jobs/{job}/events", jobs.job_events),
-    Route("/jobs/{job}/output", outputs.job_output),
-    Route("/jobs/{job}/cancel", jobs.cancel_job, methods=["POST"]),
-    *PEOPLE,
-    Route(CALLBACK, servers.callback),
-    Route("/mcp/servers", servers.list_servers),
-    Route("/mcp/servers", servers.add_server, methods=["POST"]),
-    # Names may have a slash, as `github.com/owner/repo`.
-    Route("/mcp/servers/{name:path}/logs", servers.server_logs),
-    Route("/mcp/servers/{name:path}/resources", offers.list_resources),
-    Route("/mcp/servers/{name:path}/resources/read", offers.read_resource),
-    Route("/mcp/servers/{name:path}/prompts", offers.list_prompts),
-    Route("/mcp/servers/{name:path}/prompts/{prompt:path}", offers.get_prompt, methods=["POST"]),
-    Route("/mcp/servers/{name:path}/{action}", servers.act_on_server, methods=["POST"]),
-    Route("/mcp/servers/{name:path}", servers.show_server),
-    Route("/mcp/servers/{name:path}", servers.delete_server, methods=["DELETE"]),
-    Route("/endpoints", endpoints.list_endpoints),
-    Route("/endpoints", endpoints.add_endpoint, methods=["POST"]),
-    Route("/endpoints/{endpoint}", endpoints.delete_endpoint, methods=["DELETE"]),
-    Route("/hooks", hooks.list_hooks),
-    Route("/rules", rules.list_rules),
-    Route("/settings", settings.list_settings),
-    Route("/settings", settings.change_settings, methods=["PATCH"]),
-    Route("/webhooks", webhooks.list_webhooks),
-    Route("/webhooks", webhooks.add_webhook, methods=["POST"]),
-    Route("/webhooks/{webhook}", webhooks.show_webhook),
-    Route("/webhooks/{webhook}", webhooks.change_webhook, methods=["PATCH"]),
-    Route("/webhooks/{webhook}", webhooks.delete_webhook, methods=["DELETE"]),
-    Route("/webhooks/{webhook}/secret", webhooks.new_secret, methods=["POST"]),
-    Route("/webhooks/{webhook}/test", webhooks.test_webhook, methods=["POST"]),
-    Route("/webhooks/{webhook}/deliveries", webhooks.list_deliveries),
-    Route("/webhooks/{webhook}/deliveries/{delivery}/retry", webhooks.retry_delivery, methods=["POST"]),
-    Route("/push", push.list_subscriptions),
-    Route("/push", push.subscribe, methods=["POST"]),
-    Route("/push/{subscription}", push.change_subscription, methods=["PATCH"]),
-    Route("/push/{subscription}", push.unsubscribe, methods=["DELETE"]),
-    Route("/push/{subscription}/test", push.test_subscription, methods=["POST"]),
-    Route("/served-models", served_models.list_served),
-    Route("/served-models", served_models.add_served, methods=["POST"]),
-    Route("/served-models/{name}", served_models.show_served),
-    Route("/served-models/{name}/serve", served_models.serve_model, methods=["POST"]),
-    Route("/served-models/{name}/stop", served_models.stop_model, methods=["POST"]),
-    Route("/served-models/{name}", served_models.delete_served, methods=["DELETE"]),
-    Route("/tools", health.list_tools),
-    Route("/options", profiles.show_options),
-    Route("/profiles", profiles.list_profiles),
-    Route("/profiles/{profile}", profiles.show_profile),
-    Route("/profiles/{profile}", profiles.save_profile, methods=["PUT"]),
-    Route("/profiles/{profile}", profiles.delete_profile, methods=["DELETE"]),
-    Route("/project", project.list_files),
-    Route("/project", project.decide, methods=["POST"]),
-    Route(PROOF, proofs.prove),
-    Route(METRICS, metrics.show_metrics),
-    Route(OPENAPI, show_openapi),
-    Route("/livez", health.livez),
-    Route("/readyz", health.readyz),
-    Route(HELLO, health.hello),
-    Route("/v1/models", list_models),
-    Route("/v1/models/{model:path}", show_model),
-    Route("/ui-message-stream/{chat:path}/stream", resume_chat),
-    Route("/v1/responses/{response}", responses.show_response),
-    Route("/v1/responses/{response}", responses.delete_response, methods=["DELETE"]),
-    Route("/v1/responses/{response}/cancel", responses.cancel_response, methods=["POST"]),
-    Route("/v1/responses/{response}/input_items", responses.list_input_items),
-    Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
+    *page.ROUTES,
+    *feed.ROUTES,
+    *runs.ROUTES,
+    *checkpoints.ROUTES,
+    *approvals.ROUTES,
+    *outputs.ROUTES,
+    *audit.ROUTES,
+    *usage.ROUTES,
+    *pause.ROUTES,
+    *sessions.ROUTES,
+    *branches.ROUTES,
+    *compaction.ROUTES,
+    *folders.ROUTES,
+    *shares.ROUTES,
+    *shared.ROUTES,
+    *session_log.ROUTES,
+    *grants.ROUTES,
+    *attachments.ROUTES,
+    *workspace_files.ROUTES,
+    *browsing.ROUTES,
+    *writing.ROUTES,
+    *documents.ROUTES,
+    *memory.ROUTES,
+    *schedules.ROUTES,
+    *triggers.ROUTES,
+    *jobs.ROUTES,
+    *tokens.ROUTES,
+    *people.ROUTES,
+    *sign_ins.ROUTES,
+    *prompts.ROUTES,
+    *offers.ROUTES,  # before those of servers, of which one takes any path
+    *servers.ROUTES,
+    *endpoints.ROUTES,
+    *hooks.ROUTES,
+    *rules.ROUTES,
+    *settings.ROUTES,
+    *webhooks.ROUTES,
+    *push.ROUTES,
+    *served_models.ROUTES,
+    *health.ROUTES,
+    *profiles.ROUTES,
+    *project.ROUTES,
+    *proofs.ROUTES,
+    *metrics.ROUTES,
+    *openapi.ROUTES,
+    *model_list.ROUTES,
+    *ui_messages.ROUTES,
+    *responses.ROUTES,
+    *counting.ROUTES,
 )
 
 # The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.

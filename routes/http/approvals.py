@@ -20,6 +20,7 @@ from app.workspace.write_preview import preview_of
 from routes.http.workspace.rights import may_use
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import ApprovalRequest, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 from tools.base.permit import fingerprint
 
@@ -43,14 +44,22 @@ async def with_path(store: HelperStore, row: ApprovalRow) -> dict[str, Any]:
 
 
 async def list_approvals(request: Request) -> Response:
-    """The pending approvals of the caller, oldest first."""
+    """The calls that wait for your approval.
+
+    Oldest first. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as `{session, run,
+    call}` each.
+    """
     store = services_of(request).store
     rows = await store.approvals(current_principal(request).name)
     return ASCIIResponse({"approvals": [await with_path(store, row) for row in rows if not is_over(row)]})
 
 
 async def decide(request: Request) -> Response:
-    """200 with the decision, 409 if there was one already, 410 when it comes too late."""
+    """Approve or deny a waiting call.
+
+    `approve` or `deny`; 409 if it was already decided, 410 if it has expired. See
+    [approvals](approvals-and-sandbox.md#deciding).
+    """
     services, principal = services_of(request), current_principal(request)
     run, call = request.path_params["run"], request.path_params["call"]
     await services.runs.approvals.row(run, call, principal)
@@ -67,7 +76,12 @@ async def decide(request: Request) -> Response:
 
 
 async def show_preview(request: Request) -> Response:
-    """The change that a waiting call would make to its file. `current` is false once the file has changed since."""
+    """The change that a waiting `write_file` or `edit_file` would make.
+
+    `change` (`create`, `replace`, `edit`, or `fail` with the reason in `note`), `path`, `size`, `lines` and `modified`
+    of the file that is there, a `diff` against it, or in `note` why there is none. `current` is false once the file has
+    changed since the question, and then an approval asks again.
+    """
     services, principal = services_of(request), current_principal(request)
     row = await services.runs.approvals.row(request.path_params["run"], request.path_params["call"], principal)
     arguments = json.loads(row.arguments)
@@ -79,3 +93,23 @@ async def show_preview(request: Request) -> Response:
     fields = to_builtins(preview)
     state = fingerprint(row.principal, row.name, arguments, fields.pop("binding"))
     return ASCIIResponse(fields | {"current": state == row.fingerprint})
+
+
+ROUTES = tagged(
+    "Runs",
+    Route(
+        "POST /runs/{run}/approvals/{call}",
+        decide,
+        rights="owner",
+        answer="@Approval",
+        errors=(409, 410),
+        body=Body(ApprovalRequest, {"decision": "approve"}),
+    ),
+    Route(
+        "GET /runs/{run}/approvals/{call}/preview",
+        show_preview,
+        rights="owner",
+        answer={"path": "text", "change": "text", "diff": "text?", "note": "text", "current": "boolean"},
+    ),
+    Route("GET /approvals", list_approvals, rights="user", answer={"approvals": ["@Approval"]}),
+)

@@ -8,13 +8,17 @@ from starlette.responses import Response
 from app.storage.files.kinds import PICTURES, UnknownKind, kind_of
 from app.transcript.run_request import NotFound
 from routes.protocol.file_answer import SANDBOXED
+from routes.protocol.route import Route, tagged
 from routes.services import current_principal, services_of
 
 UNKNOWN = "application/octet-stream"
 
 
 async def show_file(request: Request) -> Response:
-    """Pictures are shown where they are; a PDF, which a viewer would run, and what MCP servers sent, are downloads."""
+    """A file of its messages, or a picture of its results.
+
+    Pictures are shown where they are; a PDF, which a viewer would run, and what MCP servers sent, are downloads.
+    """
     services, sha256 = services_of(request), request.path_params["sha256"]
     session = await services.runs.session(request.path_params["session"], current_principal(request))
     data = await services.store.file(sha256, session.id)
@@ -33,3 +37,9 @@ def media_type_of(data: bytes) -> str:
         return kind_of(data).media_type
     except UnknownKind:
         return UNKNOWN
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route("GET /sessions/{session}/files/{sha256}", show_file, rights="owner", media=("application/octet-stream",)),
+)

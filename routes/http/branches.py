@@ -21,6 +21,7 @@ from routes.deletion import delete_conversation
 from routes.http.library.listing import write_list
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import key_of, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 
 
@@ -38,7 +39,10 @@ class ForkRequest(StrictModel):
 
 
 async def fork_session(request: Request) -> Response:
-    """Makes a session with the history up to a run; nothing runs in it yet."""
+    """Begin a branch of a conversation before or after one of its runs.
+
+    A [branch](#branches) is a session with the history up to there; nothing runs in it yet.
+    """
     services, principal = services_of(request), current_principal(request)
     session = request.path_params["session"]
     await services.runs.session(session, principal)
@@ -99,3 +103,17 @@ async def _request(services: Services, row: RunRow, session: str | None) -> tupl
         if message := await services.store.request_of(one, row.id):
             return one, message
     return row.session, None
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route(
+        "POST /sessions/{session}/fork",
+        fork_session,
+        rights="owner",
+        answer={"id": "text", "title": "text", "created": "number", "parent": "object", "branches": ["object"]},
+        statuses=(201,),
+        errors=(409, 422),
+        body=Body(ForkRequest, {"before": "run_0123456789abcdef0123"}),
+    ),
+)

@@ -15,6 +15,7 @@ from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, idempotency_key, read_message
+from routes.protocol.route import Body, Route, tagged
 from routes.protocol.sse import event_stream
 from routes.services import Services, current_principal, services_of, traceparent_of
 from tools.base.patterns import lazy_pattern
@@ -24,7 +25,11 @@ QUOTED = lazy_pattern(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)  # what is in it separ
 
 
 async def chat(request: Request) -> Response:
-    """Starts a run and streams its events. Leaving does not stop it, unless `on_disconnect` says so."""
+    """Run one turn and stream its events.
+
+    The headers `X-Run-Id` and `X-Session-Id` identify it. See [the body](#the-body-of-post-chat). Disconnecting does
+    not cancel the run, unless `on_disconnect` says so.
+    """
     services, principal = services_of(request), current_principal(request)
     body = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
     limit_s = services.factory.limits(body).seconds
@@ -71,3 +76,22 @@ def preferences(headers: Sequence[str]) -> set[str]:
     bare = (QUOTED.sub(lambda quoted: "value" if quoted[1] else "", header) for header in headers)
     named = (one.partition(";")[0].partition("=") for header in bare for one in header.split(","))
     return {name.strip().lower() for name, _, value in named if not value.strip()}
+
+
+ROUTES = tagged(
+    "Runs",
+    Route(
+        "POST /chat",
+        chat,
+        rights="user",
+        accepted={"run": "text", "session": "text"},
+        statuses=(200, 202),
+        errors=(404, 409),
+        body=Body(ChatRequest, {"message": "Print hello world with the shell."}),
+        headers={
+            "Idempotency-Key": "the same run answers if the request is sent again",
+            "Prefer": "`respond-async` answers 202 at once; the run is read with its events",
+        },
+        stream="run",
+    ),
+)

@@ -21,6 +21,7 @@ from app.storage.runs import RunRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
 
@@ -37,14 +38,22 @@ class UndoRequest(StrictModel):
 
 
 async def show_changes(request: Request) -> Response:
-    """The files that the run has created, changed and removed, with one diff."""
+    """The changes of a run in the workspace.
+
+    What it has created, changed and removed, with diffs. See [changes and undo](#changes-and-undo).
+    """
     services = services_of(request)
     row, checkpoints = await _found(services, request), _checkpoints(services)
     return ASCIIResponse(await asyncio.to_thread(report, checkpoints.store, row.id))
 
 
 async def undo(request: Request) -> Response:
-    """Restore what the run has changed, or some of its files, all or nothing; harmless on a run that is undone."""
+    """Undo what a run has changed, or some of it.
+
+    All or nothing: without a body everything, with `paths` only these files. 409 while the run or another one of its
+    session is at work, and `undo_refused` with `files` if something has changed since. Harmless on a run that is
+    undone.
+    """
     services, principal = services_of(request), current_principal(request)
     row, checkpoints = await _found(services, request), _checkpoints(services)
     wanted = await read_fields(request, UndoRequest, services.settings.max_message_bytes, empty=True)
@@ -84,3 +93,17 @@ def _checkpoints(services: Services) -> Checkpoints:
 async def _audit(services: Services, principal: Principal, row: RunRow, decision: str, why: str) -> None:
     entry = AuditRow(time.time(), row.principal, ACTION, decision, why=why, by=principal.name, run=row.id)
     await services.store.write([entry])
+
+
+ROUTES = tagged(
+    "Runs",
+    Route("GET /runs/{run}/changes", show_changes, rights="owner", answer="@Changes"),
+    Route(
+        "POST /runs/{run}/undo",
+        undo,
+        rights="owner",
+        answer="@Changes",
+        errors=(409,),
+        body=Body(UndoRequest, {"paths": ["notes.txt"]}, required=False),
+    ),
+)

@@ -19,6 +19,7 @@ from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.file_answer import SANDBOXED
 from routes.protocol.numbers import whole_number
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
@@ -48,7 +49,7 @@ class SuggestionRequest(StrictModel):
 
 
 async def list_documents(request: Request) -> Response:
-    """The documents of a session without their texts, oldest first."""
+    """The documents of a session. Oldest first, without their texts. See [documents](#documents-of-a-session)."""
     services = services_of(request)
     session = await services.runs.session(request.path_params["session"], current_principal(request))
     rows = await services.store.documents(session.id)
@@ -56,7 +57,7 @@ async def list_documents(request: Request) -> Response:
 
 
 async def show_document(request: Request) -> Response:
-    """A document with its text, of the latest version or of `?version=`, and its open suggestions."""
+    """A document. With its text and its open suggestions."""
     services = services_of(request)
     row = await _document(services, request)
     version = await _version(services, request, row)
@@ -66,7 +67,7 @@ async def show_document(request: Request) -> Response:
 
 
 async def list_versions(request: Request) -> Response:
-    """The versions that are kept, newest first, without their texts."""
+    """The versions that are kept. Newest first, without their texts."""
     services = services_of(request)
     row = await _document(services, request)
     versions = [asdict(one) | {"run": one.run or None} for one in await services.store.document_versions(row.id)]
@@ -74,7 +75,10 @@ async def list_versions(request: Request) -> Response:
 
 
 async def save_document(request: Request) -> Response:
-    """Store the person's text as a new version, or another title; 409 if the document has moved on meanwhile."""
+    """Store an edit as a new version.
+
+    The person's `text`, another `title`, or both; 409 `document_changed` with the current `version` if it has moved on.
+    """
     services = services_of(request)
     row = await _document(services, request)
     body = await read_fields(request, DocumentRequest, MOST_BYTES)
@@ -90,7 +94,7 @@ async def save_document(request: Request) -> Response:
 
 
 async def decide(request: Request) -> Response:
-    """Accept or reject a suggestion; an accepted one makes a new version."""
+    """Accept or reject a suggestion. An accepted one makes a new version; 409 `suggestion_decided`."""
     services = services_of(request)
     row = await _document(services, request)
     body = await read_fields(request, SuggestionRequest)
@@ -111,7 +115,7 @@ async def decide(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    """The text as a file, of the latest version or of `?version=`; a browser saves it and never shows it."""
+    """The text as a download. A browser saves it and never shows it."""
     services = services_of(request)
     row = await _document(services, request)
     version = await _version(services, request, row)
@@ -171,3 +175,45 @@ def version_fields(version: VersionRow) -> dict[str, Any]:
 def suggestion_fields(one: SuggestionRow) -> dict[str, Any]:
     names = ("number", "version", "old", "new", "reason", "state", "created", "decided")
     return {name: getattr(one, name) for name in names}
+
+
+VERSION = Query("version", "an older version; without it the latest", "integer")
+ROUTES = (
+    *tagged(
+        "Sessions",
+        Route("GET /sessions/{session}/documents", list_documents, rights="owner", answer={"documents": ["@Document"]}),
+    ),
+    *tagged(
+        "Documents",
+        Route("GET /documents/{document}", show_document, rights="owner", answer="@ShownDocument", query=(VERSION,)),
+        Route(
+            "PUT /documents/{document}",
+            save_document,
+            rights="owner",
+            answer="@Document",
+            errors=(409,),
+            body=Body(DocumentRequest, {"version": 1, "text": "# Trip"}),
+        ),
+        Route(
+            "GET /documents/{document}/versions",
+            list_versions,
+            rights="owner",
+            answer={"document": "text", "versions": ["object"]},
+        ),
+        Route(
+            "GET /documents/{document}/file",
+            download,
+            rights="owner",
+            query=(VERSION,),
+            media=("text/plain", "text/markdown"),
+        ),
+        Route(
+            "POST /documents/{document}/suggestions/{number}",
+            decide,
+            rights="owner",
+            answer={"id": "text", "version": "integer", "suggestion": "@Suggestion"},
+            errors=(409,),
+            body=Body(SuggestionRequest, {"decision": "accept"}),
+        ),
+    ),
+)

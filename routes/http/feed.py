@@ -27,6 +27,7 @@ from routes.http.runs import run_fields
 from routes.protocol.cursors import bad_cursor
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import whole_number
+from routes.protocol.route import RESUMES, Query, Route, tagged
 from routes.protocol.sse import RETRY, EventStreamResponse, pieces
 from routes.services import Services, current_principal, services_of
 
@@ -39,7 +40,11 @@ _log = logging.getLogger(__name__)
 
 
 async def page_events(request: Request) -> Response:
-    """`state` at once and whenever it changes; with `?session=`, its runs behind `Last-Event-ID` (or `?after=`)."""
+    """Everything that the page shows, on one connection.
+
+    `state` at once and whenever it changes; with `session`, its runs too. See [one
+    connection](#one-connection-for-everything).
+    """
     services, principal = services_of(request), current_principal(request)
     session, after = request.query_params.get("session"), position(request)
     streams = [_states(services, principal, request.app.state.seen)]
@@ -168,3 +173,20 @@ async def _states(services: Services, principal: Principal, seen: Seen) -> Async
                     await changed.wait()
     if not notifier.closed:
         yield END
+
+
+ROUTES = tagged(
+    "Server",
+    Route(
+        "GET /events",
+        page_events,
+        rights="user",
+        errors=(400, 404),
+        query=(
+            Query("session", "whose runs are streamed"),
+            Query("after", "the `id:` of the last event, with `session`"),
+        ),
+        headers=RESUMES,
+        stream="page",
+    ),
+)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from app.storage.approvals import GrantRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse
+from routes.protocol.route import Route, tagged
 from routes.services import current_principal, services_of
 
 
@@ -25,7 +26,11 @@ def grant_fields(row: GrantRow) -> dict[str, Any]:
 
 
 async def list_grants(request: Request) -> Response:
-    """Those of the session that are in force, oldest first."""
+    """The grants in force.
+
+    Oldest first: `id`, `tool`, `kind` (`exact`, `pattern` or `hosts`) with its value, `created`, `by`, `expires_at`,
+    `tainted` (granted when the conversation contained untrusted text).
+    """
     services = services_of(request)
     session = await services.runs.session(request.path_params["session"], current_principal(request))
     rows, now = await services.store.grants(session.id), time.time()
@@ -33,16 +38,24 @@ async def list_grants(request: Request) -> Response:
 
 
 async def withdraw_all(request: Request) -> Response:
-    """Withdraw all grants of the session; calls that they covered need approval again, in the current run, too."""
+    """Withdraw all grants. Calls that they covered ask again, also in the run under way."""
     services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
     return ASCIIResponse({"withdrawn": await services.runs.withdraw_grants(session.id, principal)})
 
 
 async def withdraw(request: Request) -> Response:
-    """The same for one of them."""
+    """Withdraw a grant. Such calls ask again, also in the run under way."""
     services, principal, grant = services_of(request), current_principal(request), request.path_params["grant"]
     session = await services.runs.session(request.path_params["session"], principal)
     if not await services.runs.withdraw_grants(session.id, principal, grant):
         raise NotFound(f"The session has no grant {grant!r}. GET /sessions/{{id}}/grants lists them.")
     return ASCIIResponse({"withdrawn": 1})
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route("GET /sessions/{session}/grants", list_grants, rights="owner", answer={"grants": ["@Grant"]}),
+    Route("DELETE /sessions/{session}/grants", withdraw_all, rights="owner", answer="@Withdrawn"),
+    Route("DELETE /sessions/{session}/grants/{grant}", withdraw, rights="owner", answer="@Withdrawn"),
+)

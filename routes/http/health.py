@@ -8,7 +8,9 @@ from starlette.responses import PlainTextResponse, Response
 from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from routes import page
+from routes.access.authentication import HELLO
 from routes.protocol.errors import ASCIIResponse
+from routes.protocol.route import Route, tagged
 from routes.services import current_principal, services_of
 
 GREETING = """dragoman: a streaming agent server. Model: {model}.
@@ -31,30 +33,35 @@ def example(host: str, *, token: bool = False) -> str:
 
 
 async def home(request: Request) -> Response:
-    """The page for a browser; a greeting for everybody else."""
+    """The page for browsers, a summary for others.
+
+    Browsers send `Accept: text/html`. The summary has a request to try, and the routes.
+    """
     if page.wants_page(request.headers):
         return page.index(request)
     model = services_of(request).models.default.provider.model
     shown = example(request.url.netloc, token="authorization" in request.headers)
-    lines = (f"  {' '.join(sorted(route.methods - {'HEAD'})):7}{route.path}" for route in request.app.routes)
+    lines = (f"  {row.method:7}{row.path}" for row in request.app.rows)
     return PlainTextResponse(
         GREETING.format(model=model, example=shown, routes="\n".join(lines)), headers={"Vary": "Accept"}
     )
 
 
 async def livez(_: Request) -> Response:
+    """The process lives."""
     return ASCIIResponse({"live": True})
 
 
 async def hello(_: Request) -> Response:
-    """An empty answer to clients that look if the server can be reached."""
+    """204 where there is a server. Claude Code looks here if the server can be reached."""
     return Response(status_code=204)
 
 
 async def readyz(request: Request) -> Response:
-    """503 with the reason while another server should have the requests.
+    """The server takes runs, or why not.
 
-    A paused server stays ready: the others are paused with it, and its page, logs and POST /resume must be reached.
+    503 with the reason while another server should have the requests. A paused server stays ready: the others are
+    paused with it, and its page, logs and `POST /resume` must be reached.
     """
     services = services_of(request)
     if services.draining:
@@ -76,7 +83,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def list_tools(request: Request) -> Response:
-    """The tools that the asker may use: the same list that the model is given."""
+    """The tools that you may use. The list that the model is given."""
     services = services_of(request)
     tools = services.factory.toolbox(await services.factory.current_gate(current_principal(request))).offered
     rows = [
@@ -91,3 +98,18 @@ async def list_tools(request: Request) -> Response:
         for tool in tools
     ]
     return ASCIIResponse({"tools": rows})
+
+
+ROUTES = (
+    *tagged(
+        "Server",
+        Route("GET /", home, rights="user", media=("text/html", "text/plain")),
+        Route("GET /livez", livez, rights="open", answer={"live": "boolean"}),
+        Route("GET /readyz", readyz, rights="open", answer={"ready": "boolean"}, statuses=(200, 503)),
+        Route(f"GET {HELLO}", hello, rights="open"),
+    ),
+    *tagged(
+        "Tools and profiles",
+        Route("GET /tools", list_tools, rights="user", answer={"tools": ["@Tool"]}),
+    ),
+)

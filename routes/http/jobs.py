@@ -12,6 +12,7 @@ from starlette.responses import Response
 from app.core.job_events import JobFinished, encode_job_event, job_event
 from app.redaction.redactor import Redactor
 from routes.protocol.errors import ASCIIResponse
+from routes.protocol.route import RESUMES, Route, tagged
 from routes.protocol.sse import RETRY, EventStreamResponse
 from routes.services import current_principal, services_of
 from tools.jobs.manager import Jobs
@@ -30,25 +31,29 @@ def seen(glance: Glance) -> dict[str, Any]:
 
 
 async def list_jobs(request: Request) -> Response:
-    """Oldest first."""
+    """Your background jobs. Oldest first."""
     jobs = await services_of(request).jobs.all_of(current_principal(request).name)
     return ASCIIResponse({"jobs": [job_fields(job) for job in jobs]})
 
 
 async def show_job(request: Request) -> Response:
+    """A job with its last lines. State, exit code and duration, too."""
     jobs = services_of(request).jobs
     return ASCIIResponse(seen(await jobs.glance(request.path_params["job"], current_principal(request).name)))
 
 
 async def cancel_job(request: Request) -> Response:
-    """Answers when the job is gone with everything it started; harmless on one that has ended."""
+    """End a job with its processes. Answers when everything that it started is gone. Harmless on one that has ended."""
     jobs, principal = services_of(request).jobs, current_principal(request).name
     job = await jobs.cancel(request.path_params["job"], principal)
     return ASCIIResponse(seen(await jobs.glance(job.id, principal)))
 
 
 async def job_events(request: Request) -> Response:
-    """`job.progress` while it runs, then exactly one `job.finished`; 204 if `Last-Event-ID` names that."""
+    """The live output of a job.
+
+    `job.progress` events, then exactly one `job.finished`; 204 for a browser that reconnects after that.
+    """
     services, principal = services_of(request), current_principal(request).name
     jobs = services.jobs
     job = await jobs.look_up(request.path_params["job"], principal)
@@ -67,3 +72,12 @@ async def _frames(jobs: Jobs, job: str, principal: str, redactor: Redactor) -> A
                 prefix += f"id: {LAST_ID}\n".encode()
             yield prefix + f"event: {event.type}\ndata: {encode_job_event(event)}\n\n".encode()
             prefix = b""
+
+
+ROUTES = tagged(
+    "Jobs",
+    Route("GET /jobs", list_jobs, rights="user", answer={"jobs": ["@Job"]}),
+    Route("GET /jobs/{job}", show_job, rights="owner", answer="@ShownJob"),
+    Route("GET /jobs/{job}/events", job_events, rights="owner", statuses=(200, 204), headers=RESUMES, stream="job"),
+    Route("POST /jobs/{job}/cancel", cancel_job, rights="owner", answer="@ShownJob"),
+)

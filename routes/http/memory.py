@@ -16,6 +16,7 @@ from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.access.memory import FACT
 
@@ -47,7 +48,7 @@ class MemoryEdit(StrictModel):
 
 
 async def list_memories(request: Request) -> Response:
-    """The latest changed first, behind `?before=`, those of a `?session=`, or the best matches of `?q=`."""
+    """Your memories, the latest changed first. Or the best matches of `q`. See [memory](memory.md#over-http)."""
     services, owner = services_of(request), current_principal(request).name
     limit = query_number(request, "limit", LISTED, least=1, most=MOST_PAGE)
     query, before = request.query_params.get("q", "").strip(), request.query_params.get("before")
@@ -74,7 +75,7 @@ async def _found(services: Services, owner: str, query: str, limit: int) -> list
 
 
 async def add_memory(request: Request) -> Response:
-    """201 for a new memory, 200 for one with this text that was there."""
+    """Add a memory. 201 for a new one, 200 for one with this text that was there."""
     services, owner = services_of(request), current_principal(request).name
     body = await read_fields(request, NewMemory, MOST_BODY)
     try:
@@ -87,12 +88,13 @@ async def add_memory(request: Request) -> Response:
 
 
 async def show_memory(request: Request) -> Response:
+    """A memory."""
     services = services_of(request)
     return ASCIIResponse(_fields(services, await _memory(services, request, request.path_params["memory"])))
 
 
 async def edit_memory(request: Request) -> Response:
-    """`{"text": ..., "kind": ..., "untrusted": false}`, or some of them."""
+    """Edit a memory. `text`, `kind` and `untrusted`, or some of them."""
     services = services_of(request)
     row = await _memory(services, request, request.path_params["memory"])
     body = await read_fields(request, MemoryEdit, MOST_BODY)
@@ -106,13 +108,14 @@ async def edit_memory(request: Request) -> Response:
 
 
 async def delete_memory(request: Request) -> Response:
+    """Delete a memory."""
     services = services_of(request)
     await services.memories.delete(await _memory(services, request, request.path_params["memory"]))
     return Response(status_code=204)
 
 
 async def delete_memories(request: Request) -> Response:
-    """Those of one `?session=`, or with `?all=true` all; the answer says how many."""
+    """Delete the memories of a session, or all. The answer says how many."""
     services, owner = services_of(request), current_principal(request).name
     session, everything = request.query_params.get("session"), _truth(request, "all")
     if bool(session) == bool(everything):
@@ -144,3 +147,48 @@ def _fields(services: Services, row: MemoryRow) -> dict[str, Any]:
     source = {"session": row.session, "run": row.run, "message": row.message} if row.run else None
     fields = {name: getattr(row, name) for name in names} | {"labels": sorted(row.label_names), "source": source}
     return dict(services.redactor.redact_value(fields))
+
+
+ROUTES = tagged(
+    "Memory",
+    Route(
+        "GET /memory",
+        list_memories,
+        rights="user",
+        answer={"memories": ["@Memory"], "next": "text?", "total": "integer", "enabled": "boolean"},
+        query=(
+            Query("q", "words; the best matches come first"),
+            Query("before", "`next` of the page before"),
+            Query("session", "only those of this session"),
+            Query("untrusted", "only those from untrusted text, or only others", "boolean"),
+            Query("limit", "at most so many", "integer"),
+        ),
+    ),
+    Route(
+        "POST /memory",
+        add_memory,
+        rights="user",
+        answer="@Memory",
+        statuses=(200, 201),
+        errors=(409,),
+        body=Body(NewMemory, {"text": "Likes tea", "kind": "preference"}),
+    ),
+    Route(
+        "DELETE /memory",
+        delete_memories,
+        rights="user",
+        answer={"deleted": "integer"},
+        errors=(400,),
+        query=(Query("session", "those of this session"), Query("all", "true deletes all", "boolean")),
+    ),
+    Route("GET /memory/{memory}", show_memory, rights="owner", answer="@Memory"),
+    Route(
+        "PATCH /memory/{memory}",
+        edit_memory,
+        rights="owner",
+        answer="@Memory",
+        errors=(409,),
+        body=Body(MemoryEdit, {"text": "Likes green tea"}),
+    ),
+    Route("DELETE /memory/{memory}", delete_memory, rights="owner"),
+)

@@ -14,13 +14,14 @@ from app.runs.job_output import JobOutput
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
 from routes.protocol.requests import InputRequest, read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import current_principal, services_of
 
 NO_TERMINAL = "This call has ended, or has no terminal: see the setting pty."
 
 
 async def call_output(request: Request) -> Response:
-    """A call's output from the character `?after=` on."""
+    """The output of a call, in pages. During the run and afterwards. See [whole outputs](#whole-outputs)."""
     services, after = services_of(request), query_number(request, "after", 0)
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
@@ -28,7 +29,11 @@ async def call_output(request: Request) -> Response:
 
 
 async def cancel_call(request: Request) -> Response:
-    """Answers when the processes of the call are gone; the run goes on. Harmless on a call that has ended."""
+    """Stop one running call.
+
+    Answers when its whole process tree is gone. The run goes on: the model receives what the call had printed, and that
+    the person stopped it. Audited as `stop`. Harmless on a call that has ended (`"stopped": false`).
+    """
     services, call = services_of(request), request.path_params["call"]
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
@@ -36,7 +41,12 @@ async def cancel_call(request: Request) -> Response:
 
 
 async def type_into_call(request: Request) -> Response:
-    """Text and keys for the program that runs, in a terminal of its own."""
+    r"""Type into the terminal of a running command.
+
+    At most 1,000 characters and 32 keys for its [terminal](tools.md#terminals): `enter`, `tab`, `escape`, `backspace`,
+    `up`, `down`, `left`, `right`, `ctrl-c`, `ctrl-d`, `ctrl-z`, `ctrl-\`. What is typed is not kept, but for what the
+    program echoes; the audit has its length.
+    """
     services, call = services_of(request), request.path_params["call"]
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     body = await read_fields(request, InputRequest, plain=True)  # its output is redacted
@@ -51,7 +61,11 @@ async def type_into_call(request: Request) -> Response:
 
 
 async def resize_call(request: Request) -> Response:
-    """The size of the window in which a person sees the terminal of a command that runs."""
+    """Resize the terminal of a running command.
+
+    The size of the window in which the [terminal](tools.md#terminals) is seen, 20 to 400 columns and 5 to 200 rows. The
+    program is signalled (SIGWINCH).
+    """
     services, call = services_of(request), request.path_params["call"]
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     size = await read_fields(request, TerminalSize)
@@ -62,7 +76,7 @@ async def resize_call(request: Request) -> Response:
 
 
 async def job_output(request: Request) -> Response:
-    """A job's output from the byte `?after=` on."""
+    """The output of a job, in pages. See [whole outputs](#whole-outputs)."""
     services, after = services_of(request), query_number(request, "after", 0)
     outputs = JobOutput(services.jobs, services.redactor)
     return ASCIIResponse(
@@ -73,3 +87,38 @@ async def job_output(request: Request) -> Response:
 def _fields(part: OutputPart) -> dict[str, Any]:
     where = {"from": part.start, "next": part.next, "characters": part.characters}
     return {"text": part.text} | where | {"lines": part.lines, "done": part.done}
+
+
+AFTER = Query("after", "`next` of the answer before, 0 for the beginning", "integer")
+ROUTES = (
+    *tagged(
+        "Runs",
+        Route("GET /runs/{run}/calls/{call}/output", call_output, rights="owner", answer="@Output", query=(AFTER,)),
+        Route(
+            "POST /runs/{run}/calls/{call}/input",
+            type_into_call,
+            rights="owner",
+            answer="object",
+            errors=(409,),
+            body=Body(InputRequest, {"text": "yes", "keys": ["enter"]}),
+        ),
+        Route(
+            "POST /runs/{run}/calls/{call}/terminal",
+            resize_call,
+            rights="owner",
+            answer={"run": "text", "call": "text", "columns": "integer", "rows": "integer"},
+            errors=(409,),
+            body=Body(TerminalSize, {"columns": 100, "rows": 30}),
+        ),
+        Route(
+            "POST /runs/{run}/calls/{call}/cancel",
+            cancel_call,
+            rights="owner",
+            answer={"run": "text", "call": "text", "stopped": "boolean"},
+        ),
+    ),
+    *tagged(
+        "Jobs",
+        Route("GET /jobs/{job}/output", job_output, rights="owner", answer="@Output", query=(AFTER,)),
+    ),
+)

@@ -18,6 +18,7 @@ from app.storage.principals import Principal
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
 
@@ -37,20 +38,29 @@ def profile_fields(profile: Profile) -> dict[str, Any]:
 
 
 async def list_profiles(request: Request) -> Response:
-    """The profiles that the caller may name, with their values."""
+    """The profiles that you may name.
+
+    `name`, `source` (`settings`, `shared` or `own`), `version`, `options`; `bound_to` is the profile that your token
+    cannot leave. See [profiles](profiles.md).
+    """
     services, principal = services_of(request), current_principal(request)
     rows = [profile_fields(one) for one in await services.profiles.listed(principal.name)]
     return ASCIIResponse({"profiles": services.redactor.redact_value(rows), "bound_to": principal.profile or None})
 
 
 async def show_profile(request: Request) -> Response:
+    """A profile."""
     services = services_of(request)
     profile = await _named(request, services)
     return ASCIIResponse(services.redactor.redact_value(profile_fields(profile)))
 
 
 async def save_profile(request: Request) -> Response:
-    """Add a profile, or replace it whole: 201 for a new one. Runs that have begun keep the one before."""
+    """Add a profile, or replace it whole.
+
+    One of your own, or with `"shared": true`, the default of admins and only for them, one for everyone: 201 for a new
+    one. 409 for one of the settings, or to which tokens are bound. Runs that have begun keep the one before.
+    """
     services, principal, name = services_of(request), current_principal(request), request.path_params["profile"]
     body = await read_fields(request, ProfileRequest, MOST_BYTES)
     spec = ProfileSpec(**body.model_dump(exclude={"shared"}, exclude_unset=True))
@@ -61,6 +71,7 @@ async def save_profile(request: Request) -> Response:
 
 
 async def delete_profile(request: Request) -> Response:
+    """Delete a profile."""
     services, principal = services_of(request), current_principal(request)
     profile = await _named(request, services)
     await services.profiles.remove(principal, profile.name, principal.name)
@@ -76,7 +87,10 @@ async def _named(request: Request, services: Services) -> Profile:
 
 
 async def show_options(request: Request) -> Response:
-    """The options of the caller's runs with `?profile=` in `?session=`: each value, and the layer that it is from."""
+    """The options that a run of yours would have.
+
+    Each `option` with its `value` and the layer that it is `from`, and the `tools`.
+    """
     services, principal = services_of(request), current_principal(request)
     session = request.query_params.get("session") or None
     disabled: Sequence[str] = ()
@@ -111,3 +125,28 @@ def rights_of(principal: Principal, disabled: Sequence[str]) -> list[Value]:
 
 def value_fields(value: Value) -> dict[str, Any]:
     return {"option": value.option, "value": value.value, "from": value.source}
+
+
+ROUTES = tagged(
+    "Tools and profiles",
+    Route(
+        "GET /options",
+        show_options,
+        rights="user",
+        answer={"options": ["object"], "profiles": ["any"], "tools": ["text"]},
+        errors=(403, 404),
+        query=(Query("profile", "with this profile"), Query("session", "in this session")),
+    ),
+    Route("GET /profiles", list_profiles, rights="user", answer={"profiles": ["@Profile"], "bound_to": "text?"}),
+    Route("GET /profiles/{profile}", show_profile, rights="owner", answer="@Profile"),
+    Route(
+        "PUT /profiles/{profile}",
+        save_profile,
+        rights="user",
+        answer="@Profile",
+        statuses=(200, 201),
+        errors=(403, 409),
+        body=Body(ProfileRequest, {"max_rounds": 5}),
+    ),
+    Route("DELETE /profiles/{profile}", delete_profile, rights="owner", errors=(403, 409)),
+)

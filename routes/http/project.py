@@ -17,6 +17,7 @@ from app.storage.audit import AuditRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 from tools.base.rights import Role
 
@@ -40,7 +41,11 @@ def shown(reviewed: ReviewedFile) -> dict[str, Any]:
 
 
 async def list_files(request: Request) -> Response:
-    """The files of the workspace that could be instructions, with their text."""
+    """The instructions in your workspace.
+
+    `path`, `state` (`new`, `changed`, `accepted`, `declined` or `unusable`), `digest`, `text`, the text `before`. See
+    [instructions of a project](context.md#instructions-of-a-project).
+    """
     services, principal = services_of(request), current_principal(request)
     workspace = workspace_of(services.settings.workspace, principal)
     files = await asyncio.to_thread(services.factory.project.files, workspace)
@@ -48,7 +53,7 @@ async def list_files(request: Request) -> Response:
 
 
 async def decide(request: Request) -> Response:
-    """Accept the text of a file into the prompt, or keep it out without asking again. Raises Refused, NotFound."""
+    """Accept or decline the text of a file. `accept` or `decline`; 409 if the file has changed since."""
     services, principal = services_of(request), current_principal(request)
     if principal.role is Role.GUEST:
         raise Refused(403, "forbidden", f"Guests cannot accept instructions; {principal.name} is a {principal.role}.")
@@ -66,3 +71,17 @@ async def decide(request: Request) -> Response:
     audit = AuditRow(time.time(), by, f"project {body.path}", DECIDED[body.decision], why=why, by=by)
     await services.store.write([audit])
     return ASCIIResponse(services.redactor.redact_value(shown(reviewed)))
+
+
+ROUTES = tagged(
+    "Tools and profiles",
+    Route("GET /project", list_files, rights="user", answer={"files": ["object"]}),
+    Route(
+        "POST /project",
+        decide,
+        rights="not guests",
+        answer="object",
+        errors=(403, 404, 409),
+        body=Body(FileDecisionRequest, {"path": "AGENTS.md", "digest": "0" * 64, "decision": "accept"}),
+    ),
+)

@@ -17,6 +17,7 @@ from routes.protocol.cursors import cursor
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.message_parts import MessageRequest, file_limits
 from routes.protocol.requests import read_message
+from routes.protocol.route import RESUMES, Body, Query, Route, tagged
 from routes.protocol.sse import event_stream
 from routes.services import current_principal, services_of
 
@@ -27,6 +28,10 @@ def run_fields(row: RunRow) -> dict[str, Any]:
 
 
 async def run_state(request: Request) -> Response:
+    """State and usage of a run.
+
+    With `profiles` and the `options` that these or the session have set, with their values and layers.
+    """
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     spent = [one for one in await services.store.spent_by_runs(row.session) if one.run == row.id]
@@ -42,7 +47,10 @@ def profile_fields(row: RunRow) -> dict[str, Any]:
 
 
 async def run_events(request: Request) -> Response:
-    """The events behind `Last-Event-ID` (or `?after=`), and those still to come; 204 if nothing is left."""
+    """The events of a run after a cursor, then those still to come.
+
+    204 if nothing is left. See [resuming](#disconnecting-and-resuming).
+    """
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     after = cursor(request)
@@ -53,7 +61,11 @@ async def run_events(request: Request) -> Response:
 
 
 async def cancel_run(request: Request) -> Response:
-    """Answers when the model request is closed and the tool's processes are gone; harmless on a run that has ended."""
+    """Cancel a run with all of its processes.
+
+    Answers when the model request is closed and the tool's whole process tree is gone. Harmless on a run that has
+    ended.
+    """
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     await services.runs.cancel(row.id)
@@ -62,10 +74,40 @@ async def cancel_run(request: Request) -> Response:
 
 
 async def steer_run(request: Request) -> Response:
-    """A message for a run under way: 202 once it is stored, 409 if the run has ended."""
+    """Add a message to a running run.
+
+    It is read after the current round: 202 once it is stored, 409 if the run has ended or is a relay, 429 if 64
+    messages are waiting.
+    """
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     settings = services.settings
     body = await read_message(request, MessageRequest, settings.max_message_bytes, file_limits(settings))
     await services.runs.steer(row.id, body.text, body.files)
     return ASCIIResponse({"run": row.id, "accepted": True}, 202)
+
+
+ROUTES = tagged(
+    "Runs",
+    Route("GET /runs/{run}", run_state, rights="owner", answer="@Run"),
+    Route(
+        "GET /runs/{run}/events",
+        run_events,
+        rights="owner",
+        statuses=(200, 204),
+        errors=(400,),
+        query=(Query("after", "the `id:` of the last event that was received; the header Last-Event-ID comes first"),),
+        headers=RESUMES,
+        stream="run",
+    ),
+    Route("POST /runs/{run}/cancel", cancel_run, rights="owner", answer="@Run"),
+    Route(
+        "POST /runs/{run}/messages",
+        steer_run,
+        rights="owner",
+        answer={"run": "text", "accepted": "boolean"},
+        statuses=(202,),
+        errors=(409,),
+        body=Body(MessageRequest, {"message": "Also say how long it took."}),
+    ),
+)

@@ -23,6 +23,7 @@ from routes.http.feed import asked_fields
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import query_number
 from routes.protocol.redaction_middleware import REDACTED
+from routes.protocol.route import Query, Route, tagged
 from routes.services import current_principal, services_of
 
 USUAL, MOST = 20, 100  # runs
@@ -41,9 +42,10 @@ class Log(Struct):
 
 
 async def session_log(request: Request) -> Response:
-    """Runs oldest first, each with its events so far; `cursor` is where GET /events goes on, `?before=` pages back.
+    """The last runs of a session with their events.
 
-    `usage` is what the whole session has used; who pages back has it already.
+    For drawing at once: runs oldest first, each with its request and its events so far. See [one
+    connection](#one-connection-for-everything).
     """
     services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
@@ -99,3 +101,18 @@ async def _log(store: Store, run: str, redactor: Redactor) -> Log:
         large = sum(len(row.data) for row in rows) * 2 > PAGE_SIZE
         limit = max(1, limit // 2) if large else min(PAGE, limit * 2)
     return log
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route(
+        "GET /sessions/{session}/log",
+        session_log,
+        rights="owner",
+        answer="@SessionLog",
+        query=(
+            Query("runs", "the number of runs, 20 by default, 100 at most", "integer"),
+            Query("before", "a run: the page before it"),
+        ),
+    ),
+)

@@ -33,6 +33,7 @@ from routes.http.runs import run_fields
 from routes.http.session_labels import known_labels, label_details, label_fields, mark_session
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import SessionRequest, read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 
 LISTED = 200  # sessions that one listing shows
@@ -45,10 +46,14 @@ async def _busy(services: Services, principal: str) -> set[str]:
 
 
 async def list_sessions(request: Request) -> Response:
-    """The ones used last first: all, those behind the session `?before=`, or those that hold the words `?q=`.
+    """Your conversations, the last used first.
 
-    Archived ones are not among them but with `?archived=true` and `?q=`. The first page of all has the pinned ones and
-    the folders, too. Sessions of helpers: `?parent=` lists those that runs of a session have begun, oldest first.
+    200 at a time, of a conversation with [branches](#branches) the one used last: `title`, `created`, `updated`, if one
+    is `running`, `pinned` or `archived`, its `folder`, and with titles of a model the `summary`. Archived ones are left
+    out. The first page of all has all `pinned` ones and the `folders`, too. `q` finds up to 100, archived ones
+    included, that contain the words in one message or in the title, with a `snippet`, the places of the words in it
+    (`marks`) and in the title (`title_marks`) as `[from, to]` in code points, and the `run` of the message. Those of
+    [helpers](helpers.md) are listed by `parent` only.
     """
     services, principal = services_of(request), current_principal(request)
     query, before = request.query_params.get("q", "").strip(), request.query_params.get("before")
@@ -105,6 +110,11 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
 
 
 async def show_session(request: Request) -> Response:
+    """One conversation with its messages.
+
+    With its summaries (`upto`, `text`, `before`, `after`, `created`), runs and `usage`; its [helpers](helpers.md), or
+    whose helper it is (`helper_of`); its [branches](#branches).
+    """
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], current_principal(request))
     messages = [shown(message) for message in await services.store.messages(row.id)]
@@ -133,10 +143,13 @@ def summary_fields(row: SummaryRow) -> dict[str, Any]:
 
 
 async def change_session(request: Request) -> Response:
-    """`{"title": ..., "pinned": ..., "archived": ..., "folder": ..., "disabled_tools": [...], "options": {...} ...}`.
+    """Rename, pin, archive or move a session, or change its tools, profile, options or labels.
 
-    From now on the session goes without those tools; its next runs have that profile and those options. Labels are
-    only added.
+    A `title` has 200 characters at most. `pinned`, `archived` and `folder` (null: none) set its place in the list.
+    `{"disabled_tools": ["web_fetch", "mcp__*"]}` removes tools from it, from now on and including the run under way.
+    `{"profile": "careful"}` and `{"options": {"model": ..., "max_rounds": 5}}` set the [profile](profiles.md) and
+    options of its next runs (null and `{}` none), among them `instructions`, which are added to the system prompt.
+    `{"labels": ["customer"]}` adds [sensitivity labels](labels.md), of which none is taken away.
     """
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], current_principal(request))
@@ -173,9 +186,9 @@ async def _set_options(services: Services, principal: Principal, row: SessionRow
 
 
 async def delete_session(request: Request) -> Response:
-    """Stops what runs in it, background jobs included, and forgets its messages, runs and events.
+    """Delete a session with its runs.
 
-    Branches of it stay, with what they have of its runs; with `?branches=all` they are deleted, too.
+    Stops what runs in it, background jobs included. Its [branches](#branches) stay, with what they have of its runs.
     """
     services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)
@@ -185,3 +198,37 @@ async def delete_session(request: Request) -> Response:
     await (delete_branches if which else delete_conversation)(services, principal, session)
     await write_list(services, principal.name, [])
     return Response(status_code=204)
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route(
+        "GET /sessions",
+        list_sessions,
+        rights="user",
+        answer={"sessions": ["@FoundSession"], "pinned?": ["@Session"], "folders?": ["@Folder"]},
+        query=(
+            Query("before", "the last id of the page before"),
+            Query("q", "words that the conversations contain"),
+            Query("parent", "a session whose helpers' sessions are listed"),
+            Query("folder", "a folder, whose conversations are listed"),
+            Query("archived", "`true` for those that are archived"),
+            Query("pinned", "`true` for those that are pinned"),
+        ),
+    ),
+    Route("GET /sessions/{session}", show_session, rights="owner", answer="@WholeSession"),
+    Route(
+        "PATCH /sessions/{session}",
+        change_session,
+        rights="owner",
+        answer="@Session",
+        errors=(403, 409),
+        body=Body(SessionRequest, {"title": "Trip to Lisbon"}),
+    ),
+    Route(
+        "DELETE /sessions/{session}",
+        delete_session,
+        rights="owner",
+        query=(Query("branches", "`all`: with the other branches of the conversation"),),
+    ),
+)

@@ -14,6 +14,7 @@ from app.storage.tokens import TokenStore
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only
+from routes.protocol.route import Query, Route, tagged
 from routes.services import current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
@@ -22,7 +23,7 @@ MONTH = lazy_pattern(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 async def show_usage(request: Request) -> Response:
-    """The caller's usage, or for admins that of `?principal=`, `*` being all in one month; `?month=2026-11`."""
+    """Budgets and usage. Your budgets, how much is used and when they reset; tokens and cost by `months` and models."""
     services, principal = services_of(request), current_principal(request)
     name, month = request.query_params.get("principal", principal.name), _month(request)
     if name != principal.name:
@@ -54,3 +55,19 @@ async def _once_known(store: TokenStore, name: str) -> Principal:
     if name == LOCAL_USER.name:
         return LOCAL_USER
     raise NotFound(f"There is no {name[:80]!a}. GET /tokens lists whom there is.")
+
+
+ROUTES = tagged(
+    "Server",
+    Route(
+        "GET /usage",
+        show_usage,
+        rights="user",
+        answer="@Budgets",
+        errors=(400, 403),
+        query=(
+            Query("month", "such as 2026-11"),
+            Query("principal", "for admins: another one, `*` for all"),
+        ),
+    ),
+)

@@ -18,6 +18,7 @@ from app.workspace.open_file import size_now
 from routes.http.workspace.browsing import answer_file
 from routes.http.workspace.rights import readable_workspace
 from routes.protocol.errors import ASCIIResponse
+from routes.protocol.route import Route, tagged
 from routes.services import current_principal, services_of
 
 MOST_FILES = 500
@@ -25,7 +26,11 @@ MOST_EVENTS = 10_000
 
 
 async def list_files(request: Request) -> Response:
-    """The files that the session's runs made or changed, the latest first, each with its last change."""
+    """The files that its runs made or changed.
+
+    The latest 500: the fields of [`file.changed`](events.md#filechanged), `run`, `size` as it is now, and `available`,
+    if it can be fetched; `more` counts the rest.
+    """
     services = services_of(request)
     session = await services.runs.session(request.path_params["session"], current_principal(request))
     rows = await services.store.events_of(session.id, FileChanged.type, MOST_EVENTS)
@@ -57,7 +62,24 @@ def with_size(workspace: Path, files: list[dict[str, Any]]) -> list[dict[str, An
 
 
 async def read_file(request: Request) -> Response:
-    """A file of the workspace of the session's owner, if `read_file` is open to them."""
+    """A file of your workspace.
+
+    With `Range` and `ETag`, for those who may use `read_file`. See [files](tools.md#files-that-calls-make).
+    """
     services, principal = services_of(request), current_principal(request)
     await services.runs.session(request.path_params["session"], principal)
     return await answer_file(request, await readable_workspace(request))
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route("GET /sessions/{session}/files", list_files, rights="owner", answer={"files": ["object"], "more": "integer"}),
+    Route(
+        "GET /sessions/{session}/workspace/{path:path}",
+        read_file,
+        rights="owner",
+        statuses=(200, 206, 304),
+        errors=(403, 416),
+        media=("application/octet-stream",),
+    ),
+)

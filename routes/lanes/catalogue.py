@@ -19,11 +19,83 @@ from routes.lanes.responses.response import NAME as RESPONSES
 from routes.lanes.responses.response import whole as whole_response
 from routes.lanes.ui_message_stream.request import read_request as read_ui
 from routes.lanes.ui_message_stream.stream import HEADERS, UIStreamEncoder
+from routes.protocol.route import Body
 
+MESSAGES = [{"role": "text"}]
+CHAT = {"model": "text", "messages": MESSAGES, "stream?": "boolean"}
+EXAMPLE = {"model": "dragoman/agent", "messages": [{"role": "user", "content": "Hello"}]}
 LANES: tuple[Lane, ...] = (
-    Lane("chat", "/v1/chat/completions", read_chat, ChatEncoder, whole_chat, openai_error),
-    Lane("messages", "/v1/messages", read_messages, MessagesEncoder, whole_message, anthropic_error),
-    Lane(RESPONSES, "/v1/responses", read_responses, ResponseEncoder, whole_response, openai_error, prepare=with_items),
-    Lane("ag_ui", "/ag-ui", read_ag_ui, AGUIEncoder, stream_only, openai_error),
-    Lane("ui_message_stream", "/ui-message-stream", read_ui, UIStreamEncoder, stream_only, plain_error, HEADERS),
-)  # fmt: skip
+    Lane(
+        name="chat",
+        path="/v1/chat/completions",
+        read=read_chat,
+        encoder=ChatEncoder,
+        whole=whole_chat,
+        error=openai_error,
+        about="OpenAI's Chat Completions, streamed or whole. See [Chat Completions](#chat-completions).",
+        body=Body(CHAT, EXAMPLE),
+        answer={"id": "text", "object": "text", "choices": ["object"]},
+    ),
+    Lane(
+        name="messages",
+        path="/v1/messages",
+        read=read_messages,
+        encoder=MessagesEncoder,
+        whole=whole_message,
+        error=anthropic_error,
+        about="Anthropic's Messages, streamed or whole. See [Messages](#messages).",
+        body=Body({**CHAT, "max_tokens": "integer"}, {**EXAMPLE, "max_tokens": 512}),
+        answer={"id": "text", "type": "text", "content": ["object"]},
+    ),
+    Lane(
+        name=RESPONSES,
+        path="/v1/responses",
+        read=read_responses,
+        encoder=ResponseEncoder,
+        whole=whole_response,
+        error=openai_error,
+        prepare=with_items,
+        about="OpenAI's Responses, streamed or whole. See [Responses](#responses).",
+        body=Body({"model": "text", "input": "any"}, {"model": "dragoman/agent", "input": "Hello"}),
+        answer={"id": "text", "object": "text", "output": ["object"]},
+    ),
+    Lane(
+        name="ag_ui",
+        path="/ag-ui",
+        read=read_ag_ui,
+        encoder=AGUIEncoder,
+        whole=stream_only,
+        error=openai_error,
+        about="AG-UI, always streamed. See [AG-UI](#ag-ui).",
+        body=Body(
+            {"threadId": "text", "runId": "text", "messages": MESSAGES, "tools?": ["object"], "context?": ["object"]},
+            {
+                "threadId": "t1",
+                "runId": "r1",
+                "state": {},
+                "tools": [],
+                "context": [],
+                "forwardedProps": {},
+                "messages": [{"id": "m1", "role": "user", "content": "Hello"}],
+            },
+        ),
+    ),
+    Lane(
+        name="ui_message_stream",
+        path="/ui-message-stream",
+        read=read_ui,
+        encoder=UIStreamEncoder,
+        whole=stream_only,
+        error=plain_error,
+        headers=HEADERS,
+        about="The UI message stream of the AI SDK, always streamed. See [its rules](#ui-message-stream).",
+        body=Body(
+            {"id": "text", "messages": [{"role": "text", "parts": ["object"]}]},
+            {
+                "id": "c1",
+                "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}],
+                "trigger": "submit-message",
+            },
+        ),
+    ),
+)

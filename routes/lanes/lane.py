@@ -21,6 +21,7 @@ from app.storage.principals import Principal
 from app.storage.runs import EventRow
 from routes.lanes.answer import Answer
 from routes.protocol.errors import Refused
+from routes.protocol.route import Body, Shape
 from routes.services import Services
 
 
@@ -96,7 +97,10 @@ Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[s
 
 
 class Lane(Struct, frozen=True):
-    """`ping` is the comment that keeps its streams awake."""
+    """`ping` is the comment that keeps its streams awake.
+
+    `about`, `body` and `answer` describe its route, as in `routes.protocol.route`.
+    """
 
     name: str
     path: str
@@ -107,6 +111,9 @@ class Lane(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     ping: bytes = b": ping\n\n"
     prepare: Prepare | None = None
+    about: str = ""
+    body: Body | None = None
+    answer: Shape | None = None
 
 
 def stream_only(_: Answer, __: Turn) -> dict[str, Any]:

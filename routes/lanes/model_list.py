@@ -15,6 +15,7 @@ from app.models.endpoints.model_names import Endpoints, find_model, unknown_mode
 from routes.lanes.error_shapes import ANTHROPIC_VERSION
 from routes.lanes.models import AGENT, AGENTS
 from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.route import Route, tagged
 from routes.services import services_of
 
 OWNER = "dragoman"
@@ -73,6 +74,11 @@ def anthropic_list(models: Sequence[ListedModel], created: int) -> dict[str, Any
 
 
 async def list_models(request: Request) -> Response:
+    """The names that `model` may have.
+
+    In OpenAI's form, or in Anthropic's with the header `anthropic-version`: aliases, models, `endpoint/model`, then
+    `dragoman/agent` and `dragoman/MODEL`.
+    """
     models = services_of(request).models
     listed = listed_models(models.aliases, models.endpoints)
     body = anthropic_list if ANTHROPIC_VERSION in request.headers else openai_list
@@ -80,7 +86,22 @@ async def list_models(request: Request) -> Response:
 
 
 async def show_model(request: Request) -> Response:
+    """One of them."""
     models = services_of(request).models
     found = found_model(request.path_params["model"], models.aliases, models.endpoints)
     body = found.anthropic if ANTHROPIC_VERSION in request.headers else found.openai
     return ASCIIResponse(body(CREATED))
+
+
+ROUTES = tagged(
+    "Clients of other APIs",
+    Route("GET /v1/models", list_models, rights="user", answer={"data": ["object"]}, foreign_errors=True),
+    Route(
+        "GET /v1/models/{model:path}",
+        show_model,
+        rights="user",
+        answer={"id": "text"},
+        errors=(404,),
+        foreign_errors=True,
+    ),
+)

@@ -35,8 +35,8 @@ from routes.lanes.models import AGENT, agent_options, continued, known_length, r
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
-from routes.protocol.application import Route
 from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.route import Route, tagged
 from routes.protocol.sse import EventStreamResponse
 from routes.services import Services, current_principal, services_of, traceparent_of
 
@@ -45,8 +45,22 @@ PROFILE = "x-dragoman-profile"  # no format has a field for it
 RETRIES = "x-stainless-retry-count"  # of OpenAI's and Anthropic's SDKs
 
 
-def lane_routes(lanes: Sequence[Lane]) -> list[Route]:
-    return [Route(lane.path, partial(serve, lane), methods=["POST"]) for lane in lanes]
+def lane_routes(lanes: Sequence[Lane]) -> tuple[Route, ...]:
+    return tagged("Clients of other APIs", *map(_route, lanes))
+
+
+def _route(lane: Lane) -> Route:
+    return Route(
+        f"POST {lane.path}",
+        partial(serve, lane),
+        rights="user",
+        about=lane.about,
+        answer=lane.answer,
+        errors=(409,),
+        body=lane.body,
+        stream="lane",
+        foreign_errors=True,
+    )
 
 
 async def serve(lane: Lane, request: Request) -> Response:

@@ -21,8 +21,9 @@ from app.policy.current_rights import principal_named
 from app.storage.principals import Principal
 from parsing import Arguments
 from routes.management.actions import AREAS, TEXT, Action, Area
-from routes.protocol.application import Endpoint, Route
+from routes.protocol.application import ServedRoute
 from routes.protocol.refusals import FORESEEN, refuse
+from routes.protocol.route import Endpoint
 from routes.services import Services
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Risk, Role
@@ -54,13 +55,13 @@ def management_tools(server: Starlette, services: Services, areas: Sequence[Area
     routes = {
         (route.path, method): route
         for route in server.routes
-        if isinstance(route, Route)
+        if isinstance(route, ServedRoute)
         for method in route.methods or ()
     }
     return [_tool(area, [_handler(action, routes) for action in area.actions], server, services) for area in areas]
 
 
-def _handler(action: Action, routes: Mapping[tuple[str, str], Route]) -> Handler:
+def _handler(action: Action, routes: Mapping[tuple[str, str], ServedRoute]) -> Handler:
     route = routes[action.path, action.method]
     return Handler(action, route.endpoint, route.param_convertors)
 

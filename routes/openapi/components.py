@@ -1,11 +1,20 @@
-"""The shapes of what several answers have in them."""
+"""The JSON Schema of a shape, and the shapes that several answers have in them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from routes.openapi.operation import Shape
+from routes.protocol.route import Shape
 
+TYPES: Mapping[str, Mapping[str, Any]] = {
+    "text": {"type": "string"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "object": {"type": "object"},
+    "any": {},
+}
 _RUN = {"session": "text", "model": "text", "state": "text", "created": "number", "ended": "number?"}
 _UNATTENDED = {
     "id": "text",
@@ -326,3 +335,18 @@ COMPONENTS: Mapping[str, Shape] = {
     },
     "RunAsked": {"type": "text", "run": "text", **_RUN, "message": "@Message"},
 }
+
+
+def schema_of(shape: Shape) -> dict[str, Any]:
+    """The JSON Schema of a shape."""
+    if isinstance(shape, str):
+        name = shape.removesuffix("?")
+        schema = {"$ref": f"#/components/schemas/{name[1:]}"} if name.startswith("@") else dict(TYPES[name])
+        if name == shape:
+            return schema
+        return {"anyOf": [schema, {"type": "null"}]} if "$ref" in schema else {"type": [schema["type"], "null"]}
+    if isinstance(shape, Mapping):
+        fields = {key.removesuffix("?"): schema_of(value) for key, value in shape.items()}
+        required = [key for key in shape if not key.endswith("?")]
+        return {"type": "object", "properties": fields} | ({"required": required} if required else {})
+    return {"type": "array", "items": schema_of(shape[0]) if shape else {}}

@@ -1,12 +1,11 @@
 """The document, in OpenAPI 3.1.
 
-Paths come from the routes, bodies from the models that check them, events from their structs, everything else from the
-tables of operations. A route without a row has what can be said of any route.
+Paths come from the rows of routes, bodies from the models that check them, events from their structs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, get_args
@@ -14,21 +13,14 @@ from typing import Any, get_args
 import msgspec
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.routing import BaseRoute, Route
 
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
-from routes.openapi.components import COMPONENTS
-from routes.openapi.operation import RIGHTS, Operation, Query, schema_of
-from routes.openapi.operations import administration, automation, lanes, runs, workspace
+from routes.openapi.components import COMPONENTS, schema_of
+from routes.protocol.route import RIGHTS, Body, Query, Route, Tag
 from tools.base.patterns import lazy_pattern
 
 REFERENCE = "#/components/schemas/{model}"
-OPERATIONS = {
-    operation.route: (tag, operation)
-    for table in (runs, workspace, automation, administration, lanes)
-    for tag, operation in table.OPERATIONS
-}
 OF_EVERY_TOKEN = (401, 403, 429)  # an unknown token; another host or origin; a budget, a rate
 OF_BODY = (400, 408, 413, 422)
 OF_ANY = (500, 503)
@@ -42,18 +34,11 @@ ABOUT = """The HTTP API of dragoman. Streams are Server-Sent Events: `event:` is
 not know."""
 
 
-def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The document of these routes."""
     paths: dict[str, dict[str, Any]] = {}
-    used: list[Operation] = []
-    for route in routes:
-        if not isinstance(route, Route):
-            continue
-        for method in sorted((route.methods or set()) - {"HEAD"}):
-            tag, operation = OPERATIONS.get(f"{method} {route.path}") or _undescribed(method, route)
-            used.append(operation)
-            paths.setdefault(NAME.sub(r"{\1}", route.path), {})[method.lower()] = _operation(tag, operation)
-    tags = dict.fromkeys(tag for tag, _ in OPERATIONS.values())
+    for row in routes:
+        paths.setdefault(NAME.sub(r"{\1}", row.path), {})[row.method.lower()] = _operation(row)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,9 +49,13 @@ def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"apiKey": []}],
-        "tags": [{"name": tag} for tag in tags],
+        "tags": [{"name": tag} for tag in get_args(Tag)],
         "paths": paths,
-        "components": {"schemas": _schemas(used), "securitySchemes": SECURITY, "responses": _error_responses()},
+        "components": {
+            "schemas": _schemas(routes),
+            "securitySchemes": SECURITY,
+            "responses": _error_responses(routes),
+        },
     }
 
 
@@ -76,14 +65,10 @@ SECURITY = {
 }
 
 
-def _undescribed(method: str, route: Route) -> tuple[str, Operation]:
-    return "Server", Operation(f"{method} {route.path}", f"{method} {route.path}", "any")
-
-
-def _operation(tag: str, row: Operation) -> dict[str, Any]:
+def _operation(row: Route) -> dict[str, Any]:
     about: dict[str, Any] = {
         "operationId": "_".join([row.method.lower(), *WORD.findall(NAME.sub(r"\1", row.path))]),
-        "tags": [tag],
+        "tags": [row.tag],
         "summary": row.summary,
         "description": RIGHTS[row.rights],
         "x-rights": row.rights,
@@ -91,8 +76,8 @@ def _operation(tag: str, row: Operation) -> dict[str, Any]:
     if parameters := list(_parameters(row)):
         about["parameters"] = parameters
     if row.body is not None:
-        content = {"schema": _body_schema(row)} | ({"example": row.example} if row.example else {})
-        about["requestBody"] = {"required": row.body_required, "content": {JSON: content}}
+        content = {"schema": _body_schema(row.body), "example": row.body.example}
+        about["requestBody"] = {"required": row.body.required, "content": {JSON: content}}
     if row.takes_file:
         about["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     about["responses"] = {str(status): answer for status, answer in sorted(_responses(row).items())}
@@ -101,28 +86,22 @@ def _operation(tag: str, row: Operation) -> dict[str, Any]:
     return about
 
 
-def _body_schema(row: Operation) -> dict[str, Any]:
-    if isinstance(row.body, type):
-        return {"$ref": REFERENCE.format(model=_body_name(row))}
-    assert row.body is not None
-    return schema_of(row.body)
+def _body_schema(body: Body) -> dict[str, Any]:
+    if isinstance(body.model, type):
+        return {"$ref": REFERENCE.format(model=_body_name(body.model, partial=body.partial))}
+    return schema_of(body.model)
 
 
-def _body_name(row: Operation) -> str:
-    assert isinstance(row.body, type)
-    return f"{row.body.__name__}Changes" if row.partial else row.body.__name__
+def _body_name(model: type[BaseModel], *, partial: bool) -> str:
+    return f"{model.__name__}Changes" if partial else model.__name__
 
 
-def _parameters(row: Operation) -> Iterator[dict[str, Any]]:
+def _parameters(row: Route) -> Iterator[dict[str, Any]]:
     for name, kind in NAME.findall(row.path):
         described = {"description": "May contain slashes."} if kind else {}
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} | described
     yield from (_query(one) for one in row.query)
-    if row.resumes:
-        yield _header("Last-Event-ID", "the `id:` of the last event that was received")
-    if row.route == "POST /chat":
-        yield _header("Idempotency-Key", "the same run answers if the request is sent again")
-        yield _header("Prefer", "`respond-async` answers 202 at once; the run is read with its events")
+    yield from (_header(name, about) for name, about in row.headers.items())
 
 
 def _query(one: Query) -> dict[str, Any]:
@@ -139,21 +118,18 @@ def _header(name: str, about: str) -> dict[str, Any]:
     return {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
 
 
-def _responses(row: Operation) -> dict[int, dict[str, Any]]:
-    answers = {status: _answer(row, status) for status in row.ok}
+def _responses(row: Route) -> dict[int, dict[str, Any]]:
+    answers = {status: _answer(row, status) for status in row.answers}
     errors = set(row.errors) | set(OF_ANY)
     errors |= set(OF_EVERY_TOKEN) if row.rights != "open" else set()
     errors |= set(OF_BODY) if row.body is not None else set()
     errors |= {404} if NAME.search(row.path) else set()
     errors |= {400} if row.query else set()
-    # GET /readyz says what is wrong in the shape of its answer.
-    same = {503} if row.route == "GET /readyz" else set()
     foreign = "Foreign" if row.foreign_errors else ""
-    answers |= {one: {"$ref": f"#/components/responses/{foreign}Error{one}"} for one in errors - same}
-    return answers | {one: _answer(row, one) for one in same}
+    return {one: {"$ref": f"#/components/responses/{foreign}Error{one}"} for one in errors} | answers
 
 
-def _answer(row: Operation, status: int) -> dict[str, Any]:
+def _answer(row: Route, status: int) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if row.stream and status == HTTPStatus.OK:
         events = STREAMED.get(row.stream)
@@ -161,16 +137,17 @@ def _answer(row: Operation, status: int) -> dict[str, Any]:
             {"contentSchema": {"$ref": REFERENCE.format(model=events)}} if events else {}
         )
         content[SSE] = {"schema": {"type": "string"} | described}
-    if row.answer is not None and status != HTTPStatus.NO_CONTENT and (row.route != "POST /chat" or status == 202):
-        content[JSON] = {"schema": schema_of(row.answer)}
+    shape = row.accepted if row.accepted is not None and status == HTTPStatus.ACCEPTED else row.answer
+    if shape is not None and status != HTTPStatus.NO_CONTENT:
+        content[JSON] = {"schema": schema_of(shape)}
     if status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
         content |= {kind: {"schema": {"type": "string"}} for kind in row.media}
     return {"description": HTTPStatus(status).phrase} | ({"content": content} if content else {})
 
 
-def _error_responses() -> dict[str, Any]:
+def _error_responses(routes: Sequence[Route]) -> dict[str, Any]:
     """One for each status, in the one shape of errors; for lanes in that of their API."""
-    statuses = {*OF_EVERY_TOKEN, *OF_BODY, *OF_ANY, *(one for _, row in OPERATIONS.values() for one in row.errors), 404}
+    statuses = {*OF_EVERY_TOKEN, *OF_BODY, *OF_ANY, *(one for row in routes for one in row.errors), 404}
     native = {"content": {JSON: {"schema": {"$ref": REFERENCE.format(model="Error")}}}}
     foreign = {"content": {JSON: {"schema": {"type": "object"}}, "text/plain": {"schema": {"type": "string"}}}}
     return {
@@ -198,20 +175,21 @@ ERROR = {
 }
 
 
-def _schemas(used: Sequence[Operation]) -> dict[str, Any]:
-    bodies = {row.body: None for row in used if isinstance(row.body, type)}
+def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
+    bodies = [(row.body.model, row.body.partial) for row in routes if row.body and isinstance(row.body.model, type)]
     page = ["RunAsked", "ServerState", "RunEvent", "JobEvent"]
     schemas = merged(
         {"Error": ERROR, "PageEvent": {"anyOf": [{"$ref": REFERENCE.format(model=name)} for name in page]}},
         {name: schema_of(shape) for name, shape in COMPONENTS.items()},
         _event_schemas("RunEvent", get_args(AgentEvent)),
         _event_schemas("JobEvent", get_args(JobEvent)),
-        _model_schemas(list(bodies)),
+        _model_schemas(list(dict.fromkeys(model for model, _ in bodies))),
     )
-    for row in used:
-        if row.partial and isinstance(row.body, type):
-            whole = {name: value for name, value in schemas[row.body.__name__].items() if name != "required"}
-            schemas[_body_name(row)] = whole | {"title": _body_name(row)}  # generators name classes by it
+    for model, partial in bodies:
+        if partial:
+            name = _body_name(model, partial=True)
+            whole = {key: value for key, value in schemas[model.__name__].items() if key != "required"}
+            schemas[name] = whole | {"title": name}  # generators name classes by it
     return {name: schemas[name] for name in sorted(schemas)}
 
 

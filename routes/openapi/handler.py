@@ -8,12 +8,21 @@ import json
 from starlette.requests import Request
 from starlette.responses import Response
 
+from routes.access.authentication import OPENAPI
+from routes.protocol.route import Route, tagged
+
 
 async def show_openapi(request: Request) -> Response:
-    """The OpenAPI document of this server's routes, which says nothing of the installation: any client may read it."""
+    """This document. It says nothing of the installation: any client may read it."""
     from routes.openapi.document import document  # a server that is never asked for it does not load its tables
 
     state = request.app.state
     if not hasattr(state, "openapi"):
-        state.openapi = await asyncio.to_thread(lambda: json.dumps(document(request.app.routes)).encode())
+        state.openapi = await asyncio.to_thread(lambda: json.dumps(document(request.app.rows)).encode())
     return Response(state.openapi, media_type="application/json")
+
+
+ROUTES = tagged(
+    "Server",
+    Route(f"GET {OPENAPI}", show_openapi, rights="open", answer="object"),
+)

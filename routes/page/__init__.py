@@ -18,6 +18,7 @@ from starlette.responses import Response
 from routes.page.text_tables import text_files
 from routes.page.vendored import VENDOR, table_digest, vendored_body
 from routes.protocol.errors import Refused
+from routes.protocol.route import Route, tagged
 from tools.base.patterns import lazy_pattern
 
 FOLDER = Path(__file__).parent
@@ -173,7 +174,7 @@ def _file(suffix: str, body: bytes) -> File:
 
 
 async def asset(request: Request) -> Response:
-    """One of the page's files, with a version or without. Raises Refused."""
+    """A file of the page. The files contain no secrets. The name may have the version of the page in front."""
     path: str = request.path_params["path"]
     version = VERSION.match(path)
     name = path[version.end() :] if version else path
@@ -230,3 +231,9 @@ def _takes_gzip(accepted: str) -> bool:
 def _tags(given: str) -> set[str]:
     """Those that a browser has; a proxy that packs answers itself makes them weak."""
     return {one.strip().removeprefix("W/") for one in given.split(",")}
+
+
+ROUTES = tagged(
+    "Server",
+    Route("GET /page/{path:path}", asset, rights="open", statuses=(200, 304), media=("application/octet-stream",)),
+)

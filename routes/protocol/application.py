@@ -24,25 +24,28 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.core.log_context import enter_request
 from routes.protocol.errors import SAFE_HEADERS, AnswerError, native_error
 from routes.protocol.refusals import FORESEEN, refuse
+from routes.protocol.route import Route
 from routes.protocol.sse import STREAM
 from tools.base.patterns import lazy_pattern
 
 ROUTE = "route"  # where `scope["state"]` has the template of the path that was asked for
 PATH = ":path}"  # Starlette's, in which a dot stands for any character but a line feed
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Route(routing.Route):
-    """A route whose errors are AnswerMiddleware's. A `path` in it may have line feeds, as names of files may."""
+class ServedRoute(routing.Route):
+    """A row as the router tries it, whose errors are AnswerMiddleware's.
 
-    def __init__(self, path: str, endpoint: Endpoint, *, methods: Sequence[str] = ("GET",)) -> None:
-        super().__init__(path, endpoint, methods=methods)
-        if PATH in path:
+    A `path` in its path may have line feeds, as names of files may.
+    """
+
+    def __init__(self, row: Route) -> None:
+        super().__init__(row.path, row.handler, methods=[row.method])
+        if PATH in row.path:
             self.path_regex = lazy_pattern(self.path_regex.pattern, re.DOTALL)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            scope["state"][ROUTE] = path
-            response = await endpoint(Request(scope, receive, send))
+            scope["state"][ROUTE] = row.path
+            response = await row.handler(Request(scope, receive, send))
             await response(scope, receive, send)
 
         self.app = answer
@@ -54,11 +57,12 @@ class StreamingApplication(Starlette):
     def __init__(
         self,
         *,
-        routes: Sequence[routing.BaseRoute],
+        routes: Sequence[Route],
         middleware: Sequence[Middleware] = (),
         answer: AnswerError = native_error,
     ) -> None:
-        super().__init__(routes=routes, middleware=middleware)
+        super().__init__(routes=[ServedRoute(row) for row in routes], middleware=middleware)
+        self.rows = routes
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -119,7 +119,7 @@ class Row(NamedTuple):
 
 def route_words(route: Any) -> list[str]:
     path = re.sub(r"\{(\w+)(:\w+)?\}", "{…}", route.path)
-    return [f"{method} {path}" for method in sorted(route.methods - {"HEAD"})]
+    return [f"{route.method} {path}"]
 
 
 TABLES = (

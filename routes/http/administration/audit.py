@@ -15,6 +15,7 @@ from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.numbers import LARGEST, query_number, whole_number
 from routes.protocol.requests import admins_only
+from routes.protocol.route import Query, Route, tagged
 from routes.services import current_principal, services_of
 
 MOST, USUAL = 1000, 100  # rows that one answer has
@@ -23,10 +24,7 @@ SHORT = 200  # characters of a call in a list
 
 
 async def list_audit(request: Request) -> Response:
-    """`?before=` the number of the last row seen, `?limit=` rows at most; `?principal=`, `?action=`, `?decision=`.
-
-    With `?calls=1` each row has the arguments of its call, shortened; GET /audit/{number} has all of them.
-    """
+    """Every decision, newest first. With `calls` the `arguments` of each call, long values shortened."""
     admins_only(current_principal(request))
     before, limit = query_number(request, "before", LARGEST), query_number(request, "limit", USUAL)
     wanted, with_calls = request.query_params, request.query_params.get("calls") == "1"
@@ -41,7 +39,7 @@ async def list_audit(request: Request) -> Response:
 
 
 async def show_audit(request: Request) -> Response:
-    """One row with all arguments of its call: null once the conversation is deleted."""
+    """A decision, with all arguments of its call. They are null once the conversation is deleted."""
     admins_only(current_principal(request))
     store, number = services_of(request).store, whole_number(request.path_params["number"])
     rows = await store.audit(number + 1, 1) if number is not None else []
@@ -75,3 +73,23 @@ def shortened(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
 def _short(value: Any) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return value if len(text) <= SHORT else f"{text[:SHORT]}…"
+
+
+ROUTES = tagged(
+    "Server",
+    Route(
+        "GET /audit",
+        list_audit,
+        rights="admin",
+        answer={"audit": ["@Decision"]},
+        query=(
+            Query("before", "the number of the last row of the page before", "integer"),
+            Query("limit", "at most so many rows", "integer"),
+            Query("principal", "of this person"),
+            Query("action", "that begins so, as `bash`"),
+            Query("decision", "with this decision"),
+            Query("calls", "1: with the arguments of the calls, shortened"),
+        ),
+    ),
+    Route("GET /audit/{number}", show_audit, rights="admin", answer="@Decision"),
+)

@@ -22,6 +22,7 @@ from app.storage.principals import Principal
 from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 from tools.base.rights import Role
 
@@ -49,7 +50,11 @@ class EndpointRequest(EndpointSpec):
 
 
 async def list_endpoints(request: Request) -> Response:
-    """Guests see names; what concerns list the servers and their states, is for admins."""
+    """Model endpoints.
+
+    Their models, windows, capabilities and how each was learned; for admins also URL, keys, health, last error. Guests
+    see names only. See [models](models.md).
+    """
     services, principal = services_of(request), current_principal(request)
     models = services.models
     fields: dict[str, Any] = {"default": models.default.name, "aliases": dict(models.aliases)}
@@ -67,7 +72,11 @@ async def list_endpoints(request: Request) -> Response:
 
 
 async def add_endpoint(request: Request) -> Response:
-    """Add one, or change one that was added so. Answers at once; its models are listed in the background."""
+    """Add an endpoint, or only test it.
+
+    `keys` are the keys themselves; with `"test": true` it is only tested. One that was added so is changed. Answers at
+    once; its models are listed in the background.
+    """
     services, principal = services_of(request), current_principal(request)
     admins_only(principal)
     body = await read_fields(request, EndpointRequest, plain=True)
@@ -84,7 +93,7 @@ async def add_endpoint(request: Request) -> Response:
 
 
 async def delete_endpoint(request: Request) -> Response:
-    """Runs that are under way keep it until they end."""
+    """Remove an endpoint. Runs that are under way keep it until they end."""
     services, name = services_of(request), request.path_params["endpoint"]
     admins_only(current_principal(request))
     if setting := services.models.needed_by(name):
@@ -124,3 +133,24 @@ def model_fields(handle: ModelHandle, models: Models) -> dict[str, Any]:
         "window": handle.counter.known_window,
         "abilities": [asdict(ability) for ability in handle.provider.abilities()],
     }
+
+
+ROUTES = tagged(
+    "Models",
+    Route(
+        "GET /endpoints",
+        list_endpoints,
+        rights="user",
+        answer={"default": "text?", "aliases": "object", "endpoints": ["@Endpoint"]},
+    ),
+    Route(
+        "POST /endpoints",
+        add_endpoint,
+        rights="admin",
+        answer="@Endpoint",
+        statuses=(200, 201),
+        errors=(409,),
+        body=Body(EndpointRequest, {"name": "local", "url": "http://127.0.0.1:8080/v1"}),
+    ),
+    Route("DELETE /endpoints/{endpoint}", delete_endpoint, rights="admin", errors=(409,)),
+)

@@ -10,11 +10,15 @@ from starlette.responses import Response
 from app.core.hook_rows import HookRow
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import admins_only
+from routes.protocol.route import Route, tagged
 from routes.services import current_principal, services_of
 
 
 async def list_hooks(request: Request) -> Response:
-    """In the order of the settings; `failed` and `dropped` count since the start."""
+    """The hooks.
+
+    In the order of the [settings](hooks.md), and how many of their calls have failed or were dropped since the start.
+    """
     admins_only(current_principal(request))
     hooks = services_of(request).hooks
     rows = [hook_fields(row) for row in hooks.rows] if hooks else []
@@ -26,3 +30,14 @@ def hook_fields(row: HookRow) -> dict[str, Any]:
     """A hook as JSON. Of a command only the program: its arguments may hold what is not for the page."""
     fields: dict[str, Any] = {"name": row.name, "on": row.on, "kind": row.kind, "tools": list(row.tools)}
     return fields | {"calls": row.url or row.command[0], "time_limit_s": row.time_limit_s}
+
+
+ROUTES = tagged(
+    "Server",
+    Route(
+        "GET /hooks",
+        list_hooks,
+        rights="admin",
+        answer={"hooks": ["object"], "failed": "integer", "dropped": "integer"},
+    ),
+)

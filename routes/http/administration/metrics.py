@@ -29,7 +29,9 @@ from app.metrics.table import (
     WATCHERS,
 )
 from app.storage.database import CHECKPOINTS, DATABASE
+from routes.access.metrics_access import METRICS
 from routes.protocol.requests import admins_only
+from routes.protocol.route import Route, tagged
 from routes.services import Services, services_of
 from tools.mcp.model import ServerState
 
@@ -38,7 +40,7 @@ FILES = {"database": DATABASE, "log": f"{DATABASE}-wal", "checkpoints": CHECKPOI
 
 
 async def show_metrics(request: Request) -> Response:
-    """For admins, and for requests that `MetricsAccess` lets in without a principal."""
+    """Metrics for Prometheus. The [metrics](monitoring.md#metrics); also for the token that opens nothing else."""
     if request.state.principal is not None:
         admins_only(request.state.principal)
     from app.metrics.exposition import Exposition  # with the first request: most servers are never asked
@@ -81,3 +83,9 @@ def disk_readings(data_dir: Path, workspace: Path) -> Iterator[Reading]:
     for label, folder in {"data": data_dir, "workspace": workspace}.items():
         with suppress(OSError):
             yield DISK_FREE_BYTES, (label,), shutil.disk_usage(folder).free
+
+
+ROUTES = tagged(
+    "Server",
+    Route(f"GET {METRICS}", show_metrics, rights="admin", media=("text/plain",)),
+)

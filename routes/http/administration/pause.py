@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import PauseRequest, admins_only, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 from routes.sharing import END_ALL
 
@@ -17,7 +18,11 @@ _log = logging.getLogger(__name__)
 
 
 async def pause(request: Request) -> Response:
-    """Nothing new begins from now on; `{"cancel": true}` also ends what runs: runs, jobs and MCP servers."""
+    """Pause the server.
+
+    The [kill switch](operations.md#the-kill-switch): nothing new begins from now on. `{"cancel": true}` also ends what
+    runs: runs, jobs and MCP servers.
+    """
     admins_only(current_principal(request))
     services, body = services_of(request), await read_fields(request, PauseRequest, empty=True)
     try:
@@ -53,6 +58,21 @@ async def _end_all(services: Services) -> None:
 
 
 async def resume(request: Request) -> Response:
+    """Go on after a pause."""
     admins_only(current_principal(request))
     await services_of(request).switch.set(paused=False)
     return ASCIIResponse({"paused": False})
+
+
+ROUTES = tagged(
+    "Server",
+    Route(
+        "POST /pause",
+        pause,
+        rights="admin",
+        answer="@Paused",
+        errors=(500,),
+        body=Body(PauseRequest, {"cancel": False}, required=False),
+    ),
+    Route("POST /resume", resume, rights="admin", answer="@Paused"),
+)

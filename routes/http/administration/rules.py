@@ -7,12 +7,19 @@ from starlette.responses import Response
 
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import admins_only
+from routes.protocol.route import Route, tagged
 from routes.services import current_principal, services_of
 
 
 async def list_rules(request: Request) -> Response:
-    """Each rule as the settings file has it."""
+    """The operator's rules. Each [rule](rules.md) on the arguments of calls as the settings file has it."""
     admins_only(current_principal(request))
     rules = services_of(request).factory.rules.rules
     shown = [{**rule.row.model_dump(mode="json"), "name": rule.label} for rule in rules]
     return ASCIIResponse({"rules": shown})
+
+
+ROUTES = tagged(
+    "Server",
+    Route("GET /rules", list_rules, rights="admin", answer={"rules": ["object"]}),
+)

@@ -13,6 +13,7 @@ from app.config.settings import Settings
 from app.core.strict_model import StrictModel
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 
 
@@ -23,13 +24,20 @@ class SettingsRequest(StrictModel):
 
 
 async def list_settings(request: Request) -> Response:
-    """Each with its value, the one that the server was started with, and whether it was changed since."""
+    """Settings that may change.
+
+    While [the server runs](settings.md#changes-while-the-server-runs): each with its value, the one the server was
+    started with, and whether it was changed since.
+    """
     admins_only(current_principal(request))
     return ASCIIResponse({"settings": setting_fields(services_of(request).runtime_settings)})
 
 
 async def change_settings(request: Request) -> Response:
-    """All changes or none. Runs that begin from now on read them; they hold after a restart, too."""
+    """Change settings.
+
+    All changes or none, for runs that begin from now on, also after a restart; null withdraws a change.
+    """
     principal = current_principal(request)
     admins_only(principal)
     body = await read_fields(request, SettingsRequest)
@@ -50,3 +58,16 @@ def setting_fields(runtime: RuntimeSettings) -> list[dict[str, Any]]:
         }
         for name in CHANGEABLE
     ]
+
+
+ROUTES = tagged(
+    "Server",
+    Route("GET /settings", list_settings, rights="admin", answer={"settings": ["@Setting"]}),
+    Route(
+        "PATCH /settings",
+        change_settings,
+        rights="admin",
+        answer={"settings": ["@Setting"]},
+        body=Body(SettingsRequest, {"changes": {"max_rounds": 30}}),
+    ),
+)

@@ -11,17 +11,18 @@ from routes.http.people.people import disable_admin
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 
 
 async def list_tokens(request: Request) -> Response:
-    """Oldest first, those that were revoked or have expired included."""
+    """Access tokens. Oldest first, those that were revoked or have expired included."""
     admins_only(current_principal(request))
     return ASCIIResponse({"tokens": [token_fields(row) for row in await services_of(request).store.tokens()]})
 
 
 async def create_token(request: Request) -> Response:
-    """The only answer that ever has the token in it."""
+    """Make a token; only this answer has it."""
     admins_only(current_principal(request))
     services, principal = services_of(request), current_principal(request)
     body = await read_fields(request, TokenRequest)
@@ -38,10 +39,30 @@ async def create_token(request: Request) -> Response:
 
 
 async def delete_token(request: Request) -> Response:
-    """Answers when nothing of theirs runs any more. What they own is kept, for a new token of the same name."""
+    """Revoke a token.
+
+    Answers when nothing of its principal runs any more. What the principal owns is kept, for a new token of the same
+    name.
+    """
     admins_only(current_principal(request))
     services, name = services_of(request), request.path_params["name"]
     await disable_admin(services, name)
     await revoke_token(services.store, name, current_principal(request).name)
     await services.presence.revoked(name)
     return Response(status_code=204)
+
+
+ROUTES = tagged(
+    "Server",
+    Route("GET /tokens", list_tokens, rights="admin", answer={"tokens": ["@Token"]}),
+    Route(
+        "POST /tokens",
+        create_token,
+        rights="admin",
+        answer={"token": "text", "name": "text"},
+        statuses=(201,),
+        errors=(409,),
+        body=Body(TokenRequest, {"name": "ci", "role": "user"}),
+    ),
+    Route("DELETE /tokens/{name}", delete_token, rights="admin"),
+)

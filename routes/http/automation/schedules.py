@@ -20,23 +20,30 @@ from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import checked as checked_body
 from routes.protocol.requests import read_changes, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 
 MOST_BYTES = 256 * 1024
 
 
 async def list_schedules(request: Request) -> Response:
-    """Oldest first, each with its last times."""
+    """Your schedules.
+
+    Oldest first: the [fields](schedules.md#fields), `next` (with jitter), and the `last` times with `outcome`, `reason`
+    and the run's `state` and `ended`.
+    """
     services, principal = services_of(request), current_principal(request)
     rows = services.automation.scheduler.of(principal.name)
     return ASCIIResponse({"schedules": [await _shown(services, row) for row in rows]})
 
 
 async def show_schedule(request: Request) -> Response:
+    """A schedule."""
     return ASCIIResponse(await _shown(services_of(request), _schedule(request)))
 
 
 async def add_schedule(request: Request) -> Response:
+    """Add a schedule. See [its fields](schedules.md#fields)."""
     services, principal = services_of(request), current_principal(request)
     scheduler = services.automation.scheduler
     check_room(services, principal, 0, Kind.SCHEDULES)
@@ -49,7 +56,7 @@ async def add_schedule(request: Request) -> Response:
 
 
 async def change_schedule(request: Request) -> Response:
-    """Fields that are left out stay as they are; new times begin from now."""
+    """Change fields of a schedule. Fields that are left out stay as they are; new times begin from now."""
     services, principal = services_of(request), current_principal(request)
     _schedule(request)
     changes = await read_changes(request, ScheduleRequest, MOST_BYTES)  # may take a minute
@@ -74,7 +81,7 @@ async def _changed(
 
 
 async def delete_schedule(request: Request) -> Response:
-    """The runs that it began, and their sessions, are kept."""
+    """Delete a schedule. The runs that it began, and their sessions, are kept."""
     scheduler = services_of(request).automation.scheduler
     async with scheduler.changing:
         await scheduler.remove(_schedule(request), current_principal(request).name)
@@ -82,7 +89,7 @@ async def delete_schedule(request: Request) -> Response:
 
 
 async def run_schedule(request: Request) -> Response:
-    """Begin a run now; the schedule's times stay as they are."""
+    """Begin a run of a schedule now. 409 if the last one is under way. The schedule's times stay as they are."""
     services, row = services_of(request), _schedule(request)
     check_switched_on(services)
     try:
@@ -161,3 +168,39 @@ async def _shown(services: Services, row: ScheduleRow) -> dict[str, Any]:
     last = [occurrence_fields(one) for one in await services.store.occurrences(row.id)]
     times = {"created": row.created, "next": services.automation.scheduler.fires_at(row)}
     return {"id": row.id} | schedule_fields(row) | times | {"last": last}
+
+
+ROUTES = tagged(
+    "Schedules and triggers",
+    Route("GET /schedules", list_schedules, rights="user", answer={"schedules": ["@Schedule"]}),
+    Route(
+        "POST /schedules",
+        add_schedule,
+        rights="not guests",
+        answer="@Schedule",
+        statuses=(201,),
+        errors=(403, 409),
+        body=Body(
+            ScheduleRequest,
+            {"name": "News", "message": "What is new?", "cron": "30 7 * * MON-FRI", "time_zone": "Europe/Berlin"},
+        ),
+    ),
+    Route("GET /schedules/{schedule}", show_schedule, rights="owner", answer="@Schedule"),
+    Route(
+        "PATCH /schedules/{schedule}",
+        change_schedule,
+        rights="owner",
+        answer="@Schedule",
+        errors=(403, 409),
+        body=Body(ScheduleRequest, {"enabled": False}, partial=True),
+    ),
+    Route("DELETE /schedules/{schedule}", delete_schedule, rights="owner"),
+    Route(
+        "POST /schedules/{schedule}/run",
+        run_schedule,
+        rights="owner",
+        answer="@Begun",
+        statuses=(202,),
+        errors=(403, 409),
+    ),
+)

@@ -27,6 +27,7 @@ from routes.protocol.raw_body import BodyLimits, read_body
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import checked as checked_body
 from routes.protocol.requests import read_changes, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 
 MOST_DELIVERED = 256 * 1024  # bytes of a delivery
@@ -41,18 +42,19 @@ UNPROVEN = (
 
 
 async def list_triggers(request: Request) -> Response:
-    """Oldest first, each with its last deliveries."""
+    """Your triggers. Oldest first, each with its last deliveries. See [triggers](schedules.md#triggers)."""
     services = services_of(request)
     rows = await services.automation.triggers.of(current_principal(request).name)
     return ASCIIResponse({"triggers": [await _shown(services, row) for row in rows]})
 
 
 async def show_trigger(request: Request) -> Response:
+    """A trigger."""
     return ASCIIResponse(await _shown(services_of(request), await _trigger(request)))
 
 
 async def add_trigger(request: Request) -> Response:
-    """The only answer that ever has the secret in it."""
+    """Add a trigger; only this answer has its secret."""
     services, principal = services_of(request), current_principal(request)
     triggers = services.automation.triggers
     check_room(services, principal, 0, Kind.TRIGGERS)
@@ -68,7 +70,10 @@ async def add_trigger(request: Request) -> Response:
 
 
 async def change_trigger(request: Request) -> Response:
-    """Fields that are left out stay as they are; the scheme cannot be changed, because its secret would not fit."""
+    """Change fields of a trigger.
+
+    Fields that are left out stay as they are. The scheme cannot be changed, because its secret would not fit.
+    """
     services = services_of(request)
     await _trigger(request)
     changes = await read_changes(request, TriggerRequest, MOST_BYTES)  # may take a minute
@@ -90,7 +95,7 @@ async def _changed(services: Services, principal: Principal, row: TriggerRow, ch
 
 
 async def renew_secret(request: Request) -> Response:
-    """Another secret, shown in this answer only; the one before is not valid any more."""
+    """Replace the secret. The new one is in this answer only; the one before is not valid any more."""
     services = services_of(request)
     async with services.automation.triggers.changing:
         row = await _trigger(request)
@@ -102,7 +107,7 @@ async def renew_secret(request: Request) -> Response:
 
 
 async def delete_trigger(request: Request) -> Response:
-    """The runs that it began, and their sessions, are kept."""
+    """Delete a trigger. The runs that it began, and their sessions, are kept."""
     triggers = services_of(request).automation.triggers
     async with triggers.changing:
         await triggers.remove(await _trigger(request), current_principal(request).name)
@@ -110,7 +115,11 @@ async def delete_trigger(request: Request) -> Response:
 
 
 async def deliver(request: Request) -> Response:
-    """A delivery: 202 with the run that it began, the same one if it comes again."""
+    """A delivery, proven with the trigger's signature or secret.
+
+    A JSON object, with a [signature or secret](schedules.md#deliveries) instead of a token; 202 with `run`, the same
+    one if the delivery comes again.
+    """
     services, trigger, now = services_of(request), request.path_params["trigger"], time.time()
     client = client_network(request.client.host if request.client else None)
     limits = BodyLimits(MOST_DELIVERED, MOST_DELIVERED, MOST_DELIVERED, TOO_LONG)
@@ -170,3 +179,39 @@ async def _shown(services: Services, row: TriggerRow) -> dict[str, Any]:
     last = [occurrence_fields(one) for one in await services.store.occurrences(row.id)]
     path = {"path": f"/triggers/{row.id}"}
     return {"id": row.id} | trigger_fields(row) | path | {"created": row.created, "last": last}
+
+
+WITH_SECRET = {"id": "text", "secret": "text"}
+ROUTES = tagged(
+    "Schedules and triggers",
+    Route("GET /triggers", list_triggers, rights="user", answer={"triggers": ["@Trigger"]}),
+    Route(
+        "POST /triggers",
+        add_trigger,
+        rights="not guests",
+        answer=WITH_SECRET,
+        statuses=(201,),
+        errors=(403, 409),
+        body=Body(TriggerRequest, {"name": "Build", "message": "Look at the failed build."}),
+    ),
+    Route(
+        "POST /triggers/{trigger}",
+        deliver,
+        rights="open",
+        answer="@Begun",
+        statuses=(200, 202),
+        errors=(401, 403, 404, 409),
+        body=Body("object", {"build": 17, "result": "failed"}),
+    ),
+    Route("GET /triggers/{trigger}", show_trigger, rights="owner", answer="@Trigger"),
+    Route(
+        "PATCH /triggers/{trigger}",
+        change_trigger,
+        rights="owner",
+        answer="@Trigger",
+        errors=(403, 409),
+        body=Body(TriggerRequest, {"enabled": False}, partial=True),
+    ),
+    Route("DELETE /triggers/{trigger}", delete_trigger, rights="owner"),
+    Route("POST /triggers/{trigger}/secret", renew_secret, rights="owner", answer=WITH_SECRET),
+)

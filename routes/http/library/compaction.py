@@ -22,6 +22,7 @@ from app.storage.runs import ALL, EventRow, RunRow
 from app.transcript.run_request import RunRequest, SessionBusy
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of, traceparent_of
 
 ACTION = "compact"  # in the audit log
@@ -37,7 +38,12 @@ class CompactRequest(StrictModel):
 
 
 async def compact_session(request: Request) -> Response:
-    """Run a summary in the session's queue and wait for it: 202 if it waits longer, as for a person's consent."""
+    """Summarise the older half of a conversation now.
+
+    `model` names the model of the [summary](#summaries-on-request) as for `POST /chat`. Answers when it is done: 202 if
+    it waits longer, as for a person's consent. 409 `session_busy` while a run is active, `nothing_to_compact` where it
+    is too short, 502 `summary_failed` with the reason: then nothing has changed.
+    """
     services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
     body = await read_fields(request, CompactRequest, services.settings.max_message_bytes, empty=True)
@@ -82,3 +88,17 @@ def summary_in(run: str, events: Sequence[EventRow]) -> dict[str, int]:
         if event.type == RunFailed.type or (event.type == Notice.type and fields["message"] != STARTED):
             why = fields["message"]  # the last one counts
     raise Refused(502, FAILED, why, run=run)
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route(
+        "POST /sessions/{session}/compact",
+        compact_session,
+        rights="owner",
+        answer={"run": "text", "summary": {"messages": "integer", "before": "integer", "after": "integer"}},
+        statuses=(200, 202),
+        errors=(409, 422, 502),
+        body=Body(CompactRequest, {"model": "qwen3"}, required=False),
+    ),
+)

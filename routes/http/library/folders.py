@@ -17,6 +17,7 @@ from app.transcript.titles import one_line
 from routes.http.library.listing import folder_fields, folder_of, folders_of, write_list
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 
 MOST_FOLDERS = 100
@@ -42,11 +43,15 @@ class FolderRequest(StrictModel):
 
 
 async def list_folders(request: Request) -> Response:
-    """By name, each with the number of its conversations, without archived ones."""
+    """The folders of your list of conversations.
+
+    By name, each with the number of its `sessions`, without archived ones.
+    """
     return ASCIIResponse({"folders": await folders_of(services_of(request), current_principal(request).name)})
 
 
 async def add_folder(request: Request) -> Response:
+    """Add a folder. A name has 80 characters at most, the list 100 folders; 409 `name_taken` or `too_many_folders`."""
     services, principal = services_of(request), current_principal(request).name
     body = await read_fields(request, FolderRequest, MOST_BYTES)
     async with _changing:
@@ -59,6 +64,7 @@ async def add_folder(request: Request) -> Response:
 
 
 async def rename_folder(request: Request) -> Response:
+    """Rename a folder."""
     services, principal = services_of(request), current_principal(request).name
     await folder_of(services, principal, request.path_params["folder"])
     body = await read_fields(request, FolderRequest, MOST_BYTES)
@@ -71,7 +77,7 @@ async def rename_folder(request: Request) -> Response:
 
 
 async def delete_folder(request: Request) -> Response:
-    """Its conversations are kept; they are in no folder then."""
+    """Delete a folder, not its conversations. They are in no folder then."""
     services, principal = services_of(request), current_principal(request).name
     row = await folder_of(services, principal, request.path_params["folder"])
     await write_list(services, principal, [FolderEmptied(row.id), FolderRemoved(row.id)])
@@ -82,3 +88,27 @@ async def _check_name(services: Services, principal: str, name: str, besides: st
     rows = await services.store.folders(principal)
     if any(row.name.casefold() == name.casefold() and row.id != besides for row in rows):
         raise Refused(409, "name_taken", f"There is a folder {name!r} already. Choose another name.")
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route("GET /folders", list_folders, rights="user", answer={"folders": ["@Folder"]}),
+    Route(
+        "POST /folders",
+        add_folder,
+        rights="user",
+        answer="@Folder",
+        statuses=(201,),
+        errors=(409,),
+        body=Body(FolderRequest, {"name": "Travel"}),
+    ),
+    Route(
+        "PATCH /folders/{folder}",
+        rename_folder,
+        rights="owner",
+        answer="@Folder",
+        errors=(409,),
+        body=Body(FolderRequest, {"name": "Travel"}),
+    ),
+    Route("DELETE /folders/{folder}", delete_folder, rights="owner"),
+)

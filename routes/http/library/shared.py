@@ -19,6 +19,7 @@ from routes.http.attachments import media_type_of
 from routes.http.library.shares import labels_of, may_share
 from routes.protocol.errors import ASCIIResponse, TooSoon
 from routes.protocol.file_answer import SANDBOXED
+from routes.protocol.route import Route, tagged
 from routes.services import Services, services_of
 
 PER_MINUTE = 120  # requests from one client
@@ -28,7 +29,10 @@ HEADERS = {"X-Robots-Tag": "noindex, nofollow, noarchive"}
 
 
 async def show_shared(request: Request) -> Response:
-    """The read-only page for a browser, and JSON for it and others."""
+    """A shared conversation, or its page for a browser.
+
+    A page for browsers, else JSON; 404 once the [link](#shared-conversations) has expired or was revoked.
+    """
     if not page.wants_page(request.headers):
         row = await _shared(request)
         content = json.loads(row.content)
@@ -43,7 +47,7 @@ async def show_shared(request: Request) -> Response:
 
 
 async def shared_file(request: Request) -> Response:
-    """A picture or file that the link shows, if its files are shared."""
+    """A file that a shared conversation shows. If its files are shared."""
     row, sha256 = await _shared(request), request.path_params["sha256"]
     data = None
     if sha256 in json.loads(row.content)["files"]:
@@ -79,3 +83,28 @@ async def _is_allowed(services: Services, row: ShareRow) -> bool:
     except NotFound:
         return False
     return may_share(services, owner) and not await labels_of(services, row.session)
+
+
+ROUTES = tagged(
+    "Sessions",
+    Route(
+        "GET /shared/{token}",
+        show_shared,
+        rights="open",
+        answer={
+            "title": "text",
+            "updated": "number",
+            "expires_at": "number?",
+            "runs": ["object"],
+            "earlier": "boolean",
+        },
+        errors=(404, 429),
+    ),
+    Route(
+        "GET /shared/{token}/files/{sha256}",
+        shared_file,
+        rights="open",
+        errors=(404, 429),
+        media=("application/octet-stream",),
+    ),
+)

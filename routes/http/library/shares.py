@@ -24,6 +24,7 @@ from routes.http.library.snapshot import ShareOptions, snapshot
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
 
@@ -50,7 +51,11 @@ def may_share(services: Services, principal: Principal) -> bool:
 
 
 async def share_session(request: Request) -> Response:
-    """The only answer that ever has the link in it."""
+    """Make a link that shows a conversation as it is now.
+
+    All fields are optional. Only this answer has the `path` of the [link](#shared-conversations), and with `public_url`
+    its `url`.
+    """
     services, principal = services_of(request), current_principal(request)
     session = request.path_params["session"]
     await services.runs.session(session, principal)
@@ -86,7 +91,7 @@ async def share_session(request: Request) -> Response:
 
 
 async def list_shares(request: Request) -> Response:
-    """Yours, the newest first; for admins with `?all=true` those of all."""
+    """Your links to conversations. The newest first."""
     services, principal = services_of(request), current_principal(request)
     everyones = request.query_params.get("all") == "true"
     if everyones and principal.role is not Role.ADMIN:
@@ -98,7 +103,7 @@ async def list_shares(request: Request) -> Response:
 
 
 async def update_share(request: Request) -> Response:
-    """The same link shows the conversation as it is now."""
+    """Let a link show the conversation as it is now. The address stays the same."""
     services, principal = services_of(request), current_principal(request)
     share = await _share(request, by_admins=False)
     _check_right(services, principal)
@@ -112,7 +117,7 @@ async def update_share(request: Request) -> Response:
 
 
 async def revoke_share(request: Request) -> Response:
-    """From now on the link leads nowhere."""
+    """Revoke a link; admins may revoke any. From now on the link leads nowhere."""
     services, share = services_of(request), await _share(request, by_admins=True)
     await services.store.write([ShareRemoved(share.id), _audited(current_principal(request), share, "revoked")])
     return Response(status_code=204)
@@ -165,3 +170,38 @@ def _shown(row: ShareEntry | ShareRow) -> dict[str, Any]:
     named: dict[str, Any] = {"id": row.id, "session": row.session, "title": row.title, "owner": row.principal}
     options: dict[str, Any] = json.loads(row.options)
     return named | times | options
+
+
+SHARE = {
+    "id": "text",
+    "session": "text",
+    "title": "text",
+    "owner": "text",
+    "created": "number",
+    "updated": "number",
+    "expires_at": "number?",
+    "tool_results": "boolean",
+    "attachments": "boolean",
+}
+ROUTES = tagged(
+    "Sessions",
+    Route(
+        "POST /sessions/{session}/shares",
+        share_session,
+        rights="owner",
+        answer={**SHARE, "path": "text", "url": "text?"},
+        statuses=(201,),
+        errors=(403, 409),
+        body=Body(ShareRequest, {"tool_results": False, "expires_in_s": 604800}),
+    ),
+    Route(
+        "GET /shares",
+        list_shares,
+        rights="user",
+        answer={"shares": [SHARE], "may_share": "boolean"},
+        errors=(403,),
+        query=(Query("all", "`true`, for admins: the links of all"),),
+    ),
+    Route("POST /shares/{share}", update_share, rights="owner", answer=SHARE, errors=(403, 409)),
+    Route("DELETE /shares/{share}", revoke_share, rights="owner"),
+)

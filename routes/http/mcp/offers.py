@@ -17,6 +17,7 @@ from app.core.strict_model import StrictModel
 from app.mcp.servers import NoSuchServer
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.escape_invisible import visible
 from tools.mcp.offers import MAX_ARGUMENTS, MAX_URI, Feature
@@ -51,7 +52,12 @@ async def _server(request: Request, feature: Feature) -> tuple[Services, str, Co
 
 
 async def list_resources(request: Request) -> Response:
-    """List the resources, and the forms of further URIs. Connects to the server if need be."""
+    """The resources of a server.
+
+    For principals that may use its tools: `resources` (`uri`, `name`, `description`, `mime_type`, `size`), `templates`
+    (`uri_template`, ...), `notes` (what was left out). Connects to the server if need be. See
+    [resources](mcp.md#resources-and-prompts).
+    """
     services, name, context = await _server(request, "resources")
     offers = await services.mcp.offers(name, context)
     rows = {"resources": offers.resources, "templates": offers.templates, "notes": offers.notes}
@@ -59,7 +65,10 @@ async def list_resources(request: Request) -> Response:
 
 
 async def read_resource(request: Request) -> Response:
-    """The contents of a resource: `text`, or `data` in base64."""
+    """The contents of a resource.
+
+    `uri`, `mime_type`, and `text` or `data` (base64) of each part; 502 if the server cannot answer.
+    """
     services, name, context = await _server(request, "resources")
     uri = request.query_params.get("uri", "")
     if not 0 < len(uri) <= MAX_URI:
@@ -90,7 +99,10 @@ def _content(uri: str, mime_type: str | None, content: Any) -> dict[str, Any]:
 
 
 async def list_prompts(request: Request) -> Response:
-    """The prompts with their arguments. Connects to the server if need be."""
+    """The prompts of a server.
+
+    `name`, `title`, `description`, `arguments` (`name`, `description`, `required`). Connects to the server if need be.
+    """
     services, name, context = await _server(request, "prompts")
     offers = await services.mcp.offers(name, context)
     return ASCIIResponse(
@@ -99,7 +111,10 @@ async def list_prompts(request: Request) -> Response:
 
 
 async def get_prompt(request: Request) -> Response:
-    """The messages of a prompt, and as one `text` that names its origin, to be sent as a message."""
+    """The messages of a prompt.
+
+    `role` and `text` of each, and `text`, which holds all of them and names their origin, to be sent as a message.
+    """
     services, name, context = await _server(request, "prompts")
     body = await read_fields(request, PromptRequest, empty=True)
     if long := [key for key, value in body.arguments.items() if len(value) > MAX_VALUE]:
@@ -122,3 +137,38 @@ async def _messages(result: GetPromptResult) -> list[dict[str, str]]:
 def _spoken(message: dict[str, str], *, alone: bool) -> str:
     """Return the text of a message; of several, with its role, because they are sent as one."""
     return message["text"] if alone else f"{message['role']}: {message['text']}"
+
+
+ROUTES = tagged(
+    "MCP servers",
+    Route(
+        "GET /mcp/servers/{name:path}/resources",
+        list_resources,
+        rights="owner",
+        answer={"resources": ["object"], "templates": ["object"], "notes": ["text"]},
+        errors=(502,),
+    ),
+    Route(
+        "GET /mcp/servers/{name:path}/resources/read",
+        read_resource,
+        rights="owner",
+        answer={"contents": ["object"]},
+        errors=(422, 502),
+        query=(Query("uri", "the URI of the resource", required=True),),
+    ),
+    Route(
+        "GET /mcp/servers/{name:path}/prompts",
+        list_prompts,
+        rights="owner",
+        answer={"prompts": ["object"]},
+        errors=(502,),
+    ),
+    Route(
+        "POST /mcp/servers/{name:path}/prompts/{prompt:path}",
+        get_prompt,
+        rights="owner",
+        answer={"messages": ["object"], "text": "text"},
+        errors=(502,),
+        body=Body(PromptRequest, {"arguments": {"name": "Ann"}}, required=False),
+    ),
+)

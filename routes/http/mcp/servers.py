@@ -11,9 +11,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from app.core.strict_model import StrictModel
 from app.mcp.servers import McpServers
+from app.mcp.sign_ins import CALLBACK
 from routes.http.mcp.trust import DistrustRequest, TrustRequest, trust_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from routes.sharing import SIGNED_IN
 from tools.base.escape_invisible import visible
@@ -72,14 +74,23 @@ def shown(servers: McpServers, status: Status) -> dict[str, Any]:
 
 
 async def list_servers(request: Request) -> Response:
-    """By name. `problem` says why nothing of the file counts, where that is so."""
+    """MCP servers.
+
+    By name: state, error, tools, held tools, what is declared (`trust`), each tool's classification with its sources
+    (`classified`), pid, protocol, connect time, restarts, next attempt, tokens. `problem` says why nothing of the file
+    counts.
+    """
     servers = _servers(request)
     rows = sorted(servers.status(), key=lambda status: status.name)
     return ASCIIResponse({"servers": [shown(servers, row) for row in rows], "problem": servers.problem or None})
 
 
 async def add_server(request: Request) -> Response:
-    """Add a server, or change one that was added so. Answers at once; it connects meanwhile."""
+    """Add a server.
+
+    `name` and `url`, or the other fields of an entry; a server that was added so is changed. Answers at once; it
+    connects meanwhile.
+    """
     servers = _servers(request)
     body = await read_fields(request, ServerRequest, plain=True)
     return ASCIIResponse(
@@ -88,22 +99,24 @@ async def add_server(request: Request) -> Response:
 
 
 async def show_server(request: Request) -> Response:
+    """An MCP server."""
     servers = _servers(request)
     return ASCIIResponse(shown(servers, servers.named(request.path_params["name"])))
 
 
 async def delete_server(request: Request) -> Response:
+    """Remove a server."""
     await _servers(request).remove(request.path_params["name"], current_principal(request).name)
     return Response(status_code=204)
 
 
 async def server_logs(request: Request) -> Response:
-    """The last 200 lines of a server's stderr and of its life."""
+    """The last lines of a server. 200 of its standard error and status changes."""
     return ASCIIResponse({"lines": _servers(request).logs(request.path_params["name"])})
 
 
 async def callback(request: Request) -> Response:
-    """The redirect of an OAuth sign-in; the browser has no token of ours, `state` names the sign-in."""
+    """The redirect target of an OAuth sign-in. The browser has no token of ours; `state` names the sign-in."""
     given, servers = request.query_params, services_of(request).mcp
     state = given.get("state", "")
     try:
@@ -130,7 +143,12 @@ async def _signed_in(services: Services, state: str, code: str, issuer: str | No
 
 
 async def act_on_server(request: Request) -> Response:
-    """Answers with how the server is now; after `approve` also with the names of what was approved."""
+    """enable, disable, reconnect, approve, trust or distrust.
+
+    `approve` takes one `tool`, or everything that is held; with the `digest` of the definition that you reviewed, 409
+    if it has changed since. `trust` takes `tool`, `role`, `risk` and `untrusted`, without `tool` for the whole server;
+    see [declaring trust](mcp.md#declaring-trust). `distrust` takes `tool`. Answers with how the server is now.
+    """
     servers, by, name = _servers(request), current_principal(request).name, request.path_params["name"]
     more: dict[str, Any] = {}
     match request.path_params["action"]:
@@ -153,3 +171,40 @@ async def act_on_server(request: Request) -> Response:
             message = f"There is no action {other[:40]!a}; there are {', '.join(ACTIONS)}."
             raise Refused(404, "not_found", message)
     return ASCIIResponse(shown(servers, servers.named(name)) | more)
+
+
+ROUTES = tagged(
+    "MCP servers",
+    Route(
+        f"GET {CALLBACK}",
+        callback,
+        rights="open",
+        errors=(400, 403),
+        query=(Query("state", "the sign-in"), Query("code", "its code"), Query("error", "why there is none")),
+        media=("text/plain",),
+    ),
+    Route("GET /mcp/servers", list_servers, rights="admin", answer={"servers": ["@McpServer"], "problem": "text?"}),
+    Route(
+        "POST /mcp/servers",
+        add_server,
+        rights="admin",
+        answer="@McpServer",
+        statuses=(201,),
+        errors=(409,),
+        body=Body(ServerRequest, {"name": "docs", "url": "https://mcp.example.com/mcp"}),
+    ),
+    # Names may have a slash, as `github.com/owner/repo`.
+    Route("GET /mcp/servers/{name:path}/logs", server_logs, rights="admin", answer={"lines": ["text"]}),
+    Route(
+        "POST /mcp/servers/{name:path}/{action}",
+        act_on_server,
+        rights="admin",
+        answer="@McpServer",
+        errors=(409,),
+        body=Body(
+            {"tool?": "text", "digest?": "text", "role?": "text", "risk?": "text"}, {"tool": "search"}, required=False
+        ),
+    ),
+    Route("GET /mcp/servers/{name:path}", show_server, rights="admin", answer="@McpServer"),
+    Route("DELETE /mcp/servers/{name:path}", delete_server, rights="admin", errors=(409,)),
+)

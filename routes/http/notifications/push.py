@@ -17,6 +17,7 @@ from app.storage.notices.notifications import PUSH, TargetRow
 from routes.http.notifications.webhooks import Kinds, Name, Url, attempt_fields, target_fields
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 
 Key = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9_=-]+$")]
@@ -50,14 +51,20 @@ def subscription_fields(row: TargetRow) -> dict[str, object]:
 
 
 async def list_subscriptions(request: Request) -> Response:
-    """The principal's browsers, the key that a browser subscribes with, and the events that there are."""
+    """Your browsers with Web Push.
+
+    With the `key` that a browser [subscribes](notifications.md#web-push) with, and the `events` that there are.
+    """
     notifications = services_of(request).notifications
     rows = [subscription_fields(row) for row in notifications.targets.of(current_principal(request).name, PUSH)]
     return ASCIIResponse({"key": notifications.push_key(), "subscriptions": rows, "events": KINDS})
 
 
 async def subscribe(request: Request) -> Response:
-    """Add a browser, or renew what is known of it."""
+    """Add a browser.
+
+    The body is what its `PushSubscription` says, with a `name` and `events`. What is known of a browser is renewed.
+    """
     body = await read_fields(request, SubscriptionRequest, plain=True)
     keys = body.keys.p256dh, body.keys.auth
     row = await services_of(request).notifications.subscribe(
@@ -67,6 +74,7 @@ async def subscribe(request: Request) -> Response:
 
 
 async def change_subscription(request: Request) -> Response:
+    """Change what a browser is notified of."""
     row = _own(request)
     body = await read_fields(request, SubscriptionChange)
     given = {"events": json.dumps(body.events)}
@@ -75,12 +83,13 @@ async def change_subscription(request: Request) -> Response:
 
 
 async def unsubscribe(request: Request) -> Response:
+    """Remove a browser."""
     await services_of(request).notifications.remove(_own(request), current_principal(request))
     return Response(status_code=204)
 
 
 async def test_subscription(request: Request) -> Response:
-    """Send a test now, once, and answer with what the push service says."""
+    """Send a test now. Once, as for a webhook: the answer has what the push service says."""
     began = time.monotonic()
     attempt = await services_of(request).notifications.test(_own(request))
     return ASCIIResponse(attempt_fields(attempt, began))
@@ -89,3 +98,41 @@ async def test_subscription(request: Request) -> Response:
 def _own(request: Request) -> TargetRow:
     notifications = services_of(request).notifications
     return notifications.own(request.path_params["subscription"], PUSH, current_principal(request))
+
+
+ROUTES = tagged(
+    "Notifications",
+    Route(
+        "GET /push",
+        list_subscriptions,
+        rights="user",
+        answer={"key": "text", "subscriptions": ["@Subscription"], "events": "object"},
+    ),
+    Route(
+        "POST /push",
+        subscribe,
+        rights="user",
+        answer="@Subscription",
+        statuses=(200, 201),
+        errors=(409,),
+        body=Body(
+            SubscriptionRequest,
+            {
+                "endpoint": "https://push.example.com/send/1",
+                "keys": {
+                    "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                    "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+                },
+            },
+        ),
+    ),
+    Route(
+        "PATCH /push/{subscription}",
+        change_subscription,
+        rights="owner",
+        answer="@Subscription",
+        body=Body(SubscriptionChange, {"events": ["run.ended"]}),
+    ),
+    Route("DELETE /push/{subscription}", unsubscribe, rights="owner"),
+    Route("POST /push/{subscription}/test", test_subscription, rights="owner", answer="@Trial", errors=(409,)),
+)

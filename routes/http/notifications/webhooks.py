@@ -20,6 +20,7 @@ from app.transcript.titles import one_line
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 
 
@@ -85,14 +86,14 @@ def delivery_fields(row: DeliveryRow) -> dict[str, Any]:
 
 
 async def list_webhooks(request: Request) -> Response:
-    """Those of the principal, oldest first, and the events that there are."""
+    """Your webhooks. Oldest first, and the `events` that there are. See [notifications](notifications.md)."""
     targets = services_of(request).notifications.targets
     rows = [webhook_fields(request, row) for row in targets.of(current_principal(request).name, WEBHOOK)]
     return ASCIIResponse({"webhooks": rows, "events": KINDS})
 
 
 async def add_webhook(request: Request) -> Response:
-    """Answer with the secret, which no other answer has."""
+    """Add a webhook; only this answer has its secret. `everyone`: the events of all principals, for admins."""
     notifications, principal = services_of(request).notifications, current_principal(request)
     check_entitled(principal, Kind.WEBHOOKS)
     body = await read_fields(request, WebhookRequest, plain=True)
@@ -101,11 +102,15 @@ async def add_webhook(request: Request) -> Response:
 
 
 async def show_webhook(request: Request) -> Response:
+    """A webhook.
+
+    `url` without query, `events`, `state` (`active` or `disabled`), `reason`, `failing_since`, `pending`, `dropped`.
+    """
     return ASCIIResponse(webhook_fields(request, _own(request)))
 
 
 async def change_webhook(request: Request) -> Response:
-    """One of the fields or several. `enabled` switches it on again after it was disabled."""
+    """Change a webhook. `url`, `name`, `events` or `enabled`, which switches it on again after it was disabled."""
     row, principal = _own(request), current_principal(request)
     body = await read_fields(request, WebhookChange, plain=True)
     given = {name: getattr(body, name) for name in ("url", "name") if getattr(body, name) is not None}
@@ -123,32 +128,36 @@ async def change_webhook(request: Request) -> Response:
 
 
 async def delete_webhook(request: Request) -> Response:
-    """Delete it with its deliveries, also those that wait."""
+    """Delete a webhook with its deliveries. Also those that wait."""
     await services_of(request).notifications.remove(_own(request), current_principal(request))
     return Response(status_code=204)
 
 
 async def new_secret(request: Request) -> Response:
-    """Replace the secret, and answer with the new one."""
+    """Replace the secret. The new one is in this answer only."""
     row = await services_of(request).notifications.new_secret(_own(request), current_principal(request))
     return _with_secret(request, row, 200)
 
 
 async def test_webhook(request: Request) -> Response:
-    """Send a test now, once, and answer with what came of it."""
+    """Send a test now. Once; the answer has `delivered`, `status`, `error` and `duration_s`."""
     began = time.monotonic()
     attempt = await services_of(request).notifications.test(_own(request))
     return ASCIIResponse(attempt_fields(attempt, began))
 
 
 async def list_deliveries(request: Request) -> Response:
-    """The last ones, newest first."""
+    """The last 50 deliveries.
+
+    Newest first: `id`, `type`, `subject`, `state` (`pending`, `delivered` or `dead`), `attempts`, `status`, `error`,
+    `due`.
+    """
     rows = await services_of(request).notifications.deliveries(_own(request))
     return ASCIIResponse({"deliveries": [delivery_fields(row) for row in rows]})
 
 
 async def retry_delivery(request: Request) -> Response:
-    """Begin its attempts anew, with the same id."""
+    """Try a delivery again. Its attempts begin anew, with the same id."""
     row = await services_of(request).notifications.retry(_own(request), request.path_params["delivery"])
     return ASCIIResponse(delivery_fields(row), 202)
 
@@ -162,3 +171,40 @@ def _with_secret(request: Request, row: TargetRow, status: int) -> Response:
     setattr(request.state, SHOWN_ONCE, True)
     secret = {"secret": services_of(request).notifications.secret(row)}
     return ASCIIResponse(secret | webhook_fields(request, row), status)
+
+
+WITH_SECRET = {"id": "text", "secret": "text"}
+ROUTES = tagged(
+    "Notifications",
+    Route("GET /webhooks", list_webhooks, rights="user", answer={"webhooks": ["@Webhook"], "events": "object"}),
+    Route(
+        "POST /webhooks",
+        add_webhook,
+        rights="not guests",
+        answer=WITH_SECRET,
+        statuses=(201,),
+        errors=(403, 409),
+        body=Body(WebhookRequest, {"url": "https://hooks.example.com/dragoman", "events": ["run.ended"]}),
+    ),
+    Route("GET /webhooks/{webhook}", show_webhook, rights="owner", answer="@Webhook"),
+    Route(
+        "PATCH /webhooks/{webhook}",
+        change_webhook,
+        rights="owner",
+        answer="@Webhook",
+        errors=(403, 409),
+        body=Body(WebhookChange, {"enabled": True}),
+    ),
+    Route("DELETE /webhooks/{webhook}", delete_webhook, rights="owner"),
+    Route("POST /webhooks/{webhook}/secret", new_secret, rights="owner", answer=WITH_SECRET),
+    Route("POST /webhooks/{webhook}/test", test_webhook, rights="owner", answer="@Trial", errors=(409,)),
+    Route("GET /webhooks/{webhook}/deliveries", list_deliveries, rights="owner", answer={"deliveries": ["@Delivery"]}),
+    Route(
+        "POST /webhooks/{webhook}/deliveries/{delivery}/retry",
+        retry_delivery,
+        rights="owner",
+        answer="@Delivery",
+        statuses=(202,),
+        errors=(409,),
+    ),
+)

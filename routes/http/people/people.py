@@ -20,6 +20,7 @@ from app.transcript.run_request import NotFound
 from routes.access.tokens import token_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 
 LAST_ADMIN = "{name} is the last admin whose token is in use. Make another admin first."
@@ -39,7 +40,11 @@ class PersonRequest(StrictModel):
 
 
 async def list_people(request: Request) -> Response:
-    """Each name that has had a token, with its last one, what it uses, and since when; by name."""
+    """The people who may use the server, with what they use.
+
+    Each name that has had a token, by name: role, state, `last_seen`, conversations, sign-ins, active runs and usage of
+    the month.
+    """
     admins_only(current_principal(request))
     services = services_of(request)
     rows = {row.name: row for row in await services.store.tokens()}  # oldest first: the last one stays
@@ -65,7 +70,11 @@ async def _people(services: Services, rows: list[TokenRow]) -> list[dict[str, An
 
 
 async def change_person(request: Request) -> Response:
-    """Another role, or disabled: what runs for the person ends at once, on every server, as with a revoked token."""
+    """Give another role, or disable or enable.
+
+    `{"role": "user"}` or `{"disabled": true}`. What runs for that person ends at once, on every server. 409
+    `last_admin` for the only admin.
+    """
     principal = current_principal(request)
     admins_only(principal)
     services, name = services_of(request), request.path_params["name"]
@@ -117,3 +126,17 @@ async def disable_admin(services: Services, name: str) -> None:
     for row in (one for one in rows if in_use(one, now)):
         if not await services.store.change_token(TokenChanged(row.sha256, row.role, now, row.version + 1), now):
             await _refuse_change(services, row)
+
+
+ROUTES = tagged(
+    "Server",
+    Route("GET /people", list_people, rights="admin", answer={"people": ["@Person"]}),
+    Route(
+        "PATCH /people/{name}",
+        change_person,
+        rights="admin",
+        answer="@Person",
+        errors=(404, 409),
+        body=Body(PersonRequest, {"role": "user"}, partial=True),
+    ),
+)

@@ -16,6 +16,7 @@ from app.storage.people.prompts import PreferencesRow, PromptRemoved, PromptRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
@@ -51,17 +52,21 @@ def prompt_fields(row: PromptRow) -> dict[str, Any]:
 
 
 async def list_prompts(request: Request) -> Response:
-    """One's own, by name."""
+    """Your stored prompts. By name."""
     rows = await services_of(request).store.prompts(current_principal(request).name)
     return ASCIIResponse({"prompts": [prompt_fields(row) for row in rows]})
 
 
 async def show_prompt(request: Request) -> Response:
+    """A stored prompt."""
     return ASCIIResponse(prompt_fields(await _named(request, services_of(request))))
 
 
 async def save_prompt(request: Request) -> Response:
-    """Add a prompt, or replace it whole: 201 for a new one."""
+    """Store a prompt, or replace it whole.
+
+    201 for a new one. At most 200, of 16,000 characters. Names have small letters, digits, `_` and `-`.
+    """
     services, owner, name = services_of(request), current_principal(request).name, request.path_params["prompt"]
     if not NAME.fullmatch(name):
         raise Refused(422, "invalid_request", NAME_RULE)
@@ -75,6 +80,7 @@ async def save_prompt(request: Request) -> Response:
 
 
 async def delete_prompt(request: Request) -> Response:
+    """Delete a stored prompt."""
     services = services_of(request)
     row = await _named(request, services)
     await services.store.write([PromptRemoved(row.owner, row.name)])
@@ -90,12 +96,16 @@ async def _named(request: Request, services: Services) -> PromptRow:
 
 
 async def show_preferences(request: Request) -> Response:
+    """The defaults of your new conversations. What the page gives to them; other clients are not affected."""
     row = await services_of(request).store.preferences(current_principal(request).name)
     return ASCIIResponse(_preferences(row))
 
 
 async def save_preferences(request: Request) -> Response:
-    """Refused are a profile and a model that there are not, and a mode that is not for the caller."""
+    """Set the defaults of your new conversations.
+
+    All of them: `profile`, `options` as in `PATCH /sessions/{session}`, and `plan`.
+    """
     services, principal = services_of(request), current_principal(request)
     body = await read_fields(request, PreferencesRequest, MOST_BYTES)
     if body.profile:
@@ -110,3 +120,29 @@ async def save_preferences(request: Request) -> Response:
 def _preferences(row: PreferencesRow | None) -> dict[str, Any]:
     stored = json.loads(row.options) if row else {}
     return {"profile": None, "options": {}, "plan": False} | stored
+
+
+ROUTES = tagged(
+    "Server",
+    Route("GET /prompts", list_prompts, rights="user", answer={"prompts": ["@StoredPrompt"]}),
+    Route("GET /prompts/{prompt}", show_prompt, rights="owner", answer="@StoredPrompt"),
+    Route(
+        "PUT /prompts/{prompt}",
+        save_prompt,
+        rights="user",
+        answer="@StoredPrompt",
+        statuses=(200, 201),
+        errors=(409,),
+        body=Body(StoredPromptRequest, {"text": "Review {{file}}."}),
+    ),
+    Route("DELETE /prompts/{prompt}", delete_prompt, rights="owner"),
+    Route("GET /preferences", show_preferences, rights="user", answer="@Preferences"),
+    Route(
+        "PUT /preferences",
+        save_preferences,
+        rights="user",
+        answer="@Preferences",
+        errors=(403, 404),
+        body=Body(PreferencesRequest, {"options": {"temperature": 0.5}}),
+    ),
+)

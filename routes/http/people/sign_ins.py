@@ -18,6 +18,7 @@ from routes.access.sign_ins import cookie_name, end_sign_in, end_sign_ins, make_
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import current_principal, services_of
 
 LONGEST_DAYS = 365
@@ -36,7 +37,10 @@ def sign_in_fields(row: SignInRow, own: str) -> dict[str, Any]:
 
 
 async def list_sign_ins(request: Request) -> Response:
-    """One's own, newest first; admins may name a `?principal=`."""
+    """Browsers that stay signed in.
+
+    Yours, newest first. See [how they stay signed in](operations.md#browsers-that-stay-signed-in).
+    """
     services, principal = services_of(request), current_principal(request)
     name = _owner(request, principal)
     now = time.time()
@@ -46,7 +50,10 @@ async def list_sign_ins(request: Request) -> Response:
 
 
 async def create_sign_in(request: Request) -> Response:
-    """The only answer that has the key; the cookie comes with it."""
+    """Keep this browser signed in; only this answer has the key and the cookie.
+
+    The two go together. 409 `no_token` for a request without a token.
+    """
     services, principal = services_of(request), current_principal(request)
     body = await read_fields(request, SignInRequest, empty=True)
     most = services.settings.sign_in_days
@@ -62,7 +69,7 @@ async def create_sign_in(request: Request) -> Response:
 
 
 async def delete_sign_in(request: Request) -> Response:
-    """Ends one of one's own; the cookie goes where it is the browser's own."""
+    """End a lasting sign-in. Its cookie is deleted where it is the browser's own."""
     services, principal = services_of(request), current_principal(request)
     row = await services.store.sign_in(request.path_params["sign_in"])
     if row is None or row.principal != principal.name:
@@ -76,7 +83,7 @@ async def delete_sign_in(request: Request) -> Response:
 
 
 async def delete_sign_ins(request: Request) -> Response:
-    """Signs out everywhere: ends all of one's own lasting sign-ins, for admins those of `?principal=`."""
+    """End all of your lasting sign-ins."""
     services, principal = services_of(request), current_principal(request)
     name = _owner(request, principal)
     await end_sign_ins(services.store, name, principal.name)
@@ -100,3 +107,33 @@ def _set_cookie(request: Request, answer: Response, id: str, secret: str, second
     secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     name = cookie_name(id, secure=secure)
     answer.set_cookie(name, secret, max_age=seconds, path="/", secure=secure, httponly=True, samesite="strict")
+
+
+ROUTES = tagged(
+    "Server",
+    Route(
+        "GET /sign-ins",
+        list_sign_ins,
+        rights="user",
+        answer={"sign_ins": ["@SignIn"], "days": "integer"},
+        errors=(403,),
+        query=(Query("principal", "of this person, for admins"),),
+    ),
+    Route(
+        "POST /sign-ins",
+        create_sign_in,
+        rights="user",
+        answer={"id": "text", "key": "text", "expires": "number"},
+        statuses=(201,),
+        errors=(403, 409),
+        body=Body(SignInRequest, {"days": 30}, required=False),
+    ),
+    Route(
+        "DELETE /sign-ins",
+        delete_sign_ins,
+        rights="user",
+        errors=(403,),
+        query=(Query("principal", "of this person, for admins"),),
+    ),
+    Route("DELETE /sign-ins/{sign_in}", delete_sign_in, rights="owner"),
+)

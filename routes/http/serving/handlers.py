@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 
 if TYPE_CHECKING:
@@ -46,15 +47,24 @@ class ServeRequest(BaseModel, defer_build=True):
 
 
 async def list_served(request: Request) -> Response:
+    """Model files of this machine.
+
+    [Those](serving-models.md) that were added, their state, memory and the files that could be added.
+    """
     return ASCIIResponse(await models_of(request).overview())
 
 
 async def show_served(request: Request) -> Response:
+    """A model file. With the end of its log."""
     return ASCIIResponse(await models_of(request).details(request.path_params["name"]))
 
 
 async def add_served(request: Request) -> Response:
-    """Add a file, or add it again with other values."""
+    """Add a model file.
+
+    From a folder of `model_folders`: `file`, `name`, `context`, `slots`, `cache_type`, `threads`, `at_start`, `force`,
+    `serve`. Adding it again changes the values.
+    """
     models = models_of(request)
     services, by = services_of(request), current_principal(request).name
     body = await read_fields(request, AddRequest)
@@ -70,7 +80,7 @@ async def add_served(request: Request) -> Response:
 
 
 async def serve_model(request: Request) -> Response:
-    """Make an endpoint of a model, and start it in the background."""
+    """Make an endpoint of a model file. It is started in the background."""
     models, name = models_of(request), request.path_params["name"]
     body = await read_fields(request, ServeRequest, empty=True)
     services_of(request).switch.check()
@@ -79,7 +89,7 @@ async def serve_model(request: Request) -> Response:
 
 
 async def stop_model(request: Request) -> Response:
-    """Remove the endpoint of a model; its process ends once no run uses it."""
+    """Stop serving it. The endpoint is removed; the process ends once no run uses it."""
     models, name = models_of(request), request.path_params["name"]
     check_not_needed(request, name)
     await models.stop(name, current_principal(request).name)
@@ -87,7 +97,7 @@ async def stop_model(request: Request) -> Response:
 
 
 async def delete_served(request: Request) -> Response:
-    """Forget a model; its file stays."""
+    """Forget a model file. The file itself stays."""
     models, name = models_of(request), request.path_params["name"]
     check_not_needed(request, name)
     await models.remove(name, current_principal(request).name)
@@ -107,3 +117,30 @@ def check_not_needed(request: Request, name: str) -> None:
     if setting := services_of(request).models.needed_by(name):
         advice = f"The setting {setting} names a model of {name}: change that first, then restart the server."
         raise Refused(409, "endpoint_needed", advice)
+
+
+ROUTES = tagged(
+    "Models",
+    Route("GET /served-models", list_served, rights="admin", answer="@ServedModels"),
+    Route(
+        "POST /served-models",
+        add_served,
+        rights="admin",
+        answer="object",
+        statuses=(200, 201),
+        errors=(409,),
+        body=Body(AddRequest, {"file": "small.gguf"}),
+    ),
+    Route("GET /served-models/{name}", show_served, rights="admin", answer="object"),
+    Route(
+        "POST /served-models/{name}/serve",
+        serve_model,
+        rights="admin",
+        answer="object",
+        statuses=(200, 202),
+        errors=(409,),
+        body=Body(ServeRequest, {"at_start": True}, required=False),
+    ),
+    Route("POST /served-models/{name}/stop", stop_model, rights="admin", answer="object", errors=(409,)),
+    Route("DELETE /served-models/{name}", delete_served, rights="admin", errors=(409,)),
+)

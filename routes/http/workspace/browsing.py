@@ -20,6 +20,7 @@ from app.workspace.tree import find_names, list_folder
 from routes.http.workspace.rights import may_write, readable_workspace
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.file_answer import SANDBOXED, FileAnswer
+from routes.protocol.route import Query, Route, tagged
 from routes.services import current_principal, services_of
 from tools.base.outcome import ToolFailed
 
@@ -28,7 +29,13 @@ YES = frozenset({"true", "1", "yes"})
 
 
 async def show_folder(request: Request) -> Response:
-    """A folder's entries, or with `q` those anywhere whose name contains it."""
+    """The entries of a folder of your workspace, or those whose name contains some words.
+
+    Folders first, 500 at a time, or with `q` up to 200 anywhere below: `name`, `path`, `kind` (`folder`, `file`, `link`
+    or `other`), `size`, `modified`, and `private` if it is neither sent nor changed. `more` counts the rest, `whole` is
+    false where a limit ended it. `can` says if you may `write`, and if a removal can be undone. See [the
+    workspace](tools.md#the-workspace).
+    """
     services, principal = services_of(request), current_principal(request)
     workspace, query = await readable_workspace(request), request.query_params
     hidden, words = query.get("hidden", "").lower() in YES, query.get("q", "").strip()
@@ -49,7 +56,10 @@ async def show_folder(request: Request) -> Response:
 
 
 async def show_file(request: Request) -> Response:
-    """A file of the caller's workspace, whole or in part."""
+    """A file of your workspace.
+
+    With `Range` and `ETag`, for those who may use `read_file`. See [files](tools.md#files-that-calls-make).
+    """
     return await answer_file(request, await readable_workspace(request))
 
 
@@ -69,7 +79,10 @@ async def answer_file(request: Request, workspace: Path) -> Response:
 
 
 async def download_folder(request: Request) -> Response:
-    """A folder of the caller's workspace as a ZIP archive."""
+    """A folder of your workspace as a ZIP archive.
+
+    At most 20,000 files and 2 GB, without links, private files and folders that programs make again.
+    """
     workspace = await readable_workspace(request)
     try:
         archive = await asyncio.to_thread(archive_of, workspace, request.query_params.get("path", ""))
@@ -87,3 +100,52 @@ async def _blocks(archive: Archive) -> AsyncIterator[bytes]:
     with closing(blocks_of(archive)) as blocks:
         while block := await asyncio.to_thread(next, blocks, b""):
             yield block
+
+
+ENTRY = {
+    "name": "text",
+    "path": "text",
+    "kind": "text",
+    "modified": "number",
+    "size?": "integer",
+    "private?": "boolean",
+}
+ROUTES = tagged(
+    "Workspace",
+    Route(
+        "GET /workspace",
+        show_folder,
+        rights="user",
+        answer={
+            "path": "text",
+            "entries": [ENTRY],
+            "more": "integer",
+            "whole": "boolean",
+            "can": {"write": "boolean", "undo": "boolean"},
+            "max_upload_bytes": "integer",
+        },
+        errors=(400, 403, 404),
+        query=(
+            Query("path", "a folder; without it the workspace itself"),
+            Query("start", "the number of entries to leave out", "integer"),
+            Query("q", "words that the names contain"),
+            Query("hidden", "true: also names that begin with a dot"),
+        ),
+    ),
+    Route(
+        "GET /workspace/archive",
+        download_folder,
+        rights="user",
+        errors=(403, 404, 413),
+        query=(Query("path", "a folder; without it the workspace itself"),),
+        media=("application/zip",),
+    ),
+    Route(
+        "GET /workspace/files/{path:path}",
+        show_file,
+        rights="user",
+        statuses=(200, 206, 304),
+        errors=(403, 404, 416),
+        media=("application/octet-stream",),
+    ),
+)

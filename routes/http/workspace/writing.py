@@ -32,6 +32,7 @@ from app.workspace.uploads import Conflict, Upload
 from routes.http.workspace.rights import writable_workspace
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.outcome import ToolFailed
 from tools.base.rights import Role
@@ -56,7 +57,11 @@ class MoveRequest(StrictModel):
 
 
 async def upload(request: Request) -> Response:
-    """Put the body into the workspace as a file. Raises Refused."""
+    """Put a file into your workspace: the body is its content.
+
+    Whole or not at all, with the folders above it: 201, or 409 `file_exists` where there is one, unless `conflict` is
+    `replace` (200; `change` is for the undo) or `keep_both` (`notes (2).txt`).
+    """
     workspace, conflict = await writable_workspace(request), _conflict(request)
     services, principal = services_of(request), current_principal(request)
     most = services.settings.max_upload_bytes
@@ -88,7 +93,10 @@ async def upload(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Remove a file, or a folder with all that is in it. Raises Refused."""
+    """Remove a file, or a folder with all that is in it.
+
+    Or a link. `removed` counts the entries, `change` is for the undo, null where it cannot be undone.
+    """
     workspace = await writable_workspace(request)
     parts = _changeable(request, workspace, request.path_params["path"])
     count, change = await _kept(request, workspace, "/".join(parts), partial(remove, workspace, parts))
@@ -97,7 +105,7 @@ async def delete(request: Request) -> Response:
 
 
 async def add_folder(request: Request) -> Response:
-    """Make a folder. Raises Refused."""
+    """Make a folder."""
     workspace = await writable_workspace(request)
     wanted = await read_fields(request, NewWorkspaceFolder, MAX_BODY)
     parts = _changeable(request, workspace, wanted.path)
@@ -107,7 +115,10 @@ async def add_folder(request: Request) -> Response:
 
 
 async def move_entry(request: Request) -> Response:
-    """Give a file or folder another name or place. Raises Refused."""
+    """Give a file or folder another name or place.
+
+    Over nothing (409 `file_exists`); its [labels](labels.md) go with it.
+    """
     workspace = await writable_workspace(request)
     wanted = await read_fields(request, MoveRequest, MAX_BODY)
     old, new = (_changeable(request, workspace, path) for path in (wanted.old, wanted.new))
@@ -119,7 +130,7 @@ async def move_entry(request: Request) -> Response:
 
 
 async def undo_change(request: Request) -> Response:
-    """Undo a removal or a replacement. Raises Refused."""
+    """Undo a removal or a replacement of your own. Of the last seven days, like that of a run."""
     services, principal, change = services_of(request), current_principal(request), request.path_params["change"]
     checkpoints = services.checkpoints
     row = await asyncio.to_thread(checkpoints.store.row, change) if checkpoints else None
@@ -216,3 +227,43 @@ async def _label(services: Services, workspace: Path, old: str, new: str) -> Non
 async def _audit(request: Request, what: str) -> None:
     services, name = services_of(request), current_principal(request).name
     await services.store.write([AuditRow(time.time(), name, ACTION, "allow", why=what, by=name)])
+
+
+ROUTES = tagged(
+    "Workspace",
+    Route(
+        "POST /workspace/folders",
+        add_folder,
+        rights="not guests",
+        answer={"path": "text"},
+        statuses=(201,),
+        errors=(403, 409),
+        body=Body(NewWorkspaceFolder, {"path": "notes/2027"}),
+    ),
+    Route(
+        "POST /workspace/moves",
+        move_entry,
+        rights="not guests",
+        answer={"old": "text", "path": "text"},
+        errors=(403, 404, 409),
+        body=Body(MoveRequest, {"old": "notes.txt", "new": "notes/old.txt"}),
+    ),
+    Route("POST /workspace/changes/{change}/undo", undo_change, rights="owner", answer="@Changes", errors=(403, 409)),
+    Route(
+        "PUT /workspace/files/{path:path}",
+        upload,
+        rights="not guests",
+        answer={"path": "text", "size": "integer", "replaced": "boolean", "change": "text?"},
+        statuses=(200, 201),
+        errors=(400, 403, 408, 409, 413, 422),
+        takes_file=True,
+        query=(Query("conflict", "where a file of that name is there: refuse (as without it), replace or keep_both"),),
+    ),
+    Route(
+        "DELETE /workspace/files/{path:path}",
+        delete,
+        rights="not guests",
+        answer={"path": "text", "removed": "integer", "change": "text?"},
+        errors=(403, 404, 409),
+    ),
+)

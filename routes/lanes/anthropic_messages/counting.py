@@ -12,6 +12,7 @@ from routes.lanes.body import read_lane_request
 from routes.lanes.models import wanted
 from routes.lanes.sessions import LaneSessions
 from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 from tools.tool import NO_TOOLS
 
@@ -19,9 +20,10 @@ LANE = "messages"
 
 
 async def count_tokens(request: Request) -> Response:
-    """The tokens of a request as it is relayed; what an agent adds for itself is not included.
+    """The tokens of such a request.
 
-    The model's server or tokenizer counts, as far as it can; the rest is estimated.
+    As a relay would send it, counted by the model's server or tokenizer if it can, else estimated. What an agent adds
+    for itself is not included.
     """
     services, principal = services_of(request), current_principal(request)
     wish = (await read_lane_request(request, read_request)).request
@@ -38,3 +40,20 @@ async def count_tokens(request: Request) -> Response:
     await counter.prepare(messages, native)
     tokens = sum(map(counter.measure, messages)) + counter.described(native)
     return ASCIIResponse({"input_tokens": tokens})
+
+
+ROUTES = tagged(
+    "Clients of other APIs",
+    Route(
+        "POST /v1/messages/count_tokens",
+        count_tokens,
+        rights="user",
+        answer={"input_tokens": "integer"},
+        errors=(404,),
+        body=Body(
+            {"model": "text", "messages": [{"role": "text"}]},
+            {"model": "dragoman/agent", "messages": [{"role": "user", "content": "Hello"}]},
+        ),
+        foreign_errors=True,
+    ),
+)

@@ -16,6 +16,7 @@ from routes.lanes.serving import attendance_of
 from routes.lanes.streams import lane_frames
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
+from routes.protocol.route import Query, Route, tagged
 from routes.protocol.sse import EventStreamResponse
 from routes.services import current_principal, services_of
 
@@ -23,7 +24,7 @@ MOST_LISTED, LISTED = 100, 20
 
 
 async def show_response(request: Request) -> Response:
-    """The response as far as it has come, or (`stream=true`) its events, those behind `starting_after` if it is set."""
+    """A response as far as it has come."""
     kept, response = await _found(request)
     if request.query_params.get("stream", "false").lower() != "true":
         return ASCIIResponse(await kept.whole(response))
@@ -38,14 +39,14 @@ async def show_response(request: Request) -> Response:
 
 
 async def cancel_response(request: Request) -> Response:
-    """Answers when the run has stopped; harmless on a response that has ended."""
+    """Stop the run of a response. Answers with it when the run has stopped; harmless on a response that has ended."""
     kept, response = await _found(request)
     await services_of(request).runs.cancel(response.row.id)
     return ASCIIResponse(await kept.whole(response))
 
 
 async def delete_response(request: Request) -> Response:
-    """Deletes the log of the run; with its session, if that has no other run."""
+    """Delete a response. The log of its run goes, with the session if that has no other run."""
     _, response = await _found(request)
     services, row = services_of(request), response.row
     await services.runs.cancel(row.id)
@@ -58,6 +59,7 @@ async def delete_response(request: Request) -> Response:
 
 
 async def list_input_items(request: Request) -> Response:
+    """The items of its input."""
     _, response = await _found(request)
     turn, query = response.turn, request.query_params
     items = listed(turn.request.echo.get("input", ()), stem_of(turn.run, turn.after))
@@ -79,3 +81,36 @@ async def _found(request: Request) -> tuple[KeptResponses, KeptResponse]:
     """Raises Refused."""
     kept = KeptResponses(services_of(request), current_principal(request))
     return kept, await kept.find(request.path_params["response"])
+
+
+ROUTES = tagged(
+    "Clients of other APIs",
+    Route(
+        "GET /v1/responses/{response}",
+        show_response,
+        rights="owner",
+        answer={"id": "text", "output": ["object"]},
+        query=(
+            Query("stream", "true streams its events", "boolean"),
+            Query("starting_after", "those behind this `sequence_number`", "integer"),
+        ),
+        stream="lane",
+        foreign_errors=True,
+    ),
+    Route("DELETE /v1/responses/{response}", delete_response, rights="owner", answer="object", foreign_errors=True),
+    Route(
+        "POST /v1/responses/{response}/cancel", cancel_response, rights="owner", answer="object", foreign_errors=True
+    ),
+    Route(
+        "GET /v1/responses/{response}/input_items",
+        list_input_items,
+        rights="owner",
+        answer={"data": ["object"]},
+        query=(
+            Query("order", "asc or desc, which is the default"),
+            Query("limit", "20 by default, 100 at most", "integer"),
+            Query("after", "the id of the last item of the page before"),
+        ),
+        foreign_errors=True,
+    ),
+)

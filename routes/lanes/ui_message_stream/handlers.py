@@ -13,6 +13,7 @@ from routes.lanes.serving import attendance_of
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import lane_frames
 from routes.lanes.ui_message_stream.stream import HEADERS, UIStreamEncoder
+from routes.protocol.route import Route, tagged
 from routes.protocol.sse import EventStreamResponse
 from routes.services import current_principal, services_of
 
@@ -21,7 +22,11 @@ NONE_ACTIVE = 204  # as the SDK expects it
 
 
 async def resume_chat(request: Request) -> Response:
-    """The chat's run that is under way, from its beginning. One that waits for a decision goes on with the decision."""
+    """The chat's run that is under way.
+
+    From its beginning; 204 if there is none (`useChat` with `resume`). One that waits for a decision goes on with the
+    decision.
+    """
     services, principal = services_of(request), current_principal(request)
     wish = LaneRequest(model=None, messages=[], stream=True, thread=request.path_params["chat"])
     run = await LaneSessions.of(services, principal, LANE).named_run(wish)
@@ -34,3 +39,16 @@ async def resume_chat(request: Request) -> Response:
         leave = partial(attendance.leave, services.runs, run.id)
         named = {"X-Run-Id": run.id, "X-Session-Id": run.session}
         return EventStreamResponse(place, frames, named | HEADERS, leave)
+
+
+ROUTES = tagged(
+    "Clients of other APIs",
+    Route(
+        "GET /ui-message-stream/{chat:path}/stream",
+        resume_chat,
+        rights="owner",
+        statuses=(200, NONE_ACTIVE),
+        stream="lane",
+        foreign_errors=True,
+    ),
+)

@@ -53,8 +53,7 @@ OF_ADMINS = ("name",)
 
 
 def test_every_route_has_a_row() -> None:
-    there = {f"{method} {route.path}" for route in ROUTES for method in (route.methods or set()) - {"HEAD"}}
-    assert there == ROWS.keys()
+    assert {route.name for route in ROUTES} == ROWS.keys()
 
 
 def filled(text: str, ids: Mapping[str, str]) -> str:

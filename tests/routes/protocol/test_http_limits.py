@@ -32,11 +32,12 @@ from routes.access.rate_limits import (
     RateLimiter,
     client_network,
 )
-from routes.protocol.application import AnswerMiddleware, Route, StreamingApplication
+from routes.protocol.application import AnswerMiddleware, ServedRoute, StreamingApplication
 from routes.protocol.errors import SAFE_HEADERS, ASCIIResponse
 from routes.protocol.json_body import MAX_DEPTH
 from routes.protocol.message_parts import MessageRequest
 from routes.protocol.requests import read_message
+from routes.protocol.route import Route
 from routes.server import create_server
 from tests.support.access.people import answer, connected, error_of, parsed, port_of
 from tests.support.server.serving import listening, serving, until
@@ -193,7 +194,11 @@ async def seen(request: Request) -> Response:
     )
 
 
-ROUTES = [Route("/seen", seen, methods=["POST"]), Route("/read", read, methods=["POST"]), Route("/broken", broken)]
+ROUTES = [
+    Route("POST /seen", seen, rights="open"),
+    Route("POST /read", read, rights="open"),
+    Route("GET /broken", broken, rights="open"),
+]
 APP = StreamingApplication(routes=ROUTES, middleware=[Middleware(AnswerMiddleware)])
 
 
@@ -388,7 +393,7 @@ async def test_an_application_of_the_whole_breaks_safely(tmp_path: Path) -> None
     """What no handler foresaw passes through all middleware."""
     async with serving(tmp_path, Scripted([])) as served:
         app = create_server(served.services)
-        app.router.routes = [Route("/tools", broken)]
+        app.router.routes = [ServedRoute(Route("GET /tools", broken, rights="open"))]
         async with listening(app) as port:
             request = b"GET /tools HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
             status, headers, body = parsed(await answer(port, request))

@@ -18,8 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.runs.connections import Place
 from app.storage.runs import EventRow
-from routes.protocol.application import Route, StreamingApplication
+from routes.protocol.application import StreamingApplication
 from routes.protocol.errors import SAFE_HEADERS
+from routes.protocol.route import Route
 from routes.protocol.sse import NOTHING, PIECE, EventStreamResponse, Last, frame, pieces
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +97,7 @@ class Stream:
             return self.response(self.place, self._events(), {"X-Run-Id": "run_1"}, self.on_leave)
 
         layers = [Middleware(Layer, passed=self.passed)]
-        application = StreamingApplication(routes=[Route("/", answer)], middleware=layers)
+        application = StreamingApplication(routes=[Route("GET /", answer, rights="open")], middleware=layers)
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "query_string": b""}
         async with asyncio.timeout(LIMIT_S):
             await application(scope, self.received.get, self._send)

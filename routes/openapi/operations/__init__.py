@@ -1,1 +1,0 @@
-"""Tables of operations: what each route is for, takes and answers, a row for each method of a path."""
