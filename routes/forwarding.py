@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import Struct, convert, field, to_builtins
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.replicas.peers import Body, Refusal, ReplicaGone
+from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.runs.shared.homes import HomeAway
-from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from routes.protocol.errors import AnswerError, Refused
@@ -34,48 +34,50 @@ PASSED_ON = frozenset({b"content-type", b"accept", b"range", b"if-none-match"})
 GONE = "The server that has it has stopped just now. Try again."
 SLOW = f"The server that has it did not answer within {ANSWERED_S:.0f} s. Try again."
 Headers = list[tuple[bytes, bytes]]
-Find = Callable[[Services, Principal, str], Awaitable[str | None]]
-"""Returns the server that has what a request names; None if that is this one, or none."""
 
 
-async def owner_of_run(services: Services, _principal: Principal, run: str) -> str | None:
-    runs = services.runs
-    if not isinstance(runs, SharedRuns) or runs.has(run):
-        return None
-    owner, has_ended = await runs.replicas.owner_of(run)
-    return None if has_ended else owner
+class Servers(Struct, frozen=True):
+    """Finds the server that has what a request names: None if that is this one, or none."""
+
+    services: Services
+    replicas: Replicas
+
+    async def owner_of_run(self, _principal: Principal, run: str) -> str | None:
+        if self.services.runs.has(run):
+            return None
+        owner, has_ended = await self.replicas.owner_of(run)
+        return None if has_ended else owner
+
+    async def home_of_caller(self, principal: Principal, _named: str) -> str | None:
+        """A server of the node with the caller's files. Raises HomeAway."""
+        return await self._home_of(principal.name)
+
+    async def home_of_run(self, principal: Principal, run: str) -> str | None:
+        """A server of the node with the files that the run has changed. Raises HomeAway."""
+        row = await self.services.store.run(run)
+        is_theirs = row is not None and row.principal == principal.name  # others must not learn where it is
+        return await self._home_of(principal.name) if is_theirs else None
+
+    async def home_if_up(self, principal: Principal, _named: str) -> str | None:
+        """The same as of the caller, or this one if there is none: what is on that node then stays there."""
+        try:
+            return await self._home_of(principal.name)
+        except HomeAway:
+            return None
+
+    async def _home_of(self, principal: str) -> str | None:
+        nodes = self.replicas.nodes
+        if nodes.shares:
+            return None
+        home = await nodes.home_of(principal)
+        if home in (None, nodes.here):
+            return None
+        if not (there := await nodes.replicas_at(home)):
+            raise HomeAway(home)
+        return there[0]
 
 
-async def home_of_caller(services: Services, principal: Principal, _named: str) -> str | None:
-    """A server of the node with the caller's files. Raises HomeAway."""
-    return await _home_of(services, principal.name)
-
-
-async def home_of_run(services: Services, principal: Principal, run: str) -> str | None:
-    """A server of the node with the files that the run has changed. Raises HomeAway."""
-    row = await services.store.run(run)
-    is_theirs = row is not None and row.principal == principal.name  # others must not learn where it is
-    return await _home_of(services, principal.name) if is_theirs else None
-
-
-async def home_if_up(services: Services, principal: Principal, _named: str) -> str | None:
-    """The same as of the caller, or this one if there is none: what is on that node then stays there."""
-    try:
-        return await _home_of(services, principal.name)
-    except HomeAway:
-        return None
-
-
-async def _home_of(services: Services, principal: str) -> str | None:
-    runs = services.runs
-    if not isinstance(runs, SharedRuns) or (nodes := runs.replicas.nodes).shares:
-        return None
-    home = await nodes.home_of(principal)
-    if home in (None, nodes.here):
-        return None
-    if not (there := await nodes.replicas_at(home)):
-        raise HomeAway(home)
-    return there[0]
+Find = Callable[[Servers, Principal, str], Awaitable[str | None]]
 
 
 class Place(Struct, frozen=True):
@@ -91,24 +93,24 @@ class Place(Struct, frozen=True):
 
 
 PLACES = (
-    Place(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|terminal|cancel)"), owner_of_run),
-    Place(lazy_pattern(r"/runs/([^/]+)/(?:changes|undo|approvals/[^/]+/preview)"), home_of_run),
-    Place(lazy_pattern(r"/sessions/([^/]+)/files"), home_of_caller),
-    Place(lazy_pattern(r"/sessions/([^/]+)/workspace/.+"), home_of_caller, is_file=True),
-    Place(lazy_pattern(r"/(workspace)(?:/(?:archive|folders|moves|changes/[^/]+/undo))?"), home_of_caller),
-    Place(lazy_pattern(r"/(workspace)/files/.+"), home_of_caller, is_file=True),
-    Place(lazy_pattern(r"/(project)"), home_of_caller),
-    Place(lazy_pattern(r"/(?:sessions|v1/responses)/([^/]+)"), home_if_up, methods=("DELETE",)),
+    Place(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|terminal|cancel)"), Servers.owner_of_run),
+    Place(lazy_pattern(r"/runs/([^/]+)/(?:changes|undo|approvals/[^/]+/preview)"), Servers.home_of_run),
+    Place(lazy_pattern(r"/sessions/([^/]+)/files"), Servers.home_of_caller),
+    Place(lazy_pattern(r"/sessions/([^/]+)/workspace/.+"), Servers.home_of_caller, is_file=True),
+    Place(lazy_pattern(r"/(workspace)(?:/(?:archive|folders|moves|changes/[^/]+/undo))?"), Servers.home_of_caller),
+    Place(lazy_pattern(r"/(workspace)/files/.+"), Servers.home_of_caller, is_file=True),
+    Place(lazy_pattern(r"/(project)"), Servers.home_of_caller),
+    Place(lazy_pattern(r"/(?:sessions|v1/responses)/([^/]+)"), Servers.home_if_up, methods=("DELETE",)),
 )
 
 
 class Forwarding:
     """ASGI middleware behind `Access`, for servers that share their runs."""
 
-    def __init__(self, app: ASGIApp, services: Services, runs: SharedRuns, answer: AnswerError) -> None:
+    def __init__(self, app: ASGIApp, servers: Servers, answer: AnswerError) -> None:
         self._app = app
-        self._services = services
-        self._replicas = runs.replicas
+        self._servers = servers
+        self._replicas = servers.replicas
         self._answer = answer
         self._replicas.answerers[QUESTION] = self._answer_here
         self._server: Starlette | None = None
@@ -117,7 +119,7 @@ class Forwarding:
         self._server = scope.get("app")
         place, named = place_of(scope) if scope["type"] == "http" else (None, "")
         principal = scope["state"].get("principal") if place else None
-        replica = await place.find(self._services, principal, named) if place and principal else None
+        replica = await place.find(self._servers, principal, named) if place and principal else None
         if replica is None or replica == self._replicas.me:
             await self._app(scope, receive, send)
             return
@@ -202,6 +204,13 @@ class Forwarding:
         except FORESEEN as error:
             await self._answer(refuse(error), scope)(scope, receive, collected.take)
         return collected.answer()
+
+
+def forwarding(services: Services, answer: AnswerError) -> list[Middleware]:
+    """Return the layer that passes requests on; none if there is no other server."""
+    if (replicas := services.replication.replicas) is None:
+        return []
+    return [Middleware(Forwarding, servers=Servers(services, replicas), answer=answer)]
 
 
 def place_of(scope: Scope) -> tuple[Place | None, str]:

@@ -19,7 +19,6 @@ from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
 from app.redaction.json_logs import log_as_json, log_as_text
-from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
@@ -31,7 +30,7 @@ from routes.access.metrics_access import metrics_access
 from routes.access.open_file_limit import OpenFileLimit
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
-from routes.forwarding import Forwarding
+from routes.forwarding import forwarding
 from routes.http import (
     approvals,
     attachments,
@@ -172,8 +171,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
     layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=HttpMetrics(services.metrics)), access]
-    if isinstance(services.runs, SharedRuns):
-        layers.append(Middleware(Forwarding, services=services, runs=services.runs, answer=answer))
+    layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
     if settings.management_tools:

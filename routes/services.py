@@ -21,7 +21,6 @@ from app.models.endpoints.startup import ChooseProvider
 from app.notifications.service import Notifications
 from app.profiles.library import Profiles
 from app.redaction.redactor import Redactor
-from app.replicas.sharing import Sharing
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
 from app.runs.run_factory import RunFactory
@@ -33,6 +32,7 @@ from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from routes.access.request_rates import Rates, rates_of
+from routes.replication.one_server import Replication
 from routes.startup.models import opened_models
 from routes.startup.run_factory import opened_run_factory
 from routes.startup.run_manager import opened_run_manager
@@ -67,7 +67,7 @@ class Services(Struct, kw_only=True):
     automation: Automation
     metrics: Metrics
     rates: Rates
-    sharing: Sharing | None  # with other servers of the database
+    replication: Replication
     local: LocalAdmin = field(default_factory=LocalAdmin)
     draining: bool = False  # from the first signal to stop
 
@@ -102,7 +102,7 @@ async def open_services(
         opened_run_manager(settings, storage) as manager,
         opened_models(settings, storage, manager.runs, choose) as models,
         opened_run_factory(settings, storage, manager, models) as running,
-        opened_surfaces(storage, manager, models, running) as surfaces,
+        opened_surfaces(storage, manager, models, running) as automation,
     ):
         factory = running.factory
         yield Services(
@@ -122,10 +122,10 @@ async def open_services(
             factory=factory,
             runtime_settings=running.runtime_settings,
             notifications=manager.notifications,
-            automation=surfaces.automation,
+            automation=automation,
             metrics=storage.metrics,
             rates=rates_of(storage.store),
-            sharing=surfaces.sharing,
+            replication=storage.replication,
             local=opened_local_admin(settings.data_dir),
         )
 

@@ -6,11 +6,9 @@ stay with those who can start it. The next run reads a change; runs that are und
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +16,7 @@ from pydantic import ValidationError
 from app.config.display import wrong_values
 from app.config.settings import Settings
 from app.config.sources import Given
+from app.replicas.peers import Alone, Peers
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
@@ -40,13 +39,19 @@ class RuntimeSettings:
     `on_change` is called with the settings in force whenever these have changed.
     """
 
-    def __init__(self, started: Settings, store: StateStore, on_change: Callable[[Settings], None]) -> None:
+    def __init__(
+        self,
+        started: Settings,
+        store: StateStore,
+        on_change: Callable[[Settings], None] = lambda _: None,
+        peers: Peers | None = None,
+    ) -> None:
         self.started = started
         self.current = started
         self.changes: Mapping[str, Any] = {}
         self._store = store
         self._on_change = on_change
-        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self.changing = (peers or Alone()).changing(STATE, self.reload)
 
     async def load(self) -> Sequence[str]:
         """Take over the stored changes. Return a sentence for each that cannot be read or does not fit any more."""

@@ -14,7 +14,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,6 +21,7 @@ from msgspec.json import Decoder, encode
 
 from app.context.skills import DATA_FOLDER, WORKSPACE_FOLDER, Skill, each_once, skill_of, skill_paths
 from app.core.events import Notice
+from app.replicas.peers import Alone, Peers
 from app.storage.changes import StoreFailed
 from app.storage.state import StateRow, StateStore
 from tools.base.escape_invisible import visible
@@ -93,11 +93,11 @@ class DigestChanged(Exception):
 class ProjectFiles:
     """The decisions on files of all workspaces. Without a store they last as long as this object."""
 
-    def __init__(self, store: StateStore | None = None) -> None:
+    def __init__(self, store: StateStore | None = None, peers: Peers | None = None) -> None:
         self._store = store
         self._decisions: dict[str, FileDecision] = {}  # by absolute path
         self._cache = FileCache()
-        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self.changing = (peers or Alone()).changing(STATE, self.reload)
 
     async def load(self) -> None:
         """Read what was decided; what cannot be read was not."""

@@ -74,23 +74,28 @@ class Library:
     """
 
     def __init__(
-        self, store: LibraryStore, journal: Journal, changed: Callable[[str], None], peers: Peers | None = None
+        self,
+        store: LibraryStore,
+        journal: Journal,
+        changed: Callable[[str], None],
+        *,
+        peers: Peers | None = None,
+        announce: Callable[[str], None] | None = None,
     ) -> None:
         self.store = store
         self.unseen: set[str] = set()  # sessions with changes that their model does not know
         self.changes: Counter[str] = Counter()
         self.journal = journal
         self._changed = changed
-        self.announce: Callable[[str], None] | None = None
+        self._announce = announce
         self._peers = peers or Alone()
-        self._is_shared = not isinstance(self._peers, Alone)  # so that other servers know of changes, too
 
     async def load(self) -> None:
         self.unseen = await self.store.sessions_with_news()
 
     def may_have_news(self, session: str) -> bool:
         """Return True if the model of a session may not know all changes of a person."""
-        return self._is_shared or session in self.unseen
+        return not self._peers.is_alone or session in self.unseen
 
     def changed_elsewhere(self, sessions: Iterable[str]) -> None:
         for session in sessions:
@@ -186,8 +191,8 @@ class Library:
             self.unseen.add(session)
             self.changes[session] += 1
             self._changed(session)
-            if self.announce:
-                self.announce(session)
+            if self._announce:
+                self._announce(session)
 
 
 def _saved(row: DocumentRow) -> DocumentSaved:

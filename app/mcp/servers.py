@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,13 @@ from app.mcp.secrets import secrets_of
 from app.mcp.sign_ins import sign_ins_of
 from app.mcp.trust_pins import StoredPins
 from app.redaction.redactor import Redactor
+from app.replicas.peers import Peers
 from app.replicas.vault import Vault
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
 from tools.base.patterns import lazy_pattern
-from tools.base.pause_check import CheckPaused, never_paused
+from tools.base.pause_check import CheckPaused
 from tools.base.rights import Trust
 from tools.base.tasks import in_background
 from tools.mcp.config.entries import config_of, read_config
@@ -88,9 +89,10 @@ class McpServers:
         redactor: Redactor,
         *,
         environ: Mapping[str, str],
-        check_paused: CheckPaused = never_paused,
-        observe: ObserveOperation | None = None,
-        vault: Vault | None = None,
+        check_paused: CheckPaused,
+        observe: ObserveOperation | None,
+        vault: Vault | None,
+        peers: Peers,
     ) -> None:
         self.problem = ""
         self._check_paused = check_paused
@@ -103,7 +105,7 @@ class McpServers:
         self._of_file: dict[str, ServerConfig] = {}
         self._configs: dict[str, ServerConfig] = {}
         self._seen: object = None  # the state of the file when it was read
-        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self.changing = peers.changing("mcp")
         self.trust = DeclaredTrust(store, settings.tools, settings.search_tool or "")
         self._sign_ins = sign_ins_of(settings, redactor, vault)
         hooks = Hooks(
@@ -116,10 +118,17 @@ class McpServers:
         )
         self._manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
 
-    async def open(self) -> None:
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None, None]:
         """Raises StoreFailed. Waits for no server."""
         await self._manager.open()
-        await self.reload()
+        await self._reload()  # without the lock: nobody else knows it yet
+        try:
+            async with in_background(self.watch_forever(), "mcp.json"):
+                yield
+        finally:
+            await self._manager.close()
+            await self._sign_ins.close()
 
     async def stop_all(self) -> None:
         """End all servers with what they have started."""
@@ -128,10 +137,6 @@ class McpServers:
     def go_on(self) -> None:
         """After a pause."""
         self._manager.resume()
-
-    async def close(self) -> None:
-        await self._manager.close()
-        await self._sign_ins.close()
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools as they are classified now: the same list until they or that change."""
@@ -360,29 +365,6 @@ class McpServers:
 
     def _audit(self, name: str, decision: str, by: str, why: str = "") -> AuditRow:
         return AuditRow(time.time(), by, f"mcp {name}", decision, why=self._redactor.redact(why[:500]), by=by)
-
-
-@asynccontextmanager
-async def opened(
-    settings: Settings,
-    store: McpStore,
-    redactor: Redactor,
-    environ: Mapping[str, str],
-    *,
-    check_paused: CheckPaused = never_paused,
-    observe: ObserveOperation | None = None,
-    vault: Vault | None = None,
-) -> AsyncGenerator[McpServers, None]:
-    """Raises StoreFailed."""
-    servers = McpServers(
-        settings, store, redactor, environ=environ, check_paused=check_paused, observe=observe, vault=vault
-    )
-    await servers.open()
-    try:
-        async with in_background(servers.watch_forever(), "mcp.json"):
-            yield servers
-    finally:
-        await servers.close()
 
 
 def _state_of(file: Path | None) -> tuple[int, int, int] | None:

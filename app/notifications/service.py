@@ -26,7 +26,7 @@ from app.notifications.targets import Targets
 from app.policy.current_rights import principal_named
 from app.policy.entitlements import Kind, check_entitled
 from app.replicas.duty import attended
-from app.replicas.peers import Peers
+from app.replicas.peers import Alone, Peers
 from app.replicas.vault import Vault
 from app.storage.audit import AuditRow
 from app.storage.notices.notifications import (
@@ -73,6 +73,8 @@ class Notifications:
         journal: EventWriter,
         sender: Sender | None = None,
         timing: Timing | None = None,
+        *,
+        peers: Peers | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -80,7 +82,7 @@ class Notifications:
         self._timing = timing or Timing()
         self.keys = KeyFiles(settings.data_dir)
         self.sender = sender or Sender(settings.private_hosts, (settings.port,))
-        self.targets = Targets(store)
+        self.targets = Targets(store, peers or Alone())
         self._messages = Messages(store, journal.redactor, settings.public_url or "")
         self.courier = Courier(store, self.targets, self._send, journal.flush, self._disabled, self._timing)
         self.outbox = Outbox(

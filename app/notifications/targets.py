@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 
 from app.notifications.kinds import KINDS
+from app.replicas.peers import Peers
 from app.storage.changes import Change
 from app.storage.notices.notifications import (
     ACTIVE,
@@ -27,12 +26,12 @@ logger = logging.getLogger(__name__)
 class Targets:
     """Rows by id, and how many deliveries of each are pending. Every method that writes raises StoreFailed."""
 
-    def __init__(self, store: NotificationStore) -> None:
+    def __init__(self, store: NotificationStore, peers: Peers) -> None:
         self._store = store
         self._rows: dict[str, TargetRow] = {}
         self._wanted: dict[str, list[TargetRow]] = {}  # by kind of event, active ones
         # To be held from reading a row until the changed one is stored.
-        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self.changing = peers.changing("targets", self.load)
         self.pending: dict[str, int] = {}
         self.dropped: dict[str, int] = {}  # since the start
 

@@ -6,11 +6,9 @@ token is bound to is never one of those.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,6 +17,7 @@ from pydantic import ValidationError
 from app.core.profile_spec import ProfileSpec, SessionDefaults, checked_profile_name
 from app.profiles.cascade import Applied
 from app.profiles.pinned import TOKEN
+from app.replicas.peers import Alone, Peers
 from app.storage.audit import AuditRow
 from app.storage.principals import Principal, in_use
 from app.storage.profiles import SHARED, ProfileRemoved, ProfileRow, ProfileStore
@@ -71,12 +70,12 @@ class Profile(Struct, frozen=True):
 class Profiles:
     """The profiles of one server."""
 
-    def __init__(self, of_settings: Mapping[str, ProfileSpec], store: Store) -> None:
+    def __init__(self, of_settings: Mapping[str, ProfileSpec], store: Store, peers: Peers | None = None) -> None:
         self._of_settings = of_settings
         self._store = store
         self._sessions_choose = True  # until `load` has looked
         # Held from reading a session's options until others are stored.
-        self.session_change: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self.session_change = (peers or Alone()).changing("options")
 
     async def load(self) -> None:
         """Look if any session sets options: while none does, no run reads those of its session. Raises StoreFailed."""
@@ -204,8 +203,8 @@ def _audit(row: ProfileRow, decision: str) -> AuditRow:
     return AuditRow(row.at, row.owner or row.by, f"profile {row.name}", decision, why=kind, by=row.by)
 
 
-async def open_profiles(of_settings: Mapping[str, ProfileSpec], store: Store) -> Profiles:
+async def open_profiles(of_settings: Mapping[str, ProfileSpec], store: Store, peers: Peers) -> Profiles:
     """Raises StoreFailed."""
-    profiles = Profiles(of_settings, store)
+    profiles = Profiles(of_settings, store, peers)
     await profiles.load()
     return profiles

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from app.replicas.peers import Alone, Peers
+from app.replicas.peers import Peers
 from app.storage.changes import StoreFailed
 from tools.base.tasks import in_background
 
@@ -28,7 +28,7 @@ class Attendant(Protocol):
 @asynccontextmanager
 async def attended(peers: Peers, name: str, attendant: Attendant) -> AsyncGenerator[None, None]:
     """Let it work while this is open and this server is the one of all that does. Raises StoreFailed."""
-    if isinstance(peers, Alone):
+    if peers.is_alone:
         await attendant.begin()
         try:
             yield

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-ANY = "*"  # in place of a node
 HOME_GONE = "home_gone"  # why a run ends whose node does not come back
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Protocol
@@ -15,16 +16,33 @@ Work = Callable[[], Awaitable[None]]
 Body = dict[str, Any]
 Answerer = Callable[[Body], Coroutine[Any, Any, Any]]
 """Answers a question with what JSON can hold. Raises Refusal."""
+Read = Callable[[], Awaitable[object]]
 
 
 class Peers(Protocol):
     """The part of other servers that every room needs: to be the only one at something."""
+
+    @property
+    def is_alone(self) -> bool:
+        """There is no other server."""
+        ...
+
+    @property
+    def left_s(self) -> float:
+        """Seconds in which this server may still act, if the database confirms its lease no more."""
+        ...
 
     def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
         """Be the only holder of this name among all servers.
 
         Locks of one kind must not be nested; those of different kinds in the order places in session in key.
         """
+        ...
+
+    def changing(
+        self, name: str, read: Read | None = None, *, kind: str = "held"
+    ) -> AbstractAsyncContextManager[object]:
+        """A lock whose holder is the only one of all servers to change something, and has read it anew."""
         ...
 
     async def on_duty(self, name: str, work: Work) -> None:
@@ -66,11 +84,6 @@ class Replicas(Peers, Protocol):
         """The id of this server."""
         ...
 
-    @property
-    def left_s(self) -> float:
-        """Seconds in which this server may still act, if the database confirms its lease no more."""
-        ...
-
     async def owner_of(self, run: str) -> tuple[str | None, bool]:
         """The server that has a run, if any, and whether the run has ended. Raises StoreFailed."""
         ...
@@ -105,6 +118,9 @@ class Replicas(Peers, Protocol):
 class Alone:
     """The only server of its database."""
 
+    is_alone = True
+    left_s = math.inf
+
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -113,11 +129,34 @@ class Alone:
         async with self._locks.setdefault((kind, name), asyncio.Lock()):
             yield
 
+    def changing(self, name: str, read: Read | None = None, *, kind: str = "held") -> asyncio.Lock:
+        return asyncio.Lock()
+
     async def on_duty(self, name: str, work: Work) -> None:
         await work()
 
     def on_count(self, tell: Callable[[int], None]) -> None:
         tell(1)
+
+
+async def ask_others(
+    replicas: Replicas, question: str, body: Body, error_of: Callable[[str, Refusal], Exception | None]
+) -> None:
+    """Wait until each other server has answered or is gone. Raises what `error_of` makes of a refusal, StoreFailed."""
+
+    async def ask(replica: str) -> None:
+        try:
+            await replicas.ask(replica, question, body)
+        except ReplicaGone:
+            return
+        except Refusal as refusal:
+            if error := error_of(replica, refusal):
+                raise error from refusal
+
+    asking = [ask(replica) for replica in await replicas.others()]
+    for failure in await asyncio.gather(*asking, return_exceptions=True):
+        if isinstance(failure, BaseException):
+            raise failure
 
 
 class ReplicaGone(Exception):

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from types import TracebackType
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from app.core.notifier import Notifier
 from app.replicas.changes import ALL, EXACT, NOT_OWN, Kinds, Parts, joined, kinds_of
-from app.replicas.peers import Body, Peers, Refusal, ReplicaGone, Replicas
+from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas, ask_others
 from app.storage.changes import Change, StoreFailed
 from tools.base.tasks import in_background
 
@@ -43,7 +42,10 @@ class Messages(Protocol):
 
 
 class Sharing:
-    """`reloads` are by kind (`app.replicas.changes`). `written` is for the store to await after each commit."""
+    """`reloads` are by kind (`app.replicas.changes`). `written` is for the store to await after each commit.
+
+    Fill `reloads` once there is what they read, and call `reload_all_soon`.
+    """
 
     def __init__(self, replicas: Replicas, messages: Messages) -> None:
         self.reloads: dict[str, Reload] = {}
@@ -73,10 +75,7 @@ class Sharing:
 
     async def ask_others(self, question: str, body: Body) -> None:
         """Ask every other server, and return when each has answered or is gone. Raises StoreFailed."""
-        asking = (self._ask_one(replica, question, body) for replica in await self._replicas.others())
-        for failure in await asyncio.gather(*asking, return_exceptions=True):
-            if isinstance(failure, BaseException):
-                raise failure
+        await ask_others(self._replicas, question, body, _failure_of)
 
     async def first_answer(self, question: str, body: Body) -> Any:
         """The answer of the first other server that does not refuse; None if all do. Raises StoreFailed."""
@@ -84,14 +83,6 @@ class Sharing:
             with suppress(Refusal, ReplicaGone):
                 return await self._replicas.ask(replica, question, body)
         return None
-
-    async def _ask_one(self, replica: str, question: str, body: Body) -> None:
-        with suppress(ReplicaGone):
-            try:
-                await self._replicas.ask(replica, question, body)
-            except Refusal as refusal:
-                if refusal.name != "unknown_question":  # it has not read anything yet: it is just starting
-                    raise StoreFailed(f"Server {replica} has not followed: {refusal} Try again.") from refusal
 
     async def _asked(self, body: Body) -> None:
         for kind in body["kinds"]:
@@ -109,7 +100,18 @@ class Sharing:
         self._wanted = joined(self._wanted, kinds)
         self._news.set()
 
-    async def reload_forever(self) -> None:
+    @asynccontextmanager
+    async def following(self, notifier: Notifier, stored: Callable[[], Awaitable[None]]) -> AsyncGenerator[None, None]:
+        """Follow the other servers until the end. `stored` is for `Bells`."""
+        bells = Bells(notifier, self._messages, stored)
+        async with in_background(self._reload_forever(), "changes elsewhere"):
+            try:
+                yield
+            finally:
+                bells.close()
+                self._sending.close()
+
+    async def _reload_forever(self) -> None:
         """Read anew what has changed; again if the store fails."""
         while True:
             await self._news.wait()
@@ -137,9 +139,6 @@ class Sharing:
             case error:  # the other kinds go on
                 logger.error("%s not read anew", kind, exc_info=error)
                 return True
-
-    def close(self) -> None:
-        self._sending.close()
 
 
 class Bells:
@@ -209,47 +208,11 @@ class Joined:
             self._send_all()
 
 
-class SharedLock:
-    """A lock of all servers, whose holder has read anew what it is about to change."""
-
-    def __init__(self, peers: Peers, kind: str, name: str, reload: Callable[[], Awaitable[Any]] | None = None) -> None:
-        self._peers = peers
-        self._kind, self._name = kind, name
-        self._reload = reload
-        self._held: AbstractAsyncContextManager[None] | None = None
-
-    async def __aenter__(self) -> None:
-        """Raises StoreFailed."""
-        lock = self._peers.lock(self._kind, self._name)
-        await lock.__aenter__()
-        self._held = lock  # one holder at a time
-        try:
-            if self._reload:
-                await self._reload()
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        held, self._held = self._held, None
-        assert held
-        await held.__aexit__(kind, error, at)
-
-
-@asynccontextmanager
-async def opened_sharing(
-    replicas: Replicas, messages: Messages, notifier: Notifier, stored: Callable[[], Awaitable[None]]
-) -> AsyncGenerator[Sharing, None]:
-    """Follow the other servers until the end. Fill `reloads`, then call `reload_all_soon`."""
-    sharing, bells = Sharing(replicas, messages), Bells(notifier, messages, stored)
-    async with in_background(sharing.reload_forever(), "changes elsewhere"):
-        try:
-            yield sharing
-        finally:
-            bells.close()
-            sharing.close()
+def _failure_of(replica: str, refusal: Refusal) -> StoreFailed | None:
+    """None if the other server has not read anything yet: it is just starting."""
+    if refusal.name == "unknown_question":
+        return None
+    return StoreFailed(f"Server {replica} has not followed: {refusal} Try again.")
 
 
 def _listed(parts: Parts) -> list[str]:

@@ -80,10 +80,10 @@ class Seal:
 class Vault:
     """Every method raises StoreFailed. `on_put` is called with the kind of what this server has changed."""
 
-    def __init__(self, store: SealedStore, seal: Seal) -> None:
-        self.on_put: Callable[[str], None] | None = None
+    def __init__(self, store: SealedStore, seal: Seal, on_put: Callable[[str], None]) -> None:
         self._store = store
         self._seal = seal
+        self._on_put = on_put
         self._locks = asyncio.Semaphore(AT_ONCE)
 
     async def all(self, kind: str) -> dict[str, bytes]:
@@ -95,8 +95,7 @@ class Vault:
 
     async def put(self, kind: str, name: str, content: bytes) -> None:
         await self._store.put_sealed(kind, name, self._seal.close(kind, name, content))
-        if self.on_put:
-            self.on_put(kind)
+        self._on_put(kind)
 
     async def first(self, kind: str, name: str, content: bytes) -> bytes:
         """Put it if there is none; return what there is: every server gets the same."""
@@ -123,7 +122,9 @@ class Vault:
                     )
 
 
-async def opened_vault(store: SealedStore, secret_key: str | None) -> Vault | None:
+async def opened_vault(
+    store: SealedStore, secret_key: str | None, on_put: Callable[[str], None] = lambda _: None
+) -> Vault | None:
     """The vault of a shared database; None without a key, as long as nothing is encrypted. Raises StoreFailed."""
     if secret_key is None:
         if await store.sealed_kinds():
@@ -133,7 +134,7 @@ async def opened_vault(store: SealedStore, secret_key: str | None) -> Vault | No
     keys = [key.strip() for key in secret_key.split(",")]
     if any(len(key) < SHORTEST for key in keys):
         keys = [secret_key]  # a comma in a key
-    vault = Vault(store, Seal(keys))
+    vault = Vault(store, Seal(keys), on_put)
     await vault.check()
     return vault
 

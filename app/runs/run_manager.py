@@ -42,7 +42,6 @@ from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import MAX_LINE, NotFound, RunOver, RunRequest, SessionBusy, Stopping
 from app.workspace.placing import placed
 from tools.base.tasks import gather_all
-from tools.jobs.manager import Jobs
 
 logger = logging.getLogger(__name__)
 ONE_ROUND = "Run {run} relays one answer or writes a summary, so it takes no message. Send it with the next request."
@@ -65,14 +64,16 @@ class RunManager:
         switch: KillSwitch,
         approvals: Approvals,
         ledger: Ledger,
+        *,
         peers: Peers | None = None,
         outboxes: Iterable[MakeOutbox] = (),
         publish: Publish | None = None,
+        announce_document: Callable[[str], None] | None = None,
     ) -> None:
         self.approvals = approvals
         self.notifier = Notifier()
         self.peers = peers or Alone()
-        self.documents = Library(store, journal, self.notifier.notify, self.peers)
+        self.documents = Library(store, journal, self.notifier.notify, peers=self.peers, announce=announce_document)
         self.ledger = ledger
         self._store = store
         self._journal = journal
@@ -86,9 +87,6 @@ class RunManager:
         self._newest = 0.0  # when a run was created last
         self._stopping = False
         self.writes = Writes()
-
-    def share_limits(self, jobs: Jobs) -> None:
-        """Count the jobs of other servers, too, if there may be any."""
 
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run, or find the one that the same key has begun, and return at once.
@@ -250,6 +248,10 @@ class RunManager:
     async def under_way(self, session: str) -> str | None:
         """The run that a session is busy with."""
         return next(iter(await self._line.in_order(session)), None)
+
+    def has(self, run: str) -> bool:
+        """Return True if this server has the run, or its end that is not stored yet."""
+        return run in self._live or bool(self._lost.events(run, 0))
 
     async def is_active(self, run: str) -> bool:
         return run in self._live

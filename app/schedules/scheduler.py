@@ -17,7 +17,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from secrets import token_hex
 
@@ -92,9 +91,10 @@ class Scheduler:
         self._refusals: dict[str, str] = {}  # the reason that the audit has, for each schedule
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self.lock: AbstractAsyncContextManager[object] = asyncio.Lock()  # held while a time or a change is handled
+        peers = starts.unattended.factory.runs.peers
+        self.lock = peers.changing("", self.read, kind="schedules")  # held while a time or a change is handled
         # To be held from when a schedule is read until its change is written.
-        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self.changing = peers.changing("schedules", self.read)
         self._rests = True
 
     async def begin(self) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from secrets import token_bytes, token_hex
 from typing import Any
 
@@ -68,7 +66,7 @@ class Triggers:
         self._clock = clock
         self._key = b""
         # To be held from when a trigger is read until its change is written.
-        self.changing: AbstractAsyncContextManager[object] = asyncio.Lock()
+        self.changing = starts.unattended.factory.runs.peers.changing("triggers")
 
     async def of(self, principal: str) -> list[TriggerRow]:
         return await self._store.triggers(principal)

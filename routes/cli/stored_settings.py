@@ -30,7 +30,7 @@ def with_stored_changes(loaded: Loaded) -> Loaded:
     found: list[Loaded] = []
 
     async def read(store: Store) -> int:
-        stored = RuntimeSettings(loaded.settings, store, lambda _: None)
+        stored = RuntimeSettings(loaded.settings, store)
         for problem in await stored.load():
             print(problem, file=sys.stderr)
         origins = {**loaded.origins, **dict.fromkeys(stored.changes, ORIGIN)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import StoreFailed
 from routes import page
 from routes.access.authentication import HELLO
@@ -66,7 +65,7 @@ async def readyz(request: Request) -> Response:
     services = services_of(request)
     if services.draining:
         return ASCIIResponse({"ready": False, "reason": DRAINING}, 503)
-    if isinstance(services.runs, SharedRuns) and services.runs.replicas.left_s <= 0:
+    if services.runs.peers.left_s <= 0:
         return ASCIIResponse({"ready": False, "reason": UNCONFIRMED}, 503)
     try:
         await services.store.check()

@@ -21,7 +21,6 @@ from app.memory.startup import memory_tools
 from app.policy.current_rights import principal_named
 from app.policy.rules.compiling import compiled_rules
 from app.profiles.library import open_profiles
-from app.redaction.redactor import Redactor
 from app.runs.composition.server_metrics import recording
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
@@ -29,12 +28,8 @@ from app.runs.follow_up import FollowUps, kept_for_next_run
 from app.runs.job_time import JobTime
 from app.runs.recovery.startup import recovered
 from app.runs.run_factory import RunFactory
-from app.runs.run_manager import RunManager
-from app.runs.shared.shared_jobs import SharedJobs
-from app.runs.shared.shared_runs import SharedRuns
 from app.storage.changes import Change
 from app.storage.files.reading import Files
-from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
 from routes.startup.models import ModelPhase
 from routes.startup.run_manager import ManagerPhase
@@ -68,11 +63,18 @@ async def opened_run_factory(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
-        jobs = jobs_of(settings, switch, runs, redactor)
+        jobs = storage.replication.jobs(
+            settings.data_dir / JOBS,
+            redactor,
+            limit=settings.job_limit,
+            time_limit_s=settings.job_time_limit_s,
+            follow_up=settings.job_follow_up,
+            check_paused=switch.check,
+        )
         stack.push_async_callback(jobs.close)
         presence = Presence(store, runs, jobs, settings.max_streams)
         stack.push_async_callback(presence.close)
-        project = ProjectFiles(store)
+        project = ProjectFiles(store, runs.peers)
         await project.load()
         factory = RunFactory(
             settings=settings,
@@ -88,7 +90,7 @@ async def opened_run_factory(
             built_in=built_in_tools(settings, manager.mcp),
             project=project,
             labels=await opened_labels(settings, store, jobs),
-            profiles=await open_profiles(settings.profiles, store),
+            profiles=await open_profiles(settings.profiles, store, runs.peers),
             looks=models.looks,
             hooks=manager.hooks,
             memories=models.memories,
@@ -121,17 +123,6 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
     )
 
 
-def jobs_of(settings: Settings, switch: KillSwitch, runs: RunManager, redactor: Redactor) -> Jobs:
-    kind = partial(SharedJobs, runs.replicas, redactor.redact_value) if isinstance(runs, SharedRuns) else Jobs
-    return kind(
-        settings.data_dir / JOBS,
-        limit=settings.job_limit,
-        time_limit_s=settings.job_time_limit_s,
-        follow_up=settings.job_follow_up,
-        check_paused=switch.check,
-    )
-
-
 def built_in_tools(settings: Settings, mcp: McpServers) -> Sequence[Tool]:
     """The tools that are switched on: those of each server, and those that begin runs or reach other sessions."""
     delegating = (*(HELPER_TOOLS if settings.helpers else ()), *(SESSION_TOOLS if settings.session_tools else ()))
@@ -150,7 +141,7 @@ async def opened_labels(settings: Settings, store: Store, jobs: Jobs) -> LabelSe
 
 async def opened_runtime_settings(settings: Settings, store: Store, factory: RunFactory) -> RuntimeSettings:
     """The stored changes of settings, which the runs of the factory follow."""
-    runtime_settings = RuntimeSettings(settings, store, factory.follow_settings)
+    runtime_settings = RuntimeSettings(settings, store, factory.follow_settings, factory.runs.peers)
     for problem in await runtime_settings.load():
         _log.warning(problem)
     return runtime_settings
@@ -163,7 +154,6 @@ async def follow_jobs(unattended: UnattendedRuns, put: Callable[[Change], None],
     keep = partial(kept_for_next_run, store)
     follow_ups = FollowUps(jobs, runs, unattended.start_follow_up, keep, factory.switch.unpaused)
     job_time = JobTime(jobs, runs.ledger, put, lambda name: principal_named(store, name))
-    runs.share_limits(jobs)
     await jobs.open(
         follow_ups.on_end if factory.settings.job_follow_up else None,
         lambda job, ended: runs.notifier.notify_around(job.principal, job_time.count(job, ended)),

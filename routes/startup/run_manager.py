@@ -14,13 +14,12 @@ from app.config.settings import Settings
 from app.hooks.hooks import Hooks, informing
 from app.hooks.run_hooks import ModelHooks
 from app.mcp.servers import McpServers
-from app.mcp.servers import opened as opened_mcp
 from app.notifications.service import Notifications, delivering
 from app.policy.approvals import Approvals
 from app.runs.housekeeping import Housekeeping
 from app.runs.run_manager import RunManager
-from app.runs.shared.opening import opened_runs
 from app.telemetry.opening import opened_telemetry
+from routes.replication.one_server import RunParts
 from routes.startup.storage import StoragePhase
 from tools.base.tasks import in_background
 
@@ -35,46 +34,44 @@ class ManagerPhase(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def opened_run_manager(settings: Settings, storage: StoragePhase) -> AsyncGenerator[ManagerPhase, None]:
     """Raises StoreFailed, SettingsError."""
-    store, journal, switch = storage.store, storage.journal, storage.switch
+    store, journal, switch, peers = storage.store, storage.journal, storage.switch, storage.replication.peers
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         traced = await enter(opened_telemetry(settings, storage.redactor, os.environ))
-        mcp = await enter(
-            opened_mcp(
-                settings,
-                store,
-                storage.redactor,
-                os.environ,
-                check_paused=switch.check,
-                observe=traced.operations,
-                vault=storage.vault,
-            )
+        mcp = McpServers(
+            settings,
+            store,
+            storage.redactor,
+            environ=os.environ,
+            check_paused=switch.check,
+            observe=traced.operations,
+            vault=storage.vault,
+            peers=peers,
         )
-        notifications = Notifications(settings, store, journal)
+        await enter(mcp.opened())
+        notifications = Notifications(settings, store, journal, peers=peers)
         hooks = Hooks(settings.hooks, storage.redactor, os.environ) if settings.hooks else None
-        runs = await enter(
-            opened_runs(
-                settings,
-                store=store,
-                journal=journal,
-                switch=switch,
-                approvals=Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None),
-                make_ledger=partial(
-                    Ledger,
-                    store,
-                    default_budget(settings),
-                    watch=notifications.outbox.budget_used,
-                    model_checks=ModelHooks(hooks) if hooks else None,
-                    observers=traced.observers,
-                ),
-                outboxes=[notifications.outbox.of_run],
-                metrics=storage.metrics,
-            )
+        parts = RunParts(
+            store=store,
+            journal=journal,
+            switch=switch,
+            approvals=Approvals(store, settings.approval_time_limit_s, settings.grant_time_limit_s or None),
+            outboxes=[notifications.outbox.of_run],
+            make_ledger=partial(
+                Ledger,
+                store,
+                default_budget(settings),
+                watch=notifications.outbox.budget_used,
+                model_checks=ModelHooks(hooks) if hooks else None,
+                observers=traced.observers,
+            ),
+            metrics=storage.metrics,
         )
-        await enter(delivering(notifications, runs.peers, storage.vault))
+        runs = await enter(storage.replication.opened_runs(parts))
+        await enter(delivering(notifications, peers, storage.vault))
         if hooks:
             await enter(informing(hooks))
         switch.on_change(runs.notifier.wake_all, mcp.go_on)
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
-        await enter(in_background(runs.peers.on_duty("housekeeping", housekeeping.run_forever), "housekeeping"))
+        await enter(in_background(peers.on_duty("housekeeping", housekeeping.run_forever), "housekeeping"))
         yield ManagerPhase(mcp=mcp, runs=runs, notifications=notifications, hooks=hooks)

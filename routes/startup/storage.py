@@ -22,7 +22,7 @@ from app.runs.composition.server_metrics import count_failure
 from app.storage.database import DATABASE, open_store
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
-from routes.sharing import vault_of
+from routes.replication.one_server import OneServer, Replication
 
 OpenStore = Callable[[Path], Awaitable[Store]]
 
@@ -31,6 +31,7 @@ class StoragePhase(Struct, frozen=True, kw_only=True):
     redactor: Redactor
     store: Store
     switch: KillSwitch
+    replication: Replication
     vault: Vault | None
     metrics: Metrics
     journal: EventWriter
@@ -48,7 +49,8 @@ async def opened_storage(settings: Settings, open_database: OpenStore | None) ->
         stack.push_async_callback(store.close)
         switch = KillSwitch(store)
         await switch.load()
-        vault = await vault_of(settings, store)
+        replication = replication_of(settings, store)
+        vault = await replication.opened_vault()
         metrics = Metrics()
         writer = EventWriter(
             store,
@@ -59,7 +61,23 @@ async def opened_storage(settings: Settings, open_database: OpenStore | None) ->
             observe_failure=partial(count_failure, metrics),
         )
         journal = await stack.enter_async_context(writer)
-        yield StoragePhase(redactor=redactor, store=store, switch=switch, vault=vault, metrics=metrics, journal=journal)
+        yield StoragePhase(
+            redactor=redactor,
+            store=store,
+            switch=switch,
+            replication=replication,
+            vault=vault,
+            metrics=metrics,
+            journal=journal,
+        )
+
+
+def replication_of(settings: Settings, store: Store) -> Replication:
+    if settings.postgres_url is None:
+        return OneServer()
+    from routes.replication.several_servers import SeveralServers  # the driver is an extra, and 40 ms of a start
+
+    return SeveralServers(settings, store)
 
 
 def secrets_of(settings: Settings) -> list[str]:

@@ -13,7 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -53,15 +53,8 @@ KILL_S = 10.0  # until what was killed has gone
 
 _log = logging.getLogger(__name__)
 
-Elsewhere = Callable[[str], AbstractAsyncContextManager[int]]
-"""The number of a principal's jobs that run at other servers, none of which starts another one meanwhile."""
 OnEnd = Callable[[Job], Coroutine[Any, Any, None]]
 Count = Callable[[Job, asyncio.Event], Coroutine[Any, Any, None]]  # the event is set when the job has ended
-
-
-@asynccontextmanager
-async def _none_elsewhere(_: str) -> AsyncGenerator[int, None]:
-    yield 0
 
 
 class Jobs:
@@ -95,7 +88,6 @@ class Jobs:
         self._on_end: OnEnd | None = None
         self._count: Count | None = None
         self._report: Callable[[Job], None] | None = None
-        self.elsewhere: Elsewhere = _none_elsewhere
 
     async def open(
         self, on_end: OnEnd | None = None, count: Count | None = None, report: Callable[[Job], None] | None = None
@@ -112,6 +104,11 @@ class Jobs:
                 self._watch_over(known, handle)
             else:
                 await self._conclude(known)
+
+    @asynccontextmanager
+    async def _running_elsewhere(self, _principal: str) -> AsyncGenerator[int, None]:
+        """The number of a principal's jobs that run at other servers, none of which starts another one meanwhile."""
+        yield 0
 
     async def close(self) -> None:
         """Detach from the jobs; they continue."""
@@ -143,7 +140,7 @@ class Jobs:
             script = command.encode()
         except UnicodeEncodeError as error:
             raise JobsFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error
-        async with self.elsewhere(principal) as others:
+        async with self._running_elsewhere(principal) as others:
             self._check_room(principal, others)
             job = Job(
                 id=f"job_{token_hex(10)}",

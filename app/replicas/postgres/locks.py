@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from types import TracebackType
 from typing import Any
 
-from app.replicas.peers import Alone
+from app.replicas.peers import Alone, Peers, Read
 from app.replicas.postgres.failures import FAILURES, described
 from app.storage.changes import StoreFailed
 
@@ -71,3 +72,33 @@ class Locks:
             if isinstance(error, FAILURES):
                 raise StoreFailed(BUSY.format(kind=kind, name=name, seconds=WAIT_S, error=described(error))) from error
             raise
+
+
+class SharedLock:
+    """A lock of all servers, whose holder has read anew what it is about to change."""
+
+    def __init__(self, peers: Peers, kind: str, name: str, read: Read | None = None) -> None:
+        self._peers = peers
+        self._kind = kind
+        self._name = name
+        self._read = read
+        self._held: AbstractAsyncContextManager[None] | None = None
+
+    async def __aenter__(self) -> None:
+        """Raises StoreFailed."""
+        lock = self._peers.lock(self._kind, self._name)
+        await lock.__aenter__()
+        self._held = lock  # one holder at a time
+        try:
+            if self._read:
+                await self._read()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        held, self._held = self._held, None
+        assert held
+        await held.__aexit__(kind, error, at)

@@ -18,14 +18,14 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from app.replicas.peers import Answerer, Body, Feed, Work
+from app.replicas.peers import Answerer, Body, Feed, Read, Work
 from app.replicas.postgres.asks import Asks
 from app.replicas.postgres.claims import COUNT, MOST, OTHERS, OWNER, RELEASE, claim, claimed
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES, described
 from app.replicas.postgres.job_records import PostgresJobRecords
 from app.replicas.postgres.lease import BEGINS_S, Lease, Replica
-from app.replicas.postgres.locks import Locks
+from app.replicas.postgres.locks import Locks, SharedLock
 from app.replicas.postgres.messages import ANSWER_S, ORPHANS, Messages
 from app.replicas.postgres.nodes import PostgresNodes
 from app.replicas.postgres.undertaker import undertaker
@@ -33,10 +33,10 @@ from app.replicas.postgres.watching import Watching
 from app.storage.changes import LOST, StoreFailed
 from app.storage.postgres.connections import CLOSE_S, Connections, Line, name_of
 from app.storage.runs import EventRow
+from tools.base.tasks import in_background
 
 POOL = 32  # connections for locks and questions, opened when they are needed
 COMMAND_S = 30.0
-AWAY = "The database cannot be reached: {why}. Check DRAGOMAN_DATABASE_URL."
 MOVED = "moved"  # the kind of a message: a run of a session has ended
 
 TakeOver = Callable[[str], Coroutine[Any, Any, None]]
@@ -56,9 +56,13 @@ logger = logging.getLogger(__name__)
 
 
 class PostgresPeers:
-    """Entered by `opened`."""
+    """Use it as `async with peers.opened()`; before, there is no connection."""
 
-    def __init__(self, line: Line, me: Replica, lease_s: float, pool: Any) -> None:
+    is_alone = False
+
+    def __init__(self, url: str, me: Replica, lease_s: float) -> None:
+        line = Line(url, name_of(me.id), COMMAND_S)
+        pool = asyncpg.create_pool(url, min_size=0, max_size=POOL, connect=line.connect)
         self.messages = Messages(line.connect)
         self.lease = Lease(line.connect, me, lease_s)
         self.asks = Asks(pool, self.messages)
@@ -95,6 +99,35 @@ class PostgresPeers:
     def left_s(self) -> float:
         return self.lease.left_s
 
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[PostgresPeers, None]:
+        """Register the replica and hold its lease. Raises StoreFailed."""
+        async with AsyncExitStack() as stack:
+            try:
+                await self._pool
+                stack.push_async_callback(_close, self._pool)
+                until = time.monotonic() + BEGINS_S + self.lease.lease_s
+                self.lease.on_alive = await stack.enter_async_context(undertaker(until))
+                stack.callback(self.lease.disconnect)
+                await self.lease.begin()
+                stack.push_async_callback(self._end_takings)
+            except FAILURES as error:
+                raise StoreFailed(
+                    f"The database cannot be reached: {described(error)}. Check DRAGOMAN_DATABASE_URL."
+                ) from error
+            stack.push_async_callback(self.lease.give_up)
+            for work in (
+                self.messages.send_forever,
+                self.messages.listen_forever,
+                self.watching.renew_forever,
+                self.lease.hold_forever,
+            ):
+                await stack.enter_async_context(in_background(work(), f"peers: {work.__name__}"))
+            try:
+                yield self
+            finally:
+                self._is_closed = True
+
     def begin_taking(self, take_over: TakeOver) -> None:
         self._take_over = take_over
         self.lease.beat_soon()
@@ -110,6 +143,9 @@ class PostgresPeers:
 
     def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
         return self._locks.lock(kind, name)
+
+    def changing(self, name: str, read: Read | None = None, *, kind: str = "held") -> SharedLock:
+        return SharedLock(self, kind, name, read)
 
     async def on_duty(self, name: str, work: Work) -> None:
         await self._duties.run(name, work)
@@ -259,38 +295,6 @@ class PostgresPeers:
                 waiting.set()
 
 
-@asynccontextmanager
-async def opened(url: str, me: Replica, lease_s: float) -> AsyncGenerator[PostgresPeers, None]:
-    """Register the replica and hold its lease. Raises StoreFailed."""
-    async with AsyncExitStack() as stack:
-        try:
-            line = Line(url, name_of(me.id), COMMAND_S)
-            pool = await asyncpg.create_pool(url, min_size=0, max_size=POOL, connect=line.connect)
-            stack.push_async_callback(_close, pool)
-            peers = PostgresPeers(line, me, lease_s, pool)
-            peers.lease.on_alive = await stack.enter_async_context(undertaker(time.monotonic() + BEGINS_S + lease_s))
-            stack.callback(peers.lease.disconnect)
-            await peers.lease.begin()
-            stack.push_async_callback(peers._end_takings)
-        except FAILURES as error:
-            raise StoreFailed(
-                f"The database cannot be reached: {described(error)}. Check DRAGOMAN_DATABASE_URL."
-            ) from error
-        stack.push_async_callback(peers.lease.give_up)
-        for work in (
-            peers.messages.send_forever,
-            peers.messages.listen_forever,
-            peers.watching.renew_forever,
-            peers.lease.hold_forever,
-        ):
-            task = asyncio.create_task(work(), name=f"peers: {work.__name__}")
-            stack.push_async_callback(_ended, task)
-        try:
-            yield peers
-        finally:
-            peers._is_closed = True
-
-
 def _unfenced(_: str) -> None:
     """Do nothing until there is a store."""
 
@@ -302,8 +306,3 @@ async def _close(pool: Any) -> None:
             await pool.close()
     except FAILURES:
         pool.terminate()
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -12,7 +12,7 @@ import logging
 import time
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -26,7 +26,8 @@ from tools.jobs.manager import KEPT_S, Count, Jobs, OnEnd
 from tools.jobs.records import Glance, Job, JobsFailed, JobState, NoSuchJob, OutputPart
 from tools.jobs.watch import LATEST_S, TrackedJob
 
-QUESTION = "job"
+QUESTION, RUNNING = "job", "running_jobs"
+LOCK = "jobs"
 LOOK_S = 0.5  # between two looks at a job elsewhere that is watched, and at those here for what others should know
 LOST_S = 600.0
 TIDY_S = 3_600.0
@@ -64,13 +65,34 @@ class SharedJobs(Jobs):
             "cancel": self._cancel_here,
             "forget": self._forget_here,
         }
-        replicas.answerers[QUESTION] = self._answer
+        replicas.answerers.update({QUESTION: self._answer, RUNNING: self._running_here})
 
     async def open(
         self, on_end: OnEnd | None = None, count: Count | None = None, report: Callable[[Job], None] | None = None
     ) -> None:
         await super().open(on_end, count, report)
         self._keep(self._write_forever())
+
+    @asynccontextmanager
+    async def _running_elsewhere(self, principal: str) -> AsyncGenerator[int, None]:
+        """The jobs of a server that has stopped count again once it is back."""
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._replicas.lock(LOCK, principal))
+                others = await self._replicas.others()
+                counts = await asyncio.gather(*(self._running_at(other, principal) for other in others))
+            except StoreFailed as failure:
+                raise JobsFailed(str(failure)) from failure
+            yield sum(counts)
+
+    async def _running_at(self, replica: str, principal: str) -> int:
+        try:
+            return int(await self._replicas.ask(replica, RUNNING, {"principal": principal}))
+        except (ReplicaGone, Refusal):  # one of an older version does not know the question
+            return 0
+
+    async def _running_here(self, body: Body) -> int:
+        return len(self.running(body["principal"]))
 
     async def _conclude(self, known: TrackedJob) -> None:
         await super()._conclude(known)

@@ -17,13 +17,12 @@ from app.log.event_writer import EventWriter
 from app.policy.approvals import Approvals
 from app.policy.policy_context import Writes
 from app.policy.stored_grants import Review
-from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
+from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas, ask_others
 from app.runs.agent import Agent
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.run_manager import AgentOf, MakeOutbox, Resume, RunManager
 from app.runs.run_task import RunTask
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
-from app.runs.shared.job_limit import JobLimit
 from app.runs.shared.remote_stream import watched_elsewhere
 from app.runs.shared.shared_queue import SharedQueue
 from app.storage.approvals import ApprovalRow
@@ -34,7 +33,6 @@ from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import RunRequest
 from tools.base.tasks import gather_all
-from tools.jobs.manager import Jobs
 
 ASKED_S = 60.0  # that a request waits for a server to have its run: longer than it takes to notice a dead one
 LOOK_S = 0.25  # between two looks for the owner of a run that has none
@@ -57,10 +55,21 @@ class SharedRuns(RunManager):
         approvals: Approvals,
         ledger: Ledger,
         replicas: Replicas,
-        outboxes: Iterable[MakeOutbox] = (),
-        observe_takeover: Callable[[], None] = lambda: None,
+        outboxes: Iterable[MakeOutbox],
+        announce_document: Callable[[str], None],
+        observe_takeover: Callable[[], None],
     ) -> None:
-        super().__init__(store, journal, switch, approvals, ledger, replicas, outboxes, replicas.publish)
+        super().__init__(
+            store,
+            journal,
+            switch,
+            approvals,
+            ledger,
+            peers=replicas,
+            outboxes=outboxes,
+            publish=replicas.publish,
+            announce_document=announce_document,
+        )
         self._line = SharedQueue(store, replicas)
         self.replicas = replicas
         self.writes = Writes(last=math.inf)
@@ -71,9 +80,6 @@ class SharedRuns(RunManager):
             decide=self._decide_here,
             session=self._follow_session_here,
         )
-
-    def has(self, run: str) -> bool:
-        return run in self._live or bool(self._lost.events(run, 0))
 
     async def recover(self, resume: Resume, _agent_of: AgentOf) -> None:
         """Go on with runs that no server has, as long as this one runs: those of another server are not touched."""
@@ -101,9 +107,6 @@ class SharedRuns(RunManager):
         await self.cancel(row.id)
         turn.key.check(first.body)
         return await self.run(first.run, principal)
-
-    def share_limits(self, jobs: Jobs) -> None:
-        JobLimit(jobs, self.replicas).share()
 
     async def _drive(self, live: RunTask) -> None:
         await super()._drive(live)
@@ -188,16 +191,16 @@ class SharedRuns(RunManager):
 
     async def disable_tools(self, session: str, patterns: Sequence[str]) -> None:
         await super().disable_tools(session, patterns)
-        await self._ask_others("session", {"session": session, "disable": list(patterns)})
+        await self._tell_others(session, disable=list(patterns))
 
     async def withdraw_grants(self, session: str, principal: Principal, grant: str | None = None) -> int:
         count = await super().withdraw_grants(session, principal, grant)
-        await self._ask_others("session", {"session": session})
+        await self._tell_others(session)
         return count
 
     async def adopt_labels(self, session: str, labels: Sequence[str]) -> None:
         await super().adopt_labels(session, labels)
-        await self._ask_others("session", {"session": session, "labels": list(labels)})
+        await self._tell_others(session, labels=list(labels))
 
     async def _follow_session_here(self, body: Body) -> None:
         """Let the runs of a session here follow a change of what they may do."""
@@ -247,16 +250,6 @@ class SharedRuns(RunManager):
             return await self.replicas.answerers[question](body)
         return await self.replicas.ask(owner, question, body)
 
-    async def _ask_others(self, question: str, body: Body) -> None:
-        """Returns when every other server has answered or is gone. Raises StoreFailed."""
-        asking = [self._ask_one(replica, question, body) for replica in await self.replicas.others()]
-        for result in await asyncio.gather(*asking, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-
-    async def _ask_one(self, replica: str, question: str, body: Body) -> None:
-        with suppress(ReplicaGone):
-            try:
-                await self.replicas.ask(replica, question, body)
-            except Refusal as refusal:
-                raise error_of(refusal) from refusal
+    async def _tell_others(self, session: str, **change: Any) -> None:
+        """Let the others' runs of a session follow a change. Raises StoreFailed."""
+        await ask_others(self.replicas, "session", {"session": session, **change}, lambda _, refusal: error_of(refusal))

@@ -12,7 +12,6 @@ from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import PauseRequest, admins_only, read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
-from routes.sharing import END_ALL
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +38,8 @@ async def _end_all(services: Services) -> None:
         "runs": services.runs.cancel_all("paused"),
         "jobs": services.jobs.cancel_all(),
         "MCP servers": services.mcp.stop_all(),
+        "other servers": services.replication.end_all_elsewhere(),
     }
-    if services.sharing:
-        kinds["other servers"] = services.sharing.ask_others(END_ALL, {})
     results = await asyncio.gather(*kinds.values(), return_exceptions=True)
     wrong = {kind: one for kind, one in zip(kinds, results, strict=True) if isinstance(one, BaseException)}
     for kind, error in wrong.items():

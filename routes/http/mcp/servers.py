@@ -17,7 +17,6 @@ from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only, read_fields
 from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
-from routes.sharing import SIGNED_IN
 from tools.base.escape_invisible import visible
 from tools.mcp.model import SignInFailed, Status
 
@@ -135,11 +134,10 @@ async def _signed_in(services: Services, state: str, code: str, issuer: str | No
     try:
         return await services.mcp.signed_in(state, code, issuer)
     except SignInFailed:
-        body = {"state": state, "code": code, "issuer": issuer}
-        name = await services.sharing.first_answer(SIGNED_IN, body) if services.sharing else None
+        name = await services.replication.signed_in_elsewhere(state, code, issuer)
         if name is None:
             raise
-        return str(name)
+        return name
 
 
 async def act_on_server(request: Request) -> Response:

@@ -13,7 +13,7 @@ import pytest
 from app.replicas.peers import Body, Refusal, ReplicaGone
 from app.replicas.postgres.lease import Replica, new_id
 from app.replicas.postgres.messages import MOST_BYTES
-from app.replicas.postgres.peers import PostgresPeers, opened
+from app.replicas.postgres.peers import PostgresPeers
 from app.replicas.postgres.watching import Feed
 from app.storage.changes import LOST, LeaseLost, StoreFailed
 from app.storage.postgres.store import PostgresStore
@@ -70,7 +70,7 @@ async def servers(postgres: Cluster, *nodes: str, lease_s: float = 60.0) -> Asyn
             store = await PostgresStore.open(url)
             stack.push_async_callback(store.close)
             me = Replica(new_id(), node, "1", f"/{node}")
-            found.append(Server(await stack.enter_async_context(opened(url, me, lease_s)), store))
+            found.append(Server(await stack.enter_async_context(PostgresPeers(url, me, lease_s).opened()), store))
         yield found
 
 

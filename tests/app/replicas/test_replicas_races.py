@@ -16,7 +16,7 @@ from app.replicas.peers import Body
 from app.replicas.postgres import lease as lease_module
 from app.replicas.postgres.lease import BEAT, BEATS, ENDED, LAST_WRITE, PREDECESSORS, REGISTER, Lease, Replica
 from app.replicas.postgres.messages import MOST_BYTES
-from app.replicas.postgres.peers import opened
+from app.replicas.postgres.peers import PostgresPeers
 from app.storage.changes import LOST, StoreFailed
 from app.storage.postgres.connections import CONNECT_S, Line
 from tests.app.replicas.test_replicas import LIMIT_S, Server, begun, servers
@@ -249,7 +249,7 @@ async def test_a_server_that_cannot_begin_leaves_no_connection_open(
         database.terminate()
         monkeypatch.setattr(asyncpg, "connect", noted)
         with pytest.raises(StoreFailed, match="replicas_pkey"):
-            async with opened(url, me, 60.0):
+            async with PostgresPeers(url, me, 60.0).opened():
                 pass
     assert made and all(one.is_closed() for one in made)
 

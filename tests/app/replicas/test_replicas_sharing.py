@@ -14,7 +14,7 @@ from app.core.notifier import Notifier
 from app.replicas.changes import ALL, EXACT, KINDS, Parts, joined, kinds_of
 from app.replicas.duty import attended
 from app.replicas.peers import Refusal, ReplicaGone
-from app.replicas.sharing import SharedLock, Sharing, opened_sharing
+from app.replicas.sharing import Sharing
 from app.storage.changes import Change, StoreFailed
 from app.storage.endpoints import EndpointRow
 from app.storage.kill_switch import NAME, PAUSED, RUNNING, KillSwitch
@@ -49,15 +49,16 @@ class Server(Struct):
 @asynccontextmanager
 async def server(url: str, node: str) -> AsyncGenerator[Server, None]:
     from app.replicas.postgres.lease import Replica, new_id
-    from app.replicas.postgres.peers import opened
+    from app.replicas.postgres.peers import PostgresPeers
     from app.storage.postgres.store import PostgresStore
 
     async with AsyncExitStack() as stack:
         store = await PostgresStore.open(url)
         stack.push_async_callback(store.close)
-        peers = await stack.enter_async_context(opened(url, Replica(new_id(), node, "1", node), 10.0))
-        notifier = Notifier()
-        sharing = await stack.enter_async_context(opened_sharing(peers, peers.messages, notifier, flushed))
+        peers = PostgresPeers(url, Replica(new_id(), node, "1", node), 10.0)
+        await stack.enter_async_context(peers.opened())
+        notifier, sharing = Notifier(), Sharing(peers, peers.messages)
+        await stack.enter_async_context(sharing.following(notifier, flushed))
         switch, heard, news = KillSwitch(store), list[tuple[str, Parts]](), asyncio.Event()
         await switch.load()
 
@@ -187,7 +188,7 @@ async def test_a_lock_of_all_servers_reads_anew_what_its_holder_changes(postgres
                 nonlocal held
                 held = int(await server.store.state("count") or 0)
 
-            lock = SharedLock(server.peers, "shared", "count", reload)
+            lock = server.peers.changing("count", reload)
             for _ in range(times):
                 async with lock:
                     held += 1
@@ -233,7 +234,8 @@ class Silent:
 
 @pytest.mark.parametrize("error", [ReplicaGone("gone"), Refusal("unknown_question", "It is just starting.")])
 async def test_a_server_that_has_stopped_or_is_starting_is_not_waited_for(error: Exception) -> None:
-    async with opened_sharing(Absent(error), Silent(), Notifier(), flushed) as sharing:  # type: ignore[arg-type]
+    sharing = Sharing(Absent(error), Silent())  # type: ignore[arg-type]
+    async with sharing.following(Notifier(), flushed):
         await sharing.written([StateRow(NAME, PAUSED)])
 
 

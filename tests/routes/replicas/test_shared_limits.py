@@ -13,7 +13,6 @@ import pytest
 from app.core.provider import TokenUsage
 from app.models.scripted import Scripted
 from app.replicas.peers import Alone
-from app.runs.shared.shared_runs import SharedRuns
 from app.storage.runs import KeyRow
 from app.storage.tokens import SharedRateStore
 from routes.access.request_rates import DELIVERIES, MemoryRates, SharedRates, rates_of
@@ -149,8 +148,8 @@ async def counted(served: Served, servers: int) -> None:
     known = asyncio.Event()
     runs = served.services.runs
     runs.peers.on_count(lambda count: known.set() if count == servers else None)
-    if isinstance(runs, SharedRuns):
-        await runs.replicas.release([])  # all look around now, not with their next beat
+    if replicas := served.services.replication.replicas:
+        await replicas.release([])  # all look around now, not with their next beat
     await known.wait()
 
 

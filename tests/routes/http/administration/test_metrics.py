@@ -15,7 +15,7 @@ from app.metrics.exposition import Exposition
 from app.metrics.recorder import OTHER, Metrics
 from app.metrics.table import METRICS, MOST_SERIES, NOTICES, PROCESS_METRICS, TAKEOVERS
 from app.models.scripted import Raise, Scripted
-from app.runs.shared.opening import observe_replica
+from routes.replication.several_servers import observe_replica
 from tests.support.access.people import bearer
 from tests.support.server.serving import Served, serving, until
 
