@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tools.base.access.memory import KINDS
 from tools.base.rights import Risk, Role
+from tools.base.workspace import CallPath, Folder, ReadFile, WrittenFile
 from tools.builtin.ask_user import ask_user
 from tools.builtin.delegation import DELEGATE, ask_model, delegate, model_reached
 from tools.builtin.documents import create_document, read_document, suggest_edits, update_document
@@ -24,7 +26,7 @@ from tools.builtin.submit_plan import submit_plan, with_texts
 from tools.builtin.web_fetch import WebFetch
 from tools.builtin.web_search import not_configured
 from tools.shell_policy.network_needs import request_network
-from tools.tool import Run, Tool, answering
+from tools.tool import NO_PATHS, Run, Tool, answering
 from tools.web.egress import NETWORK, normalise_network
 
 _TEXT = {"type": "string"}
@@ -53,10 +55,13 @@ def _confined(
     run: Run,
     *,
     role: Role = Role.USER,
+    paths: Mapping[str, type[CallPath]] = NO_PATHS,
     **more: Any,
 ) -> Tool:
     """A tool that acts only in the workspace and in the sandbox, except for what its `leaves` names."""
-    return Tool(name, description, parameters, risk, run, role=role, confined=True, **more)
+    if WrittenFile in paths.values():
+        more = {"leaves": file_left, "binds": state_of_file} | more
+    return Tool(name, description, parameters, risk, run, role=role, confined=True, paths=paths, **more)
 
 
 TOOLS = (
@@ -87,6 +92,7 @@ TOOLS = (
         Risk.READ,
         read_page,
         role=Role.GUEST,
+        paths={"path": ReadFile},
     ),
     _confined(
         "write_file",
@@ -94,8 +100,7 @@ TOOLS = (
         _object({"path": _TEXT, "content": _TEXT}),
         Risk.WRITE,
         off_the_loop(write_file),
-        leaves=file_left,
-        binds=state_of_file,
+        paths={"path": WrittenFile},
     ),
     _confined(
         "edit_file",
@@ -103,8 +108,7 @@ TOOLS = (
         _object({"path": _TEXT, "old": _TEXT, "new": _TEXT}),
         Risk.WRITE,
         off_the_loop(edit_file),
-        leaves=file_left,
-        binds=state_of_file,
+        paths={"path": WrittenFile},
     ),
     _confined(
         "list_files",
@@ -113,6 +117,7 @@ TOOLS = (
         Risk.READ,
         off_the_loop(list_files),
         role=Role.GUEST,
+        paths={"path": Folder},
     ),
     _confined(
         "job_status", "Show background jobs.", _object({}, {"id": _TEXT}), Risk.READ, job_status, role=Role.GUEST

@@ -19,6 +19,7 @@ from tools.base.access.sessions import SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
+from tools.base.workspace import CallPath
 from tools.jobs.manager import Jobs
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
@@ -135,19 +136,23 @@ def binds_nothing(_: Arguments, __: Path) -> str:
     return ""
 
 
+NO_PATHS: Mapping[str, type[CallPath]] = MappingProxyType({})
+
+
 class Tool(Struct, frozen=True):
     """One row of the catalogue. `parameters` is a JSON Schema of type object; `run` ends with exactly one Result.
 
     By default a tool needs the role admin. `confined`: it acts only in the workspace and, where it runs something, in
-    the sandbox, except for what `leaves` names. `loses_nothing` recognises calls that change nothing that exists in
-    this workspace, although the tool could; it may block. `hopeless` returns why a call cannot succeed in a sandbox
-    without network, and what to do instead. `untrusted`: its results are treated as untrusted. `handed`: the client
-    runs it, so that its calls are handed over, and neither boxed nor asked about here. `needs_person`: it is refused in
-    a run that no person answers. `plans`: it is for runs that only plan. `least_window`: a model that can read fewer
-    tokens is not offered it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so
-    that it is disabled with that one. `origin`: of a tool of an MCP server; its classification can change while it is
-    offered. `in_turn`: its calls never run side by side with others. `keeps`: although it changes no file, something is
-    kept of each call (a document, a memory, a run), so that one whose outcome is lost is not made again.
+    the sandbox, except for what `leaves` names. `paths`: the arguments that are paths of the workspace, each with what
+    `run` gets in place of the text. `loses_nothing` recognises calls that change nothing that exists in this workspace,
+    although the tool could; it may block. `hopeless` returns why a call cannot succeed in a sandbox without network,
+    and what to do instead. `untrusted`: its results are treated as untrusted. `handed`: the client runs it, so that its
+    calls are handed over, and neither boxed nor asked about here. `needs_person`: it is refused in a run that no person
+    answers. `plans`: it is for runs that only plan. `least_window`: a model that can read fewer tokens is not offered
+    it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so that it is disabled
+    with that one. `origin`: of a tool of an MCP server; its classification can change while it is offered. `in_turn`:
+    its calls never run side by side with others. `keeps`: although it changes no file, something is kept of each call
+    (a document, a memory, a run), so that one whose outcome is lost is not made again.
     """
 
     name: str
@@ -158,6 +163,7 @@ class Tool(Struct, frozen=True):
     role: Role = Role.ADMIN
     approval: Approval = "mode"
     confined: bool = False
+    paths: Mapping[str, type[CallPath]] = NO_PATHS
     untrusted: bool = False
     normalise: Normalise = as_written
     leaves: Leaves = no_outbound_effect
@@ -183,6 +189,10 @@ class Tool(Struct, frozen=True):
         return not self.handed and self.risk not in (Risk.READ, Risk.NETWORK)
 
     plans: bool = False
+
+    def with_paths(self, arguments: Arguments, workspace: Path) -> Arguments:
+        """Return the arguments that `run` gets. Raises ToolFailed for a path outside of the workspace."""
+        return arguments | {name: use(workspace, arguments.get(name, "")) for name, use in self.paths.items()}
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -181,7 +181,8 @@ class Toolbox:
             return
         result = Result(ok=False, text=f"{call_name} ended without a result. Try another way.")
         try:
-            async with aclosing(self._tools[call_name].run(arguments, context)) as updates:
+            tool = self._tools[call_name]
+            async with aclosing(tool.run(tool.with_paths(arguments, context.workspace), context)) as updates:
                 async for update in updates:
                     if isinstance(update, Result):
                         # Yielded after the tool's clean-up, whose failure would be the result.

@@ -15,7 +15,7 @@ from parsing import Arguments
 from tools.base.diffs import unified_diff
 from tools.base.outcome import ToolFailed
 from tools.base.replacement import replace_once
-from tools.base.workspace import inside, regular_file
+from tools.base.workspace import ReadFile
 from tools.builtin.files import EDIT_BYTES, state_of_file
 
 DIFF_CHARACTERS = 100_000
@@ -58,19 +58,19 @@ def preview_of(name: str, arguments: Arguments, workspace: Path, *, may_read: bo
         return None
     path = str(arguments.get("path", ""))
     try:
-        parts = inside(workspace, path)
-        there = _there(workspace, parts, may_read=may_read)
-        return after(arguments, "/".join(parts), there, state_of_file(arguments, workspace))
+        file = ReadFile(workspace, path)
+        there = _there(file, workspace, may_read=may_read)
+        return after(arguments, "/".join(file.parts), there, state_of_file(arguments, workspace))
     except (ToolFailed, OSError, KeyError, TypeError, AttributeError) as failure:  # unfit arguments among them
         return WritePreview(path, "fail", state_of_file({"path": path}, workspace), note=str(failure))
 
 
-def _there(workspace: Path, parts: tuple[str, ...], *, may_read: bool) -> _There | None:
+def _there(path: ReadFile, workspace: Path, *, may_read: bool) -> _There | None:
     try:
-        with regular_file(workspace, parts) as opened, open(opened, "rb", closefd=False) as file:
-            found = os.fstat(opened)
+        with path.opened() as file:
+            found = os.fstat(file.fileno())
             if found.st_size > EDIT_BYTES:
-                binding = state_of_file({"path": "/".join(parts)}, workspace)
+                binding = state_of_file({"path": str(path)}, workspace)
                 return _There(binding, found.st_size, found.st_mtime, None, TOO_LONG)
             data = file.read(EDIT_BYTES + 1)
     except ToolFailed as error:
@@ -78,7 +78,7 @@ def _there(workspace: Path, parts: tuple[str, ...], *, may_read: bool) -> _There
             return None
         raise
     binding = hashlib.sha256(data).hexdigest()
-    text, note = _readable(data, parts, may_read=may_read)
+    text, note = _readable(data, path.parts, may_read=may_read)
     return _There(binding, len(data), found.st_mtime, text, note)
 
 

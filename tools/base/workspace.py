@@ -2,6 +2,9 @@
 
 Each component of a path is opened from the directory before it without following symbolic links, so neither a link
 nor a rename at the wrong moment leads out. Every function blocks; every failure is a ToolFailed with its reason.
+
+A tool gets the paths of its calls as a `ReadFile`, a `WrittenFile` or a `Folder`, as its row says (`paths`). They are
+no `str` and no `os.PathLike`, so that a tool cannot open, join or follow what a model has written.
 """
 
 from __future__ import annotations
@@ -9,8 +12,9 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from tools.base.outcome import ToolFailed
@@ -152,3 +156,43 @@ def explained(shown: str) -> Iterator[None]:
         raise ToolFailed(f"{shown} is not below a directory: a file is in the way.") from error
     except OSError as error:
         raise ToolFailed(f"{shown} cannot be used: {error.strerror}.") from error
+
+
+class CallPath:
+    """A path that a call names. Its text is as the model wrote it, for sentences."""
+
+    def __init__(self, workspace: Path, written: str) -> None:
+        """Raises ToolFailed for a path outside of the workspace."""
+        self.parts = inside(workspace, written)
+        self._workspace, self._written = workspace, written
+
+    def __str__(self) -> str:
+        return self._written
+
+
+class ReadFile(CallPath):
+    """A regular file."""
+
+    @contextmanager
+    def opened(self) -> Iterator[BufferedReader]:
+        """Open it for reading."""
+        with regular_file(self._workspace, self.parts) as opened, open(opened, "rb", closefd=False) as file:
+            yield file
+
+
+class WrittenFile(ReadFile):
+    """A regular file that may be absent."""
+
+    def write(self, content: bytes) -> None:
+        """Replace or create it whole or not at all."""
+        write(self._workspace, self.parts, content)
+
+
+class Folder(CallPath):
+    """A directory: the workspace where a call names none."""
+
+    @contextmanager
+    def entries(self, below: Sequence[str] = ()) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """Look into it, or into one further `below`."""
+        with directory(self._workspace, (*self.parts, *below)) as opened, os.scandir(opened) as entries:
+            yield entries

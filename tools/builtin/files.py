@@ -8,13 +8,14 @@ import hashlib
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from parsing import Arguments
 from tools.base.diffs import unified_diff
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.pictures import MOST_BYTES, is_picture
 from tools.base.replacement import replace_once
-from tools.base.workspace import inside, regular_file, write
+from tools.base.workspace import ReadFile, WrittenFile
 from tools.tool import Context, Run, answering
 
 PAGE_CHARACTERS = 20_000
@@ -24,47 +25,43 @@ SKIPPED_BYTES = 256 * 1024 * 1024
 _PAGE_NOTE = 200  # room for the line that says how to go on
 _BLOCK = 65_536
 _PROBE = 8_192
-_BEGINNING = 16  # bytes by which pictures are known
 
 
-def off_the_loop(answer: Callable[[Arguments, Path], str]) -> Run:
+def off_the_loop(answer: Callable[[Arguments], str]) -> Run:
     """A `run` for a function that blocks: files may lie on a slow disk."""
 
-    async def run(arguments: Arguments, context: Context) -> str:
-        return await asyncio.to_thread(answer, arguments, context.workspace)
+    async def run(arguments: Arguments, _: Context) -> str:
+        return await asyncio.to_thread(answer, arguments)
 
     return answering(run)
 
 
 async def read_page(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
     """`read_file` with pages that fit into one result: a file with its middle left out is read wrongly."""
-    if picture := await asyncio.to_thread(read_picture, arguments, context.workspace):
-        words = f"{arguments['path']} is a picture of {len(picture):,} bytes; it follows for those who can see it."
-        yield Result(ok=True, text=words, pictures=(picture,))
-        return
     page = min(PAGE_CHARACTERS, context.result_characters - _PAGE_NOTE)
-    yield Result(ok=True, text=await asyncio.to_thread(read_file, arguments, context.workspace, page))
+    yield await asyncio.to_thread(read_file, arguments, page)
 
 
-def read_picture(arguments: Arguments, workspace: Path) -> bytes | None:
-    """The bytes of a file that is a picture and not too large to be shown."""
-    with regular_file(workspace, inside(workspace, arguments["path"])) as opened:
-        if os.fstat(opened).st_size > MOST_BYTES or not is_picture(os.pread(opened, _BEGINNING, 0)):
-            return None
-        with open(opened, "rb", closefd=False) as file:
-            return file.read(MOST_BYTES)
-
-
-def read_file(arguments: Arguments, workspace: Path, page: int = PAGE_CHARACTERS) -> str:
-    """One page of a text file from line `offset` (from 1), and how to get the next."""
-    path, offset = arguments["path"], int(arguments.get("offset", 1))
-    with regular_file(workspace, inside(workspace, path)) as opened, open(opened, "rb", closefd=False) as file:
-        if b"\0" in file.read(_PROBE):
-            size = os.fstat(opened).st_size
+def read_file(arguments: Arguments, page: int = PAGE_CHARACTERS) -> Result:
+    """A picture that is not too large to be shown, or a page of a text."""
+    path: ReadFile = arguments["path"]
+    with path.opened() as file:
+        size, beginning = os.fstat(file.fileno()).st_size, file.read(_PROBE)
+        if size <= MOST_BYTES and is_picture(beginning):
+            file.seek(0)
+            picture = file.read(MOST_BYTES)
+            words = f"{path} is a picture of {len(picture):,} bytes; it follows for those who can see it."
+            return Result(ok=True, text=words, pictures=(picture,))
+        if b"\0" in beginning:
             raise ToolFailed(f"{path} is a binary file of {size:,} bytes, not text: look at it with python.")
-        file.seek(_start_of_line(opened, offset, path))
-        # The longest character has four bytes; one character more shows whether there is a next page.
-        raw = file.read(4 * page + 4)
+        return Result(ok=True, text=_read_lines(file, path, int(arguments.get("offset", 1)), page))
+
+
+def _read_lines(file: BinaryIO, path: ReadFile, offset: int, page: int) -> str:
+    """One page of a text file from line `offset` (from 1), and how to get the next."""
+    file.seek(_start_of_line(file.fileno(), offset, path))
+    # The longest character has four bytes; one character more shows whether there is a next page.
+    raw = file.read(4 * page + 4)
     text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(raw, final=len(raw) <= 4 * page)
     if not text:
         if offset > 1:
@@ -84,7 +81,7 @@ def _page(text: str, offset: int, page: int) -> str:
     return f"{text[:end]}[Lines {offset} to {following - 1}. Next page: offset={following}]"
 
 
-def _start_of_line(opened: int, line: int, path: str) -> int:
+def _start_of_line(opened: int, line: int, path: ReadFile) -> int:
     """The position where `line` begins, found block by block in bounded memory."""
     position, missing = 0, line - 1
     ends_with_newline = True
@@ -105,7 +102,7 @@ def _start_of_line(opened: int, line: int, path: str) -> int:
     return position
 
 
-def _too_far(path: str, lines: int) -> ToolFailed:
+def _too_far(path: ReadFile, lines: int) -> ToolFailed:
     return ToolFailed(f"{path} has only {lines} lines: give an offset from 1 to {max(lines, 1)}.")
 
 
@@ -119,36 +116,32 @@ def _after_newline(block: bytes, count: int) -> int:
 def state_of_file(arguments: Arguments, workspace: Path) -> str:
     """Return the state that an approval of a write is bound to: the file's digest, or that it does not exist."""
     try:
-        with regular_file(workspace, inside(workspace, arguments["path"])) as opened:
-            size = os.fstat(opened).st_size
-            if size > SKIPPED_BYTES:  # a sparse file of terabytes costs nothing to make
-                return f"{size} bytes at {os.fstat(opened).st_mtime_ns}"
-            with open(opened, "rb", closefd=False) as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+        with ReadFile(workspace, arguments["path"]).opened() as file:
+            found = os.fstat(file.fileno())
+            if found.st_size > SKIPPED_BYTES:  # a sparse file of terabytes costs nothing to make
+                return f"{found.st_size} bytes at {found.st_mtime_ns}"
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except ToolFailed as error:
         return "absent" if isinstance(error.__cause__, FileNotFoundError) else f"out of reach: {error}"
 
 
-def write_file(arguments: Arguments, workspace: Path) -> str:
+def write_file(arguments: Arguments) -> str:
     """Create or replace a file; the answer is a diff."""
-    path, content = arguments["path"], arguments["content"]
-    parts = inside(workspace, path)
-    written = _encoded(content)
-    before = _old(workspace, parts)
-    write(workspace, parts, written)
-    done = "Created" if before is None else "Wrote"
-    shown = "/".join(parts)
+    path: WrittenFile = arguments["path"]
+    written, before = _encoded(arguments["content"]), _old(path)
+    path.write(written)
+    shown = "/".join(path.parts)
     if before and len(before) > EDIT_BYTES:
         diff = f"[{shown}: was longer than {EDIT_BYTES:,} bytes, too long to compare]"
     else:
-        diff = unified_diff(shown, (before or b"").decode(errors="replace"), content)
-    return f"{done} {path} ({len(written):,} bytes).\n{diff}"
+        diff = unified_diff(shown, (before or b"").decode(errors="replace"), arguments["content"])
+    return f"{'Created' if before is None else 'Wrote'} {path} ({len(written):,} bytes).\n{diff}"
 
 
-def _old(workspace: Path, parts: tuple[str, ...]) -> bytes | None:
+def _old(path: WrittenFile) -> bytes | None:
     """Read the file that will be replaced, up to one byte beyond the limit; None when there is none."""
     try:
-        with regular_file(workspace, parts) as opened, open(opened, "rb", closefd=False) as file:
+        with path.opened() as file:
             return file.read(EDIT_BYTES + 1)
     except ToolFailed as error:
         if isinstance(error.__cause__, FileNotFoundError):
@@ -156,18 +149,18 @@ def _old(workspace: Path, parts: tuple[str, ...]) -> bytes | None:
         raise
 
 
-def edit_file(arguments: Arguments, workspace: Path) -> str:
+def edit_file(arguments: Arguments) -> str:
     """Replace `old`, which must be there exactly once, by `new`; the answer is a diff."""
-    path, old, new = arguments["path"], arguments["old"], arguments["new"]
-    parts = inside(workspace, path)
-    before = _editable(workspace, parts, path)
-    after = replace_once(before, old, new, path, "make the whole file with write_file").text
-    write(workspace, parts, _encoded(after))
-    return f"Edited {path}.\n{unified_diff('/'.join(parts), before, after)}"
+    path: WrittenFile = arguments["path"]
+    old, new, otherwise = arguments["old"], arguments["new"], "make the whole file with write_file"
+    before = _editable(path)
+    after = replace_once(before, old, new, str(path), otherwise).text
+    path.write(_encoded(after))
+    return f"Edited {path}.\n{unified_diff('/'.join(path.parts), before, after)}"
 
 
-def _editable(workspace: Path, parts: tuple[str, ...], path: str) -> str:
-    with regular_file(workspace, parts) as opened, open(opened, "rb", closefd=False) as file:
+def _editable(path: WrittenFile) -> str:
+    with path.opened() as file:
         raw = file.read(EDIT_BYTES + 1)
     if len(raw) > EDIT_BYTES:
         raise ToolFailed(f"{path} is longer than {EDIT_BYTES:,} bytes: edit it with python.")

@@ -6,11 +6,10 @@ import os
 from collections import deque
 from fnmatch import fnmatchcase
 from itertools import islice
-from pathlib import Path
 
 from parsing import Arguments
 from tools.base.outcome import ToolFailed
-from tools.base.workspace import directory, inside
+from tools.base.workspace import Folder
 
 SHOWN = 200
 
@@ -21,13 +20,13 @@ _PATTERN_CHARACTERS = 1_000
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules"})
 
 
-def list_files(arguments: Arguments, workspace: Path) -> str:
+def list_files(arguments: Arguments) -> str:
     """List a directory, directories with a slash; with a `pattern` the matching files at any depth below."""
-    parts = inside(workspace, arguments.get("path") or ".")
+    folder: Folder = arguments["path"]
     pattern = arguments.get("pattern") or ""
     if len(pattern) > _PATTERN_CHARACTERS:
         raise ToolFailed(f"The pattern has more than {_PATTERN_CHARACTERS:,} characters: give a shorter one.")
-    found = _matching(workspace, parts, pattern) if pattern else _entries(workspace, parts)
+    found = _matching(folder, pattern) if pattern else _entries(folder)
     if not found:
         return f"(nothing matches {pattern})" if pattern else "(empty directory)"
     shown = [_printable(path) for path in sorted(found)[:SHOWN]]
@@ -36,7 +35,7 @@ def list_files(arguments: Arguments, workspace: Path) -> str:
     return "\n".join(shown)
 
 
-def _matching(workspace: Path, start: tuple[str, ...], pattern: str) -> list[str]:
+def _matching(folder: Folder, pattern: str) -> list[str]:
     """Nearest directories first, until 200 are found or 20,000 were looked at."""
     found: list[str] = []
     waiting: deque[tuple[str, ...]] = deque([()])
@@ -44,7 +43,7 @@ def _matching(workspace: Path, start: tuple[str, ...], pattern: str) -> list[str
     while waiting and len(found) <= SHOWN and scanned < _SCANNED:
         below = waiting.popleft()
         try:
-            names = _entries(workspace, start + below)
+            names = _entries(folder, below)
         except ToolFailed:
             if not below:
                 raise
@@ -59,8 +58,8 @@ def _matching(workspace: Path, start: tuple[str, ...], pattern: str) -> list[str
     return found
 
 
-def _entries(workspace: Path, parts: tuple[str, ...]) -> list[str]:
-    with directory(workspace, parts) as opened, os.scandir(opened) as entries:
+def _entries(folder: Folder, below: tuple[str, ...] = ()) -> list[str]:
+    with folder.entries(below) as entries:
         some = islice(entries, _SCANNED)
         return [entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "") for entry in some]
 

@@ -11,9 +11,28 @@ from typing import Any
 import pytest
 
 from tools.base.outcome import ToolFailed
-from tools.builtin.files import EDIT_BYTES, PAGE_CHARACTERS, SKIPPED_BYTES, edit_file, read_file, write_file
+from tools.builtin import files
+from tools.builtin.files import EDIT_BYTES, PAGE_CHARACTERS, SKIPPED_BYTES
+from tools.catalogue import TOOLS as ROWS
+from tools.tool import ToolList
 
 Answer = Callable[[dict[str, Any], Path], str]
+
+
+def read_file(arguments: dict[str, Any], workspace: Path) -> str:
+    return files.read_file(with_paths("read_file", arguments, workspace)).text
+
+
+def write_file(arguments: dict[str, Any], workspace: Path) -> str:
+    return files.write_file(with_paths("write_file", arguments, workspace))
+
+
+def edit_file(arguments: dict[str, Any], workspace: Path) -> str:
+    return files.edit_file(with_paths("edit_file", arguments, workspace))
+
+
+def with_paths(name: str, arguments: dict[str, Any], workspace: Path) -> dict[str, Any]:
+    return ToolList(ROWS).by_name[name].with_paths(arguments, workspace)
 
 
 def test_a_short_file_is_read_whole(tmp_path: Path) -> None:

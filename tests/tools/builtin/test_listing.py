@@ -2,11 +2,18 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tools.base.outcome import ToolFailed
-from tools.builtin.list_files import SHOWN, list_files
+from tools.base.workspace import Folder
+from tools.builtin import list_files as listing
+from tools.builtin.list_files import SHOWN
+
+
+def list_files(arguments: dict[str, Any], workspace: Path) -> str:
+    return listing.list_files(arguments | {"path": Folder(workspace, arguments.get("path", ""))})
 
 
 @pytest.fixture
