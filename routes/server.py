@@ -18,7 +18,7 @@ import uvicorn
 from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
-from app.redaction.json_logs import log_as_json, log_as_text
+from app.redaction.logs import log_as_json, log_as_text
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse

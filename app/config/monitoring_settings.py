@@ -28,6 +28,19 @@ class MonitoringSettings(BaseModel, defer_build=True):
     )
 
 
+class TelemetrySettings(BaseModel, defer_build=True):
+    """OpenTelemetry."""
+
+    otel: bool | None = setting(
+        None,
+        "export traces and metrics with OpenTelemetry (default: if OTEL_EXPORTER_OTLP_ENDPOINT is set)",
+        "true or false",
+    )
+    otel_propagate: bool = setting(
+        False, "send the traceparent of a run with its requests to model servers", "true or false"
+    )
+
+
 def monitoring_problems(settings: MonitoringSettings) -> Iterator[str]:
     """Settings that would let in more than they should, a sentence each."""
     token = settings.metrics_token

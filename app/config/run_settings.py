@@ -1,13 +1,15 @@
-"""Settings of a run: its limits, its context, and the checks of its result."""
+"""Settings of runs: limits, context, checks of the result; and of what begins runs, and of profiles for them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel, field_validator
 
+from app.core.profile_spec import ProfileSpec, checked_profile_name
 from app.core.settings_fields import path, seconds, setting, whole
 
 
@@ -74,3 +76,38 @@ class RunSettings(BaseModel, defer_build=True):
             except (KeyError, OSError) as unknown:
                 raise ValueError("is not a time zone that this machine knows") from unknown
         return value
+
+
+class AutomationSettings(BaseModel, defer_build=True):
+    """Runs that begin without a request."""
+
+    max_schedules: int = whole(
+        50, 0, 1000, "schedules of one principal, and as many triggers; 0 holds all of them and takes no new ones"
+    )
+
+
+class HelperSettings(BaseModel, defer_build=True):
+    """Helpers and other sessions."""
+
+    helpers: bool = setting(
+        False,
+        "offer `delegate`, which has a helper do a task, and `ask_model`, a question to a model",
+        "true or false",
+    )
+    max_helpers: int = whole(16, 1, 200, "helpers that one run may begin, those of its helpers included")
+    helpers_parallel: int = whole(4, 1, 16, "helpers of one run that work at the same time")
+    helper_depth: int = whole(1, 1, 2, "levels of helpers below a run; 2 lets helpers begin helpers")
+    session_tools: bool = setting(
+        False, "offer tools that list, read and write to the other sessions of the same principal", "true or false"
+    )
+
+
+class ProfileSettings(BaseModel, defer_build=True):
+    """Profiles."""
+
+    profiles: Mapping[Annotated[str, AfterValidator(checked_profile_name)], ProfileSpec] = setting(
+        {},
+        "profiles by name: options of runs that only narrow rights",
+        'tables by names such as {prompt = "Answer in French.", tools = ["read_*"], max_rounds = 5}, with the keys in '
+        "docs/profiles.md",
+    )

@@ -14,21 +14,18 @@ from typing import Any, Literal
 from msgspec import Struct
 from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
 
-from app.config.automation_settings import AutomationSettings
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
-from app.config.helper_settings import HelperSettings
 from app.config.hook_settings import HookSettings, hook_problems
 from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
-from app.config.monitoring_settings import MonitoringSettings, monitoring_problems
+from app.config.monitoring_settings import MonitoringSettings, TelemetrySettings, monitoring_problems
 from app.config.notification_settings import NotificationSettings
 from app.config.operator_settings import FILE_ONLY, OperatorSettings
-from app.config.profile_settings import ProfileSettings
 from app.config.protected_files import in_workspace, own_files
 from app.config.replica_settings import ReplicaSettings
-from app.config.run_settings import RunSettings
+from app.config.run_settings import AutomationSettings, HelperSettings, ProfileSettings, RunSettings
 from app.config.search_settings import SearchSettings, search_problems
 from app.config.serving_settings import ServingSettings
 from app.config.sources import (
@@ -41,7 +38,6 @@ from app.config.sources import (
     in_file,
     in_flags,
 )
-from app.config.telemetry_settings import TelemetrySettings
 from app.core.endpoint_spec import ToolCalls
 from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import (

@@ -8,7 +8,20 @@ from secrets import token_hex
 from msgspec import Struct, field
 
 from app.core.deltas import MAX_JOINED
-from app.core.events import TERMINAL, Delta, DocumentUpdated, Encoded, RoundStarted, TextDelta, TextReclassified, Usage
+from app.core.document_events import DocumentFinished, DocumentStarted
+from app.core.events import (
+    TERMINAL,
+    AgentEvent,
+    Delta,
+    DocumentUpdated,
+    Encoded,
+    RoundStarted,
+    TextDelta,
+    TextReclassified,
+    ToolFinished,
+    ToolRejected,
+    Usage,
+)
 from tools.base.patterns import lazy_pattern
 
 LONG = 30  # lines; a block of more becomes a document
@@ -162,3 +175,25 @@ class Documents:
             last = done and number == len(pieces)
             self._out.append(DocumentUpdated(block.document, piece, block.language, True if last else None))
             block.language = None
+
+
+class OpenDrafts:
+    """Watches the events of one run. While none is `open`, only a DocumentStarted needs `completed`."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, str] = {}  # call -> document
+
+    def completed(self, event: AgentEvent) -> Iterator[AgentEvent]:
+        """Yield the event, and before it the end of each document that it leaves without one."""
+        match event:
+            case DocumentStarted(document, call):
+                self.open[call] = document
+            case DocumentFinished(call=call):
+                self.open.pop(call, None)
+            case ToolRejected(call=str(call)) | ToolFinished(call=call) if call in self.open:
+                yield DocumentFinished(self.open.pop(call), call, ok=False)
+            case _ if event.type in TERMINAL:
+                for call, document in self.open.items():
+                    yield DocumentFinished(document, call, ok=False)
+                self.open.clear()
+        yield event

@@ -45,8 +45,7 @@ from app.core.events import (
     encode,
 )
 from app.core.observers import ObservedRun, ObserveEvent, Observers
-from app.log.documents import Documents
-from app.log.open_drafts import OpenDrafts
+from app.log.documents import Documents, OpenDrafts
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor

@@ -7,15 +7,16 @@ changes. A tool that changes, or that comes later, is held as any other is that 
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from app.core.rules import ToolRule
 from app.policy.classification import SERVER, Classification
-from app.storage.mcp import McpStore, McpTrustRemoved, McpTrustRow
+from app.storage.mcp import McpPinRemoved, McpPinRow, McpStore, McpTrustRemoved, McpTrustRow
 from tools.base.rights import Risk, Role, Trust
-from tools.mcp.model import ServerConfig
+from tools.mcp.model import Pin, ServerConfig
 from tools.mcp.trust_pins import identity_of
 from tools.tool import Tool
 
@@ -107,3 +108,23 @@ def _listed_tool(server: str, tools: Iterable[Tool], tool: str) -> str:
 
 def trust_of(row: McpTrustRow) -> Trust:
     return Trust(Role(row.role) if row.role else None, Risk(row.risk) if row.risk else None, row.untrusted)
+
+
+class StoredPins:
+    """A tools.mcp.model.PinStore. Every method raises StoreFailed."""
+
+    def __init__(self, store: McpStore) -> None:
+        self._store = store
+
+    async def pins(self) -> Sequence[Pin]:
+        rows = await self._store.mcp_pins()
+        return [Pin(row.server, row.identity, row.tool, row.digest, json.loads(row.definition)) for row in rows]
+
+    async def keep(self, pins: Sequence[Pin]) -> None:
+        await self._store.write(
+            [McpPinRow(pin.server, pin.tool, pin.identity, pin.digest, json.dumps(pin.definition)) for pin in pins]
+        )
+
+    async def forget(self, server: str, tools: Sequence[str] | None = None) -> None:
+        gone = [McpPinRemoved(server)] if tools is None else [McpPinRemoved(server, tool) for tool in tools]
+        await self._store.write(gone)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from app.config.settings import Settings
-from app.mcp.declared_trust import DeclaredTrust
+from app.mcp.declared_trust import DeclaredTrust, StoredPins
 from app.mcp.elicitation import elicit
 from app.mcp.files import KeptFiles
 from app.mcp.secrets import secrets_of
 from app.mcp.sign_ins import sign_ins_of
-from app.mcp.trust_pins import StoredPins
 from app.redaction.redactor import Redactor
 from app.replicas.peers import Peers
 from app.replicas.vault import Vault

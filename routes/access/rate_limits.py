@@ -12,10 +12,10 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http import flow_control
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
-from routes.access.flow_control import FlowControl
 from routes.access.peers import PEER, Peer
 from routes.protocol.errors import SAFE_HEADERS
 
@@ -29,6 +29,29 @@ LINGER_S = 1.0
 WRITE_BUFFER = 16 * 1024  # bytes that a reader who has stalled holds here, behind those that the kernel has taken
 ERROR_TYPES = {429: "rate_limit_error", 503: "server_error"}  # others are the request's fault
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
+
+
+class FlowControl(flow_control.FlowControl):
+    """uvicorn's, whose event is made when the client reads too slowly: each connection would have one, of 700 bytes."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.read_paused = False
+        self.write_paused = False
+
+    async def drain(self) -> None:
+        if self.write_paused:
+            await self._is_writable_event.wait()
+
+    def pause_writing(self) -> None:
+        if not self.write_paused:
+            self.write_paused = True
+            self._is_writable_event = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        if self.write_paused:
+            self.write_paused = False
+            self._is_writable_event.set()
 
 
 class RateLimiter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -15,10 +16,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from routes.page.text_tables import text_files
 from routes.page.vendored import VENDOR, table_digest, vendored_body
 from routes.protocol.errors import Refused
 from routes.protocol.route import Route, tagged
+from routes.texts import Table, languages, page_table
 from tools.base.patterns import lazy_pattern
 
 FOLDER = Path(__file__).parent
@@ -121,6 +122,11 @@ COMMENTS = lazy_pattern(rb"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.
 INDENT = lazy_pattern(rb"^[ \t]+", re.MULTILINE)
 REMARKS = lazy_pattern(rb"[ \t]+// [^\n\"'`]*$", re.MULTILINE)
 NOT_WANTED = lazy_pattern(r"\s*q=0(\.0*)?\s*")
+# Whole keys, as in `t("a.b")`; and the beginnings of keys that are put together: `a.${b}` and `ts("a", ...)` use all
+# below "a.".
+WHOLE = lazy_pattern(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)+)["'`]""")
+BEGUN = lazy_pattern(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*\.)[${]|\bts\(\s*["']([\w.]+)["']""")
+NEEDED = lazy_pattern(rb'"/page/(js/[^"]+)"')  # the modules that the index names
 
 
 class File(Struct, frozen=True):
@@ -231,6 +237,29 @@ def _takes_gzip(accepted: str) -> bool:
 def _tags(given: str) -> set[str]:
     """Those that a browser has; a proxy that packs answers itself makes them weak."""
     return {one.strip().removeprefix("W/") for one in given.split(",")}
+
+
+def text_files(index: bytes, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files `texts/<language>.json` and `texts/<language>.more.json`, by their names."""
+    first = "\n".join(bodies[name.decode()].decode() for name in NEEDED.findall(index))
+    found: dict[str, bytes] = {}
+    for language in languages():
+        table = page_table(language)
+        needed = keys_in(first, table)
+        found[f"texts/{language}.json"] = _packed({key: table[key] for key in table if key in needed})
+        found[f"texts/{language}.more.json"] = _packed({key: table[key] for key in table if key not in needed})
+    return found
+
+
+def keys_in(source: str, table: Table) -> set[str]:
+    """The keys of the table that a source uses."""
+    whole = set(WHOLE.findall(source))
+    begun = tuple(first or f"{second}." for first, second in BEGUN.findall(source))
+    return {key for key in table if key in whole or key.startswith(begun)}
+
+
+def _packed(table: Table) -> bytes:
+    return json.dumps(table, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 ROUTES = tagged(

@@ -7,7 +7,7 @@ import sys
 
 from msgspec import Struct
 
-from app.redaction.json_logs import OWN
+from app.redaction.logs import OWN
 
 _log = logging.getLogger(OWN)
 

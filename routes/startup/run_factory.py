@@ -26,7 +26,7 @@ from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
 from app.runs.follow_up import FollowUps, kept_for_next_run
 from app.runs.job_time import JobTime
-from app.runs.recovery.startup import recovered
+from app.runs.recovery.takeover import recovered
 from app.runs.run_factory import RunFactory
 from app.storage.changes import Change
 from app.storage.files.reading import Files

@@ -1,8 +1,12 @@
-"""The keys of a terminal: pastes of any length, and what was typed before the prompt was there."""
+"""The keys of a terminal: what was typed before the prompt was there, and pastes of any length.
+
+The prompt shows a long paste as one word, and sends it whole.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import re
 import struct
 import termios
 from collections.abc import Callable
@@ -11,7 +15,10 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
+from routes.texts import text
+
 END = "\x1b[201~"  # of a bracketed paste
+MOST_LINES, MOST_CHARACTERS = 8, 1_000  # of a paste that is shown as it is
 
 
 def unread(fd: int) -> int:
@@ -52,3 +59,34 @@ class Keyboard(Vt100Parser):
         self._pasted, self._end, self._in_bracketed_paste = [], "", False
         self.feed_key_callback(KeyPress(Keys.BracketedPaste, pasted))
         self.feed(rest)
+
+
+class Pastes:
+    """The pastes of one message."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, str] = {}
+
+    def shown(self, pasted: str) -> str:
+        """The paste as the prompt shows it: itself, or a word for it."""
+        pasted = pasted.replace("\r\n", "\n").replace("\r", "\n")
+        lines = pasted.count("\n") + 1
+        if lines <= MOST_LINES and len(pasted) <= MOST_CHARACTERS:
+            return pasted
+        word = f"[{text('terminal.pasted', count=lines)}]"
+        number = 1
+        while word in self._whole and self._whole[word] != pasted:
+            number += 1
+            word = f"[{text('terminal.pasted', count=lines)} #{number}]"
+        self._whole[word] = pasted
+        return word
+
+    def whole(self, message: str) -> str:
+        """The message with its pastes in place of their words."""
+        if not self._whole:
+            return message
+        words = "|".join(map(re.escape, sorted(self._whole, key=len, reverse=True)))
+        return re.sub(words, lambda found: self._whole[found[0]], message)
+
+    def forget(self) -> None:
+        self._whole.clear()

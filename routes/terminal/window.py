@@ -32,8 +32,7 @@ from rich.text import Text
 from app.core.events import AgentEvent
 from routes.terminal.answers import Interrupted, Over
 from routes.terminal.history import LONGEST, StoredHistory, history_file
-from routes.terminal.keyboard import Keyboard, unread
-from routes.terminal.pastes import Pastes
+from routes.terminal.keyboard import Keyboard, Pastes, unread
 from routes.terminal.rendering.transcript import Transcript
 from routes.terminal.screen import print_piece
 from routes.terminal.view import View

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from routes.page import files
-from routes.page.text_tables import keys_in
+from routes.page import files, keys_in
 from routes.texts import ENGLISH, FOLDER, TERMINAL, Text, languages, page_table, table, text
 from tests import ROOT
 from tests.tasks import page_preloads

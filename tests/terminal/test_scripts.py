@@ -20,8 +20,7 @@ from rich.console import Console
 
 from app.models.scripted import Scripted
 from routes.terminal.history import StoredHistory
-from routes.terminal.keyboard import Keyboard
-from routes.terminal.pastes import Pastes
+from routes.terminal.keyboard import Keyboard, Pastes
 from routes.terminal.rendering.blocks import Blocks
 from routes.terminal.rendering.markdown import rendered
 from tests import ROOT

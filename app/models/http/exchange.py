@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from email.utils import parsedate_to_datetime
 from functools import partial
+from math import isfinite
 from typing import Protocol
 
 import httpx2
@@ -16,7 +18,6 @@ from app.core.provider import Piece, ProviderFailed, TakeText, TextChunk
 from app.core.time_slice import CHARACTERS, TimeSlice, parts
 from app.models.http import failures
 from app.models.http.client import CLOSED, ModelClient
-from app.models.http.retry_after import retry_after_s
 from app.models.http.transport.lean import LeanResponse
 from parsing import CallDelta, Thought
 from tools.base.hidden_fields import repr_without
@@ -175,3 +176,31 @@ def failure_of(error: httpx2.HTTPError, url: str, *, started: bool = False) -> P
         case _:
             when = "in the middle" if started else "before it began"
             return failures.interrupted(url, f"the connection was lost {when} ({error or type(error).__name__})")
+
+
+def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds from `now` (Unix time); None without a valid header.
+
+    Milliseconds come first: servers that send them also send the seconds, rounded up.
+    """
+    if milliseconds := _number(headers.get("retry-after-ms")):
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    return _until(value, now) if value and seconds is None else seconds
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if isfinite(value) and value >= 0 else None
+
+
+def _until(date: str, now: float) -> float | None:
+    """Return the seconds until an HTTP date; 0 if it has passed."""
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
+    except (ValueError, OverflowError, OSError):
+        return None

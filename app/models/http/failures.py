@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Mapping
 from math import ceil
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -12,7 +13,6 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec import Struct
 
 from app.core.provider import ProviderFailed
-from app.models.http.error_status import status_of
 from app.models.http.prompt_too_long import is_too_long, limit_in
 from tools.base.patterns import lazy_pattern
 
@@ -23,6 +23,31 @@ DEEPEST = 5
 LONGEST_BODY = 100_000  # characters in which a title is looked for
 TITLE = lazy_pattern(r"<title[^>]*>([^<]{1,300})", re.IGNORECASE)
 ANSWER_TOO_LONG = "model_too_long"  # code of an answer beyond the size limit
+NUMBERS = ("code", "status", "status_code")
+# Codes and types of errors of various servers; unknown ones count as 500.
+STATUSES = {
+    "invalid_request_error": 400,
+    "BadRequestError": 400,  # vLLM, SGLang
+    "INVALID_ARGUMENT": 400,  # Gemini
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,  # Anthropic
+    "insufficient_quota": 402,
+    "exceeded_current_quota_error": 402,  # Moonshot
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "timeout": 408,
+    "request_too_large": 413,  # Anthropic
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "rate_limit_reached_error": 429,  # Moonshot
+    "RESOURCE_EXHAUSTED": 429,
+    "engine_overloaded_error": 503,
+    "UNAVAILABLE": 503,
+    "timeout_error": 504,  # Anthropic
+    "overloaded_error": 529,
+}
 
 
 class Remedy(Struct, frozen=True):
@@ -188,3 +213,16 @@ def too_long(url: str, limit: int) -> ProviderFailed:
 def full_stop(sentence: str) -> str:
     """Return the full stop that the sentence lacks, if it does."""
     return "" if sentence.endswith((".", "!", "?")) else "."
+
+
+def status_of(error: Mapping[str, Any]) -> int:
+    """Return the status by number, else by code, else by type, which is the least specific."""
+    numbers = [number for name in NUMBERS if (number := number_in(error.get(name)))]
+    words = [error.get(name) for name in ("code", "status", "type")]
+    return next(iter(numbers), 0) or next((STATUSES[word] for word in words if word in STATUSES), 500)
+
+
+def number_in(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) == 3:
+        value = int(value)
+    return value if isinstance(value, int) and 400 <= value < 600 else None

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.provider import ProviderFailed
-from app.models.serving.catalogue import check_memory, estimate_of
+from app.models.embedded.supervisor import ModelProcess, generating_threads, usable_cores
+from app.models.serving.catalogue import check_memory, check_unchanged, estimate_of
 from app.models.serving.memory import MIB, Estimate, available_memory
-from app.models.serving.process import ServedProcess
-from app.models.serving.refusals import TooLittleMemory
+from app.models.serving.refusals import TooLittleMemory, UnfitFile
 from app.storage.changes import StoreFailed
 from app.storage.served_models import ServedModelRow, ServedModelStore
 
@@ -28,6 +28,7 @@ WAIT_S = 60.0  # for another model to end its answers
 SUCCESSOR_S = 1.0  # for the end of a process to be noticed
 
 logger = logging.getLogger(__name__)
+START_LIMIT_S = 600.0  # to read tens of gigabytes from a slow disk
 
 
 class PoolLimits(Struct, frozen=True):
@@ -276,3 +277,29 @@ class Member:
             await asyncio.wait([self._beginning])
         await self.stop()
         self._pool.leave(self)
+
+
+class ServedProcess(ModelProcess):
+    """A ModelProcess of a served model, called `model`."""
+
+    start_limit_s = START_LIMIT_S
+
+    def __init__(self, row: ServedModelRow, model: str) -> None:
+        super().__init__(f"model {row.name}", "`dragoman model list` has its file; GET /served-models the whole log.")
+        self._row = row
+        self._model = model
+
+    def _options(self) -> Mapping[str, object]:
+        try:
+            check_unchanged(self._row)
+        except UnfitFile as unfit:
+            raise ProviderFailed("model_missing", str(unfit), retryable=False) from None
+        return {
+            "weights": self._row.path,
+            "name": self._model,
+            "context": self._row.context,
+            "slots": self._row.slots,
+            "threads": self._row.threads or generating_threads(),
+            "prompt-threads": self._row.threads or usable_cores(),
+            "cache-type": self._row.cache_type,
+        }

@@ -15,14 +15,15 @@ from contextlib import asynccontextmanager, suppress
 from app.budget.budgets import RequestDenied
 from app.budget.kinds import BudgetSpent
 from app.budget.run_budget import RunBudget
-from app.budget.side_query import SideQuery
+from app.budget.side_query import DATA_RULE, SideQuery, ends_of
+from app.context.compaction.summary import transcript
+from app.core.data_delimiters import without_delimiters
 from app.core.events import RunFinished
 from app.core.labels import NO_LABELS
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
 from app.policy.current_rights import principal_named
 from app.replicas.duty import attended
-from app.runs.digests.texts import MOST_TOKENS, RULE, read, title_and_summary
 from app.runs.recovery.history import conversation_of
 from app.runs.run_factory import RunFactory
 from app.storage.changes import Change, StoreFailed
@@ -41,13 +42,26 @@ from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import SessionRow
 from app.transcript.run_request import HELPER, NotFound
 from app.transcript.run_totals import RunTotals
-from app.transcript.titles import NAMELESS, title_of
+from app.transcript.titles import NAMELESS, one_line, title_of
+from tools.base.patterns import lazy_pattern
 
 WATCHED = "terminal"  # what the request of a person's page or terminal has
 AGAIN = 3  # times as many messages as at the last digest
 ANSWERED = "answered"
 
 logger = logging.getLogger(__name__)
+LONGEST_TITLE, LONGEST_SUMMARY = 80, 300
+MOST_TOKENS = 400
+DATA = "The conversation"  # title of the data
+RULE = (
+    f"You label a conversation for a list of conversations. {DATA_RULE} Write two lines in the language of the "
+    "conversation: on the first a title of at most eight words, on the second a summary of one or two sentences. Write "
+    "plain text without links, quotation marks or headings, and nothing else."
+)
+_LINK = lazy_pattern(r"!?\[([^\]]*)\]\([^)]*\)")
+_ADDRESS = lazy_pattern(r"(?i)\b(?:[a-z][a-z0-9+.-]{1,20}://|www\.|mailto:|javascript:|data:)\S*")
+_MARKS = lazy_pattern(r"[*_`#<>|\[\]]+")
+_LABEL = lazy_pattern(r"(?i)^(?:title|summary|titel|zusammenfassung|person|user|assistant)\s*:\s*")
 
 
 class Digests:
@@ -138,7 +152,7 @@ class Digests:
         if run is None:
             raise NotFound("Its run was deleted.")
         conversation = conversation_of(run, [], self._journal.put, self._journal)
-        reply, data = query.reply(), read(messages, await query.room())
+        reply, data = query.reply(), as_data(messages, await query.room())
         answer = await query.ask(RULE, data, reply, RunTotals(), conversation, most_tokens=MOST_TOKENS)
         await self._journal.flush()
         if answer.trouble:
@@ -184,3 +198,26 @@ async def opened_digests(factory: RunFactory, journal: EventWriter) -> AsyncGene
         finally:
             with suppress(ValueError):
                 factory.runs.outboxes.remove(digests.of_run)
+
+
+def as_data(messages: Sequence[Message], characters: int) -> dict[str, str]:
+    """Return the conversation as data, its head and tail if it is long."""
+    return {DATA: ends_of(transcript(messages), characters)}
+
+
+def title_and_summary(answer: str) -> tuple[str, str]:
+    """Return both, each one line without links and markup; empty where the answer has none."""
+    lines = [line for line in map(plain_line, without_delimiters(answer, DATA).splitlines()) if line]
+    if not lines:
+        return "", ""
+    return shortened(lines[0], LONGEST_TITLE), shortened(" ".join(lines[1:]), LONGEST_SUMMARY)
+
+
+def plain_line(text: str) -> str:
+    """Return a line without links, addresses and markup."""
+    text = _MARKS.sub("", _ADDRESS.sub("", _LINK.sub(r"\1", text)))
+    return _LABEL.sub("", one_line(text)).strip("\"'“”„ ")
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

@@ -1,10 +1,12 @@
-"""One run of a server that has ended: another server goes on with it, or ends it."""
+"""Runs of a server that has ended: another one, or the same at its next start, goes on with each, or ends it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,12 +20,12 @@ from app.replicas.nodes import HOME_GONE
 from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.recovery.history import conversation_of
 from app.runs.recovery.left_off import WAITED
-from app.runs.recovery.restored import UNKNOWN, is_of_backup
 from app.runs.recovery.state import crashes, left_off
 from app.runs.run_manager import AgentOf, RunManager
 from app.runs.run_task import state_of
 from app.storage.approvals import ApprovalDecided
 from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
+from app.storage.state import RESTORED, StateStore
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
@@ -34,6 +36,10 @@ MOST_CRASHES = 3  # after which a run goes on; the next one ends it
 INTERRUPTION = "The server stopped during this run. Send the next message."
 LOST_HOME = "The node with the files of this run has not come back. Send the next message."
 TOO_OFTEN = "The server stopped {times} times during this run, so it is not continued. Send the next message."
+OF_BACKUP = (
+    "The database was restored from a backup that was made during this run. Its later steps are not in it, so the run "
+    "is not continued: it could do things twice. Send the next message."
+)
 
 
 class Takeover(Struct, frozen=True):
@@ -82,7 +88,7 @@ class Takeover(Struct, frozen=True):
             if is_tied(row):
                 return interrupted()
             if await is_of_backup(self.store, row):
-                return interrupted(UNKNOWN)
+                return interrupted(OF_BACKUP)
             if (times := crashes(events)) >= MOST_CRASHES:
                 return interrupted(TOO_OFTEN.format(times=times + 1))
         agent.scope.totals = left.totals
@@ -150,3 +156,20 @@ class Takeover(Struct, frozen=True):
 
 def interrupted(message: str = INTERRUPTION) -> RunFailed:
     return RunFailed("interrupted", message, retryable=True)
+
+
+async def is_of_backup(store: StateStore, row: RunRow) -> bool:
+    """Return True for a run that began before the database was restored. Raises StoreFailed."""
+    return row.created < float(await store.state(RESTORED) or 0)
+
+
+@asynccontextmanager
+async def recovered(
+    store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf
+) -> AsyncGenerator[Takeover, None]:
+    """Recover all runs when a server starts, in the order in which they came. Raises StoreFailed."""
+    await runs.documents.load()
+    takeover = Takeover(store, journal, runs, agent_of)
+    await runs.recover(takeover.resume_run, agent_of)
+    yield takeover
+    await takeover.close()

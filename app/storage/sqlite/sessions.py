@@ -1,20 +1,54 @@
-"""Searches in sessions in SQLite, whose full text index is brought up to date before each."""
+"""SQLite's full text index of messages and of memories; that of messages is brought up to date before each search.
+
+Words reach it quoted, so that a query is well-formed whatever they are.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from app.core.messages import Message, load
 from app.storage.search_words import words_of
 from app.storage.sessions import Found
-from app.storage.sql.search import by_parts, newest_found, sessions_with, without_spaces
+from app.storage.sql.helpers import SqlHelpers
+from app.storage.sql.memories import SqlMemories
+from app.storage.sql.rows import Query
+from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, newest_found, sessions_with, without_spaces
 from app.storage.sql.sessions import SqlSessions
 from app.storage.sqlite.database import Database
-from app.storage.sqlite.search import BY_WORDS, INDEX_MESSAGES, NEW_MESSAGES, matching, with_words
 
 # Messages of a run that stand before its request were left behind by the run before it.
 REQUEST = """
     SELECT messages.message FROM messages JOIN runs ON runs.id = messages.run
     WHERE messages.session = ? AND messages.run = ? AND json_extract(message, '$.role') = 'user'
     ORDER BY json_extract(message, '$.at') IS NOT runs.created, position LIMIT 1
+"""
+BY_WORDS = """
+    SELECT messages.position, messages.message FROM message_words
+    JOIN message_numbers ON message_numbers.number = message_words.rowid
+    JOIN messages ON messages.session = message_numbers.session AND messages.position = message_numbers.position
+    WHERE message_words MATCH ? AND messages.session = ?
+    ORDER BY bm25(message_words), messages.position DESC LIMIT ?
+"""
+MOST_INDEXED = 16  # messages in one transaction, for which others wait
+# Numbers rise, so that what is not indexed is behind all that is.
+NEW_MESSAGES = "FROM message_numbers WHERE number > (SELECT COALESCE(MAX(id), 0) FROM message_words_docsize)"
+INDEX_MESSAGES = f"""
+    INSERT INTO message_words (rowid, session, text)
+    SELECT number, session, text
+    FROM (SELECT number, session, position {NEW_MESSAGES} ORDER BY number LIMIT {MOST_INDEXED}) AS new
+    LEFT JOIN message_texts USING (session, position)
+"""
+WITH_WORDS = f"""
+    SELECT message_numbers.session, message_numbers.position, message_numbers.number FROM (
+        SELECT rowid AS number FROM message_words WHERE message_words MATCH ?
+        ORDER BY rowid DESC LIMIT {MOST_MATCHES}
+    ) AS words JOIN message_numbers USING (number)
+"""
+MATCHES = """
+    SELECT memories.id FROM memory_words JOIN memories ON memories.number = memory_words.rowid
+    WHERE memory_words MATCH ? AND memories.owner = ?
+    ORDER BY bm25(memory_words, 0.0, 1.0), memories.number DESC LIMIT ?
 """
 
 
@@ -44,3 +78,39 @@ class SQLiteSessions(Database, SqlSessions):
                 await self._catch_up_now()  # fails if the messages could only be read as if they were applied
                 await self._writer.write([(INDEX_MESSAGES, [()])])
             await self._pause(pause_s)
+
+
+class SQLiteMemories(SqlMemories):
+    async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
+        if not words:
+            return []
+        matched = f"owner : {_phrase([owner])} AND words : ({' OR '.join(map(_phrase, words))})"
+        return [one for (one,) in await self._all(MATCHES, matched, owner, limit)]
+
+
+def _phrase(words: Sequence[str]) -> str:
+    """For MATCH: the words one behind the other, literally; the last may be the beginning of one if it ends in `*`."""
+    text = " ".join(words)
+    prefix = text.endswith("*")
+    doubled = text.removesuffix("*").replace('"', '""')
+    return f'"{doubled}"{" *" if prefix else ""}'
+
+
+class SQLiteHelpers(SqlHelpers):
+    _untrusted = "json_extract(message, '$.untrusted')"
+
+
+def matching(session: str, words: list[str]) -> str:
+    """For MATCH: messages of the session with any of the words, or words that begin with one."""
+    return f"session : {_quoted(session)} AND text : ({' OR '.join(f'{_quoted(word)} *' for word in words)})"
+
+
+def with_words(words: list[str]) -> Query:
+    all_of_them = " AND ".join(f"{_quoted(word)}{' *' if is_prefix(word) else ''}" for word in words)
+    return WITH_WORDS, (f"text : ({all_of_them})",)
+
+
+def _quoted(word: str) -> str:
+    """For MATCH: the word literally."""
+    doubled = word.replace('"', '""')
+    return f'"{doubled}"'

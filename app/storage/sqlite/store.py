@@ -16,11 +16,9 @@ from app.storage.sql.aggregates import SqlAggregates
 from app.storage.sql.writes import WRITES
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.connections import Statement
-from app.storage.sqlite.helpers import SQLiteHelpers
-from app.storage.sqlite.memories import SQLiteMemories
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.retention import SQLiteRetention
-from app.storage.sqlite.sessions import SQLiteSessions
+from app.storage.sqlite.sessions import SQLiteHelpers, SQLiteMemories, SQLiteSessions
 
 COMMITS = 2048  # until the store is tidied
 QUIET_S = 0.1  # without a commit, until what waits reaches its tables and the index of words

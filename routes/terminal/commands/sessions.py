@@ -1,4 +1,4 @@
-"""Commands that change the conversation: list, resume, begin anew."""
+"""Commands about conversations: list, resume, begin anew, print a document."""
 
 from __future__ import annotations
 
@@ -68,3 +68,18 @@ async def start_new(talk: Conversation, _argument: str) -> None:
 
 def _title(row: dict[str, Any]) -> str:
     return printable(str(row.get("title") or row["id"])).replace("\n", " ")[:120]
+
+
+async def print_document(talk: Conversation, argument: str) -> None:
+    """Print the document of the conversation that was changed last, or the one named. Raises ChatFailed."""
+    title, session = argument.casefold(), talk.choices.session
+    rows = (await talk.api.get(f"/sessions/{step(session)}/documents"))["documents"] if session else []
+    found = [row for row in rows if not title or title in (row["id"], row["title"].casefold())]
+    if not found:
+        talk.say(text("terminal.document.none"))
+        return
+    newest = max(found, key=lambda row: float(row["updated"]))
+    document = await talk.api.get(f"/documents/{step(newest['id'])}")
+    facts = {"title": document["title"], "id": document["id"], "number": document["version"]}
+    talk.say(printable(text("terminal.document.head", **facts)), "cyan")
+    talk.terminal.print(rendered(printable(document["text"])))

@@ -15,9 +15,8 @@ from app.core.rules import ApprovalMode
 from routes.terminal.api import step
 from routes.terminal.attachments import paths_for
 from routes.terminal.commands.conversation import Conversation
-from routes.terminal.commands.documents import print_document
 from routes.terminal.commands.prompts import use_prompt
-from routes.terminal.commands.sessions import list_sessions, resume, start_new
+from routes.terminal.commands.sessions import list_sessions, print_document, resume, start_new
 from routes.terminal.commands.undo import show_changes, undo_last
 from routes.terminal.rendering.figures import cost
 from routes.terminal.view import printable

@@ -13,8 +13,7 @@ import pytest
 from app.config.notification_settings import NotificationSettings
 from app.core.messages import Message
 from app.models.scripted import Pause, Reply, Scripted
-from app.runs.digests.jobs import is_due
-from app.runs.digests.texts import LONGEST_SUMMARY, LONGEST_TITLE, title_and_summary
+from app.runs.digests.jobs import LONGEST_SUMMARY, LONGEST_TITLE, is_due, title_and_summary
 from app.storage.notices.digests import DUE, DigestDue, DigestRow
 from tests.support.server.receivers import until
 from tests.support.server.serving import Served, serving, settings_in

@@ -14,8 +14,8 @@ from app.core.deltas import joined
 from app.core.document_events import DocumentDelta, DocumentFinished, DocumentStarted
 from app.core.events import AgentEvent, Delta, RunFailed, ToolDelta, ToolFinished, ToolRejected, encode
 from app.core.provider import TextChunk
+from app.log.documents import OpenDrafts
 from app.log.log_compaction import joined_rows, rest_after
-from app.log.open_drafts import OpenDrafts
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
 from app.storage.runs import EventRow

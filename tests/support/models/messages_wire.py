@@ -9,8 +9,8 @@ from app.core.attachments import Attachment
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.models.wire.anthropic.blocks import wire_tools
-from app.models.wire.anthropic.caching import marked, marked_turns
 from app.models.wire.anthropic.history import Wire, Written
+from app.models.wire.anthropic.provider import marked, marked_turns
 from tests.support.models.chatting import BASH
 
 ORIGIN = "claude at api.example.com, messages"

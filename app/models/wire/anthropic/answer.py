@@ -14,9 +14,8 @@ from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
 from app.models.wire.anthropic.reply import ReplyBlocks
-from app.models.wire.anthropic.usage import UsageCounts
-from app.models.wire.native_calls import text_of
-from app.models.wire.openai.chunks import is_json, read_json
+from app.models.wire.native_calls import index_of, text_of
+from app.models.wire.openai.chunks import MOST_TOKENS, is_json, read_json
 
 STOPS = {
     "end_turn": "stop",
@@ -29,6 +28,8 @@ STOPS = {
 CUT = ("length", "content_filter")  # the last call may be incomplete
 REFUSED = "The model declined to answer"
 WHY = ("category", "explanation")
+FRESH, CACHED, WRITTEN = "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"
+OUTPUT = "output_tokens"
 
 
 class MessagesAnswer(AnswerStream):
@@ -135,3 +136,23 @@ class MessagesAnswer(AnswerStream):
     def _failure(self, value: Any) -> ProviderFailed:
         error = value.get("error") if isinstance(value, dict) else value
         return failures.error_in_stream(self.url, error or value)
+
+
+class UsageCounts:
+    """Counts of one answer, cache reads and writes apart. They never decrease: some gateways report 0 at the end."""
+
+    def __init__(self) -> None:
+        self._most: dict[str, int] = {}
+
+    def see(self, holder: dict[str, Any]) -> None:
+        usage = holder.get("usage")
+        for field in (FRESH, CACHED, WRITTEN, OUTPUT):
+            count = index_of(usage.get(field)) if isinstance(usage, dict) else None
+            if count is not None and 0 <= count < MOST_TOKENS:
+                self._most[field] = max(count, self._most.get(field, 0))
+
+    def used(self) -> TokenUsage | None:
+        most = self._most
+        prompt = sum(most.get(field, 0) for field in (FRESH, CACHED, WRITTEN))
+        output = most.get(OUTPUT, 0)
+        return TokenUsage(prompt, output, most.get(CACHED), most.get(WRITTEN)) if prompt or output else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -15,8 +15,7 @@ from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, 
 from app.models.http.json_body import encode
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.anthropic.answer import MessagesAnswer
-from app.models.wire.anthropic.blocks import wire_tools
-from app.models.wire.anthropic.caching import marked, marked_turns
+from app.models.wire.anthropic.blocks import Block, wire_tools
 from app.models.wire.anthropic.history import Wire, Written
 from app.models.wire.anthropic.parameters import THINKING, message_fields, with_thinking
 from app.models.wire.anthropic.reasoning import metadata_origin, reasoning_in
@@ -41,6 +40,10 @@ LEAST_ANSWER = 1024  # a smaller answer is not worth a request
 SUM = lazy_pattern(r"(\d{1,12}) \+ (\d{1,12}) > (\d{1,12})")
 # Refusal of max_tokens beyond the model's limit.
 LONGEST = lazy_pattern(r"max_tokens: \d{1,12} > (\d{1,12})")
+# At most four cache breakpoints stand behind the stable parts of a request.
+# https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+EPHEMERAL = {"type": "ephemeral"}
+TURNS = 2  # the last user turn, for the next request, and the one before, which the last request cached
 
 
 class AnthropicMessages(HostedProvider):
@@ -180,3 +183,17 @@ def room_left(refusal: RequestRefused) -> int:
     """Return the tokens that the prompt leaves for an answer if the refusal names them; else 0."""
     found = SUM.search(refusal.text) if refusal.status in BAD_REQUEST else None
     return int(found[3]) - int(found[1]) if found else 0
+
+
+def marked(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks with a breakpoint at the last one."""
+    return [*blocks[:-1], blocks[-1] | {"cache_control": EPHEMERAL}] if blocks else []
+
+
+def marked_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with breakpoints at the last two user messages."""
+    turns = [position for position, message in enumerate(messages) if message["role"] == "user"][-TURNS:]
+    return [
+        message | {"content": marked(message["content"])} if position in turns else message
+        for position, message in enumerate(messages)
+    ]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.provider import ModelRequest
-from app.models.http.retry_after import retry_after_s
+from app.models.http.exchange import retry_after_s
 from tests.support.models.chatting import HELLO, WHOLE, chat_with, failure_of, pieces_of
 from tests.support.models.upstream import answer, upstream
 

@@ -20,8 +20,7 @@ import pytest
 from app.core.log_context import enter_request, log_context
 from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Scripted
-from app.redaction.json_logs import ACCESS, JsonFormatter
-from app.redaction.logs import redacted_logs
+from app.redaction.logs import ACCESS, JsonFormatter, redacted_logs
 from app.redaction.redactor import MARK, Redactor
 from tests.support.server.dragoman_process import run_dragoman, started
 from tests.support.server.serving import NO_TLS, serving
