@@ -1,40 +1,34 @@
 """The one scanner: text in, events out, whatever the slicing. It knows no dialect; the tables do.
 
-`parsing.state` explains its modes; `Prose` and `Blocks` read in them, and `Output` has the events that they find.
+`parsing.state` explains its modes; `Prose` and `Blocks` read in them, and `Output` has the events that they find. A
+piece in which nothing can matter is not scanned: `parsing.fast_path`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from parsing.blocks import LEASE, MARKS, PATIENCE, Blocks
+from parsing.blocks import Blocks
 from parsing.drafts import Draft, Output
-from parsing.events import BadCall, Call, CallDelta, Parsed, ParseEvent, Reclassified, Text, Thought
+from parsing.events import BadCall, Call, Parsed, ParseEvent, Reclassified, Text, Thought
+from parsing.fast_path import FastPath
 from parsing.framing import ANY_CLOSER, PROMPT_ENDS, reasoning_open_in
 from parsing.matching import NEED_MORE
-from parsing.openers import AHEAD, OPENERS, Openers
+from parsing.openers import OPENERS, Openers
 from parsing.prose import Prose
 from parsing.sink import RAW_LIMIT, Excerpts, Sink
-from parsing.state import AFTER, CALL, FENCE, OVER, TEXT, Channel, State
+from parsing.state import CALL, OVER, State
 
 LIMIT = 1 << 20
 _CLOSER_BEGINS = 3  # so many characters of a closer are no chance
 _CLOSER_MOST = 64  # characters: no closer of reasoning is longer
-_KNOWN_PIECES = 2048
-_KNOWN_LENGTH = 16
 _PIECE = 1 << 15  # characters that are scanned at once
-_TOKENS = ("<|", "<｜", "</")
-_QUOTES = ('"', "'")
-Pass = Callable[["Parser", str], list[ParseEvent] | None]
-Known = dict[str, ParseEvent]
-_NOTHING: Known = {}
 
 
-class Parser:
+class Parser(FastPath):
     """Reads one reply. `tools` maps each offered tool to the JSON Schema of its parameters.
 
     `fences`: a fence whose tag is a tool is a call (the prompt taught it). `starts_in_thought` and `prompt_suffix`
@@ -62,25 +56,15 @@ class Parser:
         excerpts = Excerpts(excerpt)
         self.raw, self.closers = excerpts.by_index, excerpts.closers
         self.tried = 0
-        self._sink = Sink(tools)
-        self._sink.stop_cut = stop_cut
-        self._state = State()
-        self._output = Output(self._sink, self._state, excerpts, limit)
-        self._blocks = Blocks(self._sink, self._state, self._output, excerpts, limit, enabled=calls)
-        self._prose = Prose(self._sink, self._state, self._output, self._blocks, openers, fences=fences and calls)
-        prose, blocks = self._prose, self._blocks
+        sink, state = Sink(tools), State()
+        sink.stop_cut = stop_cut
+        output = Output(sink, state, excerpts, limit)
+        blocks = Blocks(sink, state, output, excerpts, limit, enabled=calls)
+        super().__init__(sink, state, output, blocks, openers)
+        self._prose = prose = Prose(sink, state, output, blocks, openers, fences=fences and calls)
         # by mode
         self._read = (prose.text, prose.span, prose.fence, blocks.read, blocks.follow, blocks.drop)
-        self._held = ""  # text that must be seen together with what comes next
         self._closed = False
-        # How the next piece is looked at.
-        self._gates, self._is_prose, self._pieces = _known(openers.gates)
-        self._known: Known = _NOTHING  # pieces in which nothing can matter, and their events
-        self._room = self._lease = 0  # characters that may still pass before the next scan, of so many at first
-        self._passed: list[str] | None = None  # what has passed since the last scan, if it belongs to a call
-        self._stop = ""  # the one character that can matter; the empty text is in every piece
-        self._pass: Pass = Parser._pass_line  # for a piece without it
-        self._paused: tuple[Known, Pass] = self._known, self._pass  # while a backslash waits for what it escapes
         opened = reasoning_open_in(prompt_suffix)
         if starts_in_thought or opened:
             if opened is None:
@@ -92,20 +76,6 @@ class Parser:
             self._held = match.group()
             self._output.hidden = len(self._held)
 
-    def feed(self, text: str) -> list[ParseEvent]:
-        """Return the events of the next piece of the reply. Never raises."""
-        event = self._known.get(text)
-        if event is not None and (room := self._room - len(text)) >= 0:
-            self._room = room
-            if self._passed is not None:
-                self._passed.append(text)
-            return [event]
-        if text and self._stop not in text:
-            events = self._pass(self, text)
-            if events is not None:
-                return events
-        return self._read_on(text)
-
     def close(self, *, cut: bool = False) -> list[ParseEvent]:
         """Return the events that only the end of the reply decides.
 
@@ -115,140 +85,15 @@ class Parser:
             return []
         self._closed = True
         self._sink.is_cut = cut
-        self._count()
+        self._account()
         self._scan_all("", last=False)  # a tag that waited for its end
         self._scan_all("", last=True)
         self._end()
         self.tried = self._prose.tried
         return _joined(self._output.taken())
 
-    # --- pieces in which nothing can matter ---
-
-    def _show(self, text: str, event: ParseEvent) -> list[ParseEvent]:
-        """Let a piece pass, and know it the next time."""
-        if len(text) <= _KNOWN_LENGTH and len(self._known) < _KNOWN_PIECES:
-            self._known[text] = event
-        self._let_pass(text)
-        return [event]
-
-    def _let_pass(self, text: str) -> None:
-        self._room -= len(text)
-        if self._passed is not None:
-            self._passed.append(text)
-
-    def _pass_prose(self, text: str) -> list[ParseEvent] | None:
-        if self._room <= 0 or not self._is_prose(text):
-            return None
-        return self._show(text, self._state.channel(text))
-
-    def _pass_line(self, text: str) -> list[ParseEvent] | None:
-        """Pass a part of a line of code, in which marks of calls are text."""
-        if self._room <= 0 or "<" in text:  # a stop token may end the message
-            return None
-        self._let_pass(text)
-        return [self._state.channel(text)]
-
-    def _pass_delta(self, text: str) -> list[ParseEvent] | None:
-        """Pass a part of a value."""
-        if len(text) > self._room:
-            return None
-        if self._ends_in_escape(text):
-            return self._wait_for_escaped(text)
-        return self._show(text, CallDelta(self._sink.index, text))
-
-    def _pass_held(self, text: str) -> list[ParseEvent] | None:
-        """Pass a part of a value that is not shown."""
-        if len(text) > self._room:
-            return None
-        if self._ends_in_escape(text):
-            return self._wait_for_escaped(text)
-        self._let_pass(text)
-        return []
-
-    def _ends_in_escape(self, text: str) -> bool:
-        return text[-1] == "\\" and self._stop in _QUOTES and (len(text) - len(text.rstrip("\\"))) % 2 == 1
-
-    def _wait_for_escaped(self, text: str) -> list[ParseEvent]:
-        """Hold a piece until what its last backslash escapes is there."""
-        self._held, self._paused = text, (self._known, self._pass)
-        self._known, self._pass = _NOTHING, Parser._pass_escaped
-        return []
-
-    def _pass_escaped(self, text: str) -> list[ParseEvent] | None:
-        """Pass what a backslash escapes, together with it."""
-        text, self._held = self._held + text, ""
-        self._known, self._pass = self._paused
-        return self.feed(text)
-
-    def _wait(self, text: str) -> list[ParseEvent] | None:
-        """Hold a part of a tag: another match is worth its price only when the tag may have ended."""
-        if len(self._held) + len(text) >= PATIENCE:
-            return None
-        self._held += text
-        return []
-
-    def _wait_for_mark(self, text: str) -> list[ParseEvent] | None:
-        """Hold words of a call of which nothing is shown yet, up to the next bracket or line."""
-        return self._wait(text) if MARKS.isdisjoint(text) else None
-
-    def _count(self) -> None:
-        """Account for the pieces that have passed."""
-        if self._passed:
-            text = "".join(self._passed)
-            self._passed.clear()
-            self._blocks.take(text)
-            self._output.hold(text)
-        elif self._passed is None:
-            self._state.characters += self._lease - self._room
-        self._lease = self._room
-
-    # --- how the next piece is looked at ---
-
-    def _settle(self) -> None:
-        """Choose how the next piece is looked at."""
-        state = self._state
-        if state.mode is CALL and not self._held:
-            self._settle_in_call()
-            return
-        self._known, self._stop, self._passed = _NOTHING, "", None
-        self._room = self._lease = LEASE
-        if self._held:
-            if self._is_in_tag(self._held):
-                self._stop, self._pass = ">", Parser._wait
-            elif state.mode is CALL and self._blocks.is_fresh:
-                self._stop, self._pass = "\n", Parser._wait_for_mark
-        elif self._output.draft is not None or state.line_start or state.empty:
-            return
-        elif state.mode is FENCE and state.closer is None:
-            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", Parser._pass_line
-        elif state.mode is TEXT and (state.shown or state.channel is Thought) and state.closer_gates <= self._gates:
-            self._known, self._stop, self._pass = self._pieces[state.channel], "\n", Parser._pass_prose
-
-    def _settle_in_call(self) -> None:
-        self._known = _NOTHING
-        self._stop, room, shown = self._blocks.shortcut()
-        self._room = self._lease = max(0, room)
-        self._passed = self._passed or []
-        if self._stop:
-            self._pass = Parser._pass_delta if shown else Parser._pass_held
-            if shown:
-                self._known = _deltas(self._sink.index, self._stop)
-        elif not shown and self._output.draft is None:
-            self._stop, self._pass = "\n", Parser._wait_for_mark
-
-    def _is_in_tag(self, held: str) -> bool:
-        """Return whether what waits is a tag that has not ended."""
-        if held[:2] in _TOKENS:
-            return True
-        if self._state.mode in (CALL, AFTER):
-            return "<" in held[:2]
-        return held[0] == "<" and len(held) >= AHEAD and held.rfind("<") > held.rfind(">")
-
-    # --- the scan ---
-
     def _read_on(self, text: str) -> list[ParseEvent]:
-        """Read a piece in which something may matter."""
-        self._count()
+        self._account()
         if not self._held and self._state.mode is CALL and self._output.draft is None:
             step = self._blocks.read_piece(text)
             if step == len(text) and self._state.mode is CALL:  # the usual piece inside a call
@@ -307,7 +152,7 @@ class Parser:
             if held and ended and self._state.mode is not OVER:
                 output.emit(held)
         self._state.enter(OVER)
-        self._known, self._stop = _NOTHING, ""
+        self._scan_every_piece()
 
     def _goes_on(self, draft: Draft, held: str) -> bool:
         """Return whether the reasoning that is open was cut, perhaps within its closer: a call in it is a draft."""
@@ -317,22 +162,6 @@ class Parser:
         end = ("".join(draft.raw) + held)[-_CLOSER_MOST:]
         begins = range(len(end) - _CLOSER_BEGINS + 1)
         return any(closer.fullmatch(end, begin, partial=True) for begin in begins)
-
-
-@lru_cache(maxsize=8)
-def _known(gates: str) -> tuple[frozenset[str], Callable[[str], bool], Mapping[Channel, Known]]:
-    """The gates, a test for a piece without them, and the pieces that are known to have none, with their events.
-
-    Tokens come again and again: a piece is looked at, and its event made, once for all replies.
-    """
-    characters = frozenset(gates)
-    return characters, characters.isdisjoint, {Text: {}, Thought: {}}
-
-
-@lru_cache(maxsize=16)
-def _deltas(index: int, stop: str) -> Known:
-    """The pieces that are known to be a part of a value that ends with `stop`, with their events."""
-    return {}
 
 
 def parse(
