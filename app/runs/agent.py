@@ -51,7 +51,6 @@ from app.runs.discipline.reminders import GOES_ON
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.first_contact import FirstContact
 from app.runs.recovery.history import broken_off
-from app.runs.recovery.kept_reply import KeptReply
 from app.runs.recovery.left_off import BROKE_OFF, LeftOff
 from app.runs.run_context import EventSink, RunContext
 from app.runs.run_options import RunOptions
@@ -207,7 +206,7 @@ class Agent(Struct):
 
     async def _conclude(self, context: RunContext, left: LeftOff, kept: Message, round_end: RoundEnd) -> None:
         """Answer the calls of the last reply that have no result, and end its round."""
-        conversation, reply = context.conversation, KeptReply(kept)
+        conversation, reply = context.conversation, Reply.of_history(kept)
         for call in left.handed:
             conversation.hand_over(call)
         self.calls.handed += [call.id for call in left.calls.calls if call.id in left.handed]

@@ -57,14 +57,16 @@ class DocumentDrafts:
                 yield ToolDelta(call, written)
                 continue
             if not draft.begun:
-                draft.begun, noted = True, draft.arguments.noted
+                draft.begun = True
+                noted = draft.arguments.noted
                 yield DocumentStarted(document_id(self._run, call), call, noted.get(TITLE), noted.get(KIND))
             draft.sent.write(written)
             yield DocumentDelta(document_id(self._run, call), written)
 
     def finish(self, call: str, title: str, kind: str, text: str, redact: Callable[[str], str]) -> Iterator[AgentEvent]:
         """Yield what is missing for the text of the document to be this one."""
-        document, draft = document_id(self._run, call), self._drafts.pop(call, None)
+        document = document_id(self._run, call)
+        draft = self._drafts.pop(call, None)
         sent = draft.sent.getvalue() if draft and draft.begun else None
         if sent is not None and text in (sent, redact(sent)):
             return

@@ -26,7 +26,8 @@ from app.core.provider import TokenUsage
 from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
 from app.transcript.conversation import INTERRUPTED
-from app.transcript.reply import NEVER_MADE, THOUGHT
+from app.transcript.reply import NEVER_MADE
+from app.transcript.reply_calls import THOUGHT
 from app.transcript.timings import RunTimes
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 

@@ -43,7 +43,8 @@ def snippet(text: str, words: Sequence[str]) -> str:
 
 def places_of(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
     """Return the places of the words in a short text: from and behind each, in order, without overlaps."""
-    plain, found = folded(text), list[tuple[int, int]]()
+    plain = folded(text)
+    found = list[tuple[int, int]]()
     for word in map(folded, words):
         at = plain.find(word) if word else -1
         while at >= 0 and len(found) < MOST_PLACES:

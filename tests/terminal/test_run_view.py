@@ -33,7 +33,7 @@ from app.core.events import (
     ToolStarted,
     fields_of,
 )
-from app.transcript.reply import THOUGHT as DRAFTED
+from app.transcript.reply_calls import THOUGHT as DRAFTED
 from routes.terminal.approval_text import form_of, question
 from routes.terminal.exit_codes import exit_code
 from routes.terminal.screen import Screen

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 from app.core.events import AgentEvent, TextDelta, TextReclassified, ToolDelta, ToolRejected
-from app.transcript.reply import LEFT, TWICE, Reply
+from app.transcript.reply import LEFT, Reply
+from app.transcript.reply_calls import TWICE
 
 
 class DoubtedText(Struct):

@@ -10,7 +10,8 @@ from app.core.events import AgentEvent, TextDelta, TextReclassified, ToolRejecte
 from app.core.provider import Finished, Piece, TextChunk
 from app.models.wire.native_calls import NATIVE
 from app.runs.relay.doubted_text import DoubtedText
-from app.transcript.reply import LONGEST_BLOCK, TWICE, Reply, TextCalls
+from app.transcript.reply import LONGEST_BLOCK, Reply, TextCalls
+from app.transcript.reply_calls import TWICE
 from parsing import Call, Parser
 from parsing.sink import RAW_LIMIT, Excerpts
 

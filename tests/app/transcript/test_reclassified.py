@@ -31,7 +31,8 @@ from app.policy.canary import Canary
 from app.policy.guards import WatchedReply
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import MARK, Redactor
-from app.transcript.reply import THOUGHT, TWICE, Reply, TextCalls
+from app.transcript.reply import Reply, TextCalls
+from app.transcript.reply_calls import THOUGHT, TWICE
 from app.transcript.run_totals import RunTotals
 from parsing import Call, Thought
 

@@ -29,7 +29,8 @@ from app.runs.discipline.loop_detector import STREAK
 from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED
 from app.storage.runs import EventRow
 from app.transcript.conversation import Conversation
-from app.transcript.reply import TWICE, Reply
+from app.transcript.reply import Reply
+from app.transcript.reply_calls import TWICE
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals, totals_of
 from parsing import Call

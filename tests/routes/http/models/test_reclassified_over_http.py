@@ -16,7 +16,7 @@ from app.models.http.client import model_client
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.models.wire.openai.provider import OpenAIChat
 from app.redaction.redactor import MARK
-from app.transcript.reply import THOUGHT
+from app.transcript.reply_calls import THOUGHT
 from tests.support.access.guards import Event, of_kind
 from tests.support.models.abilities import SLOT, models, said
 from tests.support.models.chatting import DONE, LIMIT_S, chunk, says
