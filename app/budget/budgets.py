@@ -122,12 +122,16 @@ class PromptExcess:
 
     def of(self, model: str, estimate: int) -> int:
         """Return the excess of a prompt with this estimate: the most that prompts of its size or smaller ones had."""
-        known, now, size = self._learned.get(model, {}), self._clock(), estimate.bit_length()
+        known = self._learned.get(model, {})
+        now = self._clock()
+        size = estimate.bit_length()
         return max((most for bits, (most, at) in known.items() if bits <= size and now - at < EXCESS_S), default=0)
 
     def learn(self, estimate: int, model: str, reported: int) -> None:
         """`estimate`: of the prompt, without any excess."""
-        excess, now, size = max(0, reported - estimate), self._clock(), estimate.bit_length()
+        excess = max(0, reported - estimate)
+        now = self._clock()
+        size = estimate.bit_length()
         if not excess and model not in self._learned:
             return
         known = self._learned.setdefault(model, {})

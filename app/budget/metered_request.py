@@ -133,7 +133,8 @@ class MeteredRequest:
         self._reply = reply
         self._account = totals
         sent = monotonic()
-        self._times, self._in_round = RequestTimes(sent if since is None else since, sent), since is not None
+        self._times = RequestTimes(sent if since is None else since, sent)
+        self._in_round = since is not None
         return self
 
     def __enter__(self) -> Self:

@@ -51,7 +51,8 @@ class RunBudget(Struct):
             await checks.before_model(self.principal.name, provider.model, request.messages, conversation)
         learn = partial(self.ledger.excess.learn, prompt)
         prompt += self.ledger.excess.of(name_of(provider), prompt)
-        meters, limits = list[Meter](), self.ledger.limits(self.principal)
+        meters = list[Meter]()
+        limits = self.ledger.limits(self.principal)
         try:
             for kind, weigh in ((TOKENS, tokens), (COST, money_of(provider))):
                 least = most = 0.0

@@ -105,7 +105,8 @@ class SideQuery(Struct):
         prompt = sum(map(self.counter.measure, messages))
         provider = self.provider.apart()  # a state of its own: requests may run in parallel
         metered_request = await self.run_budget.metered_request(provider, request, prompt, conversation)
-        trouble, notices = "", list[Notice]()
+        trouble = ""
+        notices = list[Notice]()
         with metered_request.receiving(reply, totals):
             try:
                 stream = provider.stream(metered_request.request())

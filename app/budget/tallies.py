@@ -114,7 +114,8 @@ class StoredTallies:
     async def take(self, tally: Tally, limit: int | None, least: float, most: float, record: Record) -> float:
         if limit is None:
             return floored(most)
-        taken, most = 0.0, floored(most)
+        taken = 0.0
+        most = floored(most)
         try:
             while True:
                 granted = await self._reserved(tally, limit, max(0.0, least - taken), most - taken, record)

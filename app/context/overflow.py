@@ -51,7 +51,8 @@ def _tokens(now: int, whole: int) -> str:
 
 def _part(state: TrimState, at: int) -> str:
     """Return the part that the message belongs to, in a user's words."""
-    message, groups = state.whole[at], state.groups
+    message = state.whole[at]
+    groups = state.groups
     if at == groups.prompt:
         return PROMPT
     if at < state.opening:

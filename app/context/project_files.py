@@ -180,7 +180,8 @@ class FileCache:
             return None
         except OSError:
             return read_project_file(root, path)
-        stamp, known = stamp_of(found), self._read.get(place)
+        stamp = stamp_of(found)
+        known = self._read.get(place)
         if known and known[0] == stamp:
             return known[1]
         file = read_project_file(root, path)

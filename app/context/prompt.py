@@ -196,7 +196,8 @@ class Prompt:
 
     def __call__(self, tools: Sequence[Tool]) -> Sequence[Message]:
         tools = tools if isinstance(tools, ToolList) else ToolList(tools)
-        call_form, today = self._call_form(), self._clock.today()
+        call_form = self._call_form()
+        today = self._clock.today()
         key = today, call_form, tools
         if key != self._cache_key:
             self._messages = self._write(tools, call_form=call_form, today=today)

@@ -26,7 +26,8 @@ def relay_opening(
 
     `tool_choice` of the parameters, which are those of chat completions, decides which tools may or must be called.
     """
-    choice, teaching = tool_choice(parameters or {}), TEACHINGS.get(call_form)
+    choice = tool_choice(parameters or {})
+    teaching = TEACHINGS.get(call_form)
     if not tools or teaching is None or choice.mode == NONE:
         return ()
     offered = choice.offered(tools)

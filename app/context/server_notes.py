@@ -35,7 +35,8 @@ def notes_of_servers(
     room = min(int(share * window) * CHARACTERS_PER_TOKEN, MOST) if window >= LEAST_WINDOW else 0
     notes: list[str] = []
     for server in offering:
-        text, frame = instructions.get(server, ""), len(_delimited(server, "")) + len(BETWEEN)
+        text = instructions.get(server, "")
+        frame = len(_delimited(server, "")) + len(BETWEEN)
         if len(text) > room - frame:
             text = text[: room - frame - len(CUT)] + CUT if room - frame >= LEAST else ""
         if text:

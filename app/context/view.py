@@ -189,7 +189,8 @@ class View(Struct):
 
         The cached one is out of date once a person or another server has had more summarised.
         """
-        session, so_far = conversation.session, len(conversation.messages)
+        session = conversation.session
+        so_far = len(conversation.messages)
         redacted = conversation.redactor.redact_value
         # A session with one message has no summary.
         rows = [row for row in await self.summaries(session) if row.upto <= so_far] if so_far > 1 else []

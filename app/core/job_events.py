@@ -37,7 +37,8 @@ JobEvent = JobProgress | JobFinished
 
 
 def job_event(glance: Glance) -> JobEvent:
-    job, tail = glance.job, list(glance.tail)
+    job = glance.job
+    tail = list(glance.tail)
     if job.under_way:
         return JobProgress(job.id, glance.elapsed_s, tail, glance.lines, glance.bytes)
     return JobFinished(job.id, job.state.value, job.exit_code, tail, glance.elapsed_s)

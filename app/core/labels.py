@@ -85,7 +85,8 @@ class LabelPolicy(Struct, frozen=True):
 
     def unmatched(self, endpoints: Collection[str]) -> list[str]:
         """Return a sentence for each rule with a pattern that fits none of the endpoints that there are."""
-        there, found = ", ".join(endpoints) or "none", list[str]()
+        there = ", ".join(endpoints) or "none"
+        found = list[str]()
         for rule in self.rules.values():
             patterns = [one for one in rule.endpoints or () if not any(fnmatchcase(name, one) for name in endpoints)]
             if patterns:

@@ -38,14 +38,16 @@ class Desk(Struct, frozen=True):
     call: str
 
     async def create(self, title: str, kind: str, text: str) -> Document:
-        redact, session = self.conversation.redactor.redact, self.conversation.session
+        redact = self.conversation.redactor.redact
+        session = self.conversation.session
         title, kind, text = title_of(title), kind_of(kind), text_of(redact(text))
         async with self.library.writing(session):
             if len(await self.library.store.documents(session)) >= MOST_DOCUMENTS:
                 raise ToolFailed(f"There are {MOST_DOCUMENTS} documents in this conversation: change one of them.")
             if await self.library.store.owner_of(session) is None:
                 raise ToolFailed(NOT_KEPT)
-            now, made = time.time(), document_id(self.conversation.run, self.call)
+            now = time.time()
+            made = document_id(self.conversation.run, self.call)
             self.conversation.record(
                 DocumentRow(
                     id=made, session=session, title=title, kind=kind, version=1, seen=1, created=now, updated=now
@@ -74,7 +76,8 @@ class Desk(Struct, frozen=True):
         async with self.library.writing(self.conversation.session):
             row, before = await self._found(name)
             made = await self._replaced(row, before, old, new)
-            run, text = self.conversation.run, text_of(made.text)
+            run = self.conversation.run
+            text = text_of(made.text)
             after, changes = await self.library.version_changes(row, text, MODEL, run, self.call)
             for change in changes:
                 self.conversation.record(change)

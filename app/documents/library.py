@@ -143,7 +143,8 @@ class Library:
         self, row: DocumentRow, text: str, author: str, run: str = "", call: str = ""
     ) -> tuple[DocumentRow, list[Change]]:
         """Return the document with a new version, and the changes that store it."""
-        now, number = time.time(), row.version + 1
+        now = time.time()
+        number = row.version + 1
         after = replace(row, version=number, updated=now)
         changes: list[Change] = [
             _saved(after),

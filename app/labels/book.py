@@ -126,7 +126,8 @@ class LabelBook:
 
     def label_files(self, workspace: Path, paths: Iterable[str], labels: Labels) -> list[Change]:
         """Give files of a workspace these labels; return the changes to store. An empty path is the whole workspace."""
-        folder, changes = self.folder(workspace), list[Change]()
+        folder = self.folder(workspace)
+        changes = list[Change]()
         wanted = [normalised("/".join(filter(None, (folder, path)))) for path in paths]
         if len(self._files) + len(wanted) > MOST_FILES:
             wanted = [normalised(folder)]

@@ -58,7 +58,8 @@ async def clear_request(
         route.check_labels()
     except ProviderFailed as failure:
         principal = labels.gate.principal.name
-        why, run = failure.message, conversation.run
+        why = failure.message
+        run = conversation.run
         conversation.record(AuditRow(time.time(), principal, "model request", "refuse", why=why, by=FORBIDDEN, run=run))
         raise
 
@@ -77,7 +78,8 @@ def arguments_of(labels: RunLabels, handle: ModelHandle) -> dict[str, Any]:
 
 def granted(labels: RunLabels, handle: ModelHandle) -> set[tuple[str, str]]:
     """Return the labels that grants of the session let this endpoint have, each with its name."""
-    wanted, principal = arguments_of(labels, handle), labels.gate.principal.name
+    wanted = arguments_of(labels, handle)
+    principal = labels.gate.principal.name
     grants = [grant for grant in labels.gate.policy.grants if grant.tool == NAME]
     if any(grant.covers(principal, wanted) for grant in grants):
         return {(handle.endpoint, label) for label in wanted["labels"]}
@@ -92,7 +94,8 @@ async def _asked(
     waiting: Callable[[], AbstractContextManager[None]],
 ) -> bool:
     """Ask the person, once in a run; return True if they approve. Raises StoreFailed."""
-    wanted, run = arguments_of(labels, handle), conversation.run
+    wanted = arguments_of(labels, handle)
+    run = conversation.run
     rules = labels.services.policy.rules
     endpoints = sorted({one for label in wanted["labels"] for one in rules[label].endpoints or ()})
     reason = ASKED.format(

@@ -100,7 +100,9 @@ class LabelledPaths:
     def present(self, folder: str) -> Labels:
         """Return the labels of the files that there are below this folder: all where there are too many. Blocks."""
         found: set[str] = set(self.labels(folder)) if folder else set()
-        waiting, looked_at, until = deque([folder]), 0, time.monotonic() + MOST_S
+        waiting = deque([folder])
+        looked_at = 0
+        until = time.monotonic() + MOST_S
         while waiting and found != self.all:
             below = waiting.popleft()
             try:

@@ -236,7 +236,8 @@ class RunLabels(Struct):
 
     async def _of_jobs(self, arguments: Arguments) -> Labels:
         """Return the labels of a job's output: those of its conversation, and of what its command may read."""
-        jobs, wanted = self.services.jobs, arguments.get("id")
+        jobs = self.services.jobs
+        wanted = arguments.get("id")
         found = [job for job in await jobs.all_of(self.gate.principal.name) if job.id == wanted] if jobs else []
         if not found:
             return NO_LABELS

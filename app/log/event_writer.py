@@ -387,7 +387,8 @@ class EventWriter:
             written = time.monotonic()
 
     async def _write(self, batch: _Batch) -> None:
-        taken, rows, first = list[Taken](), list[Change](), len(batch.changes)
+        taken, rows = list[Taken](), list[Change]()
+        first = len(batch.changes)
         for log in batch.logs:
             begin = len(batch.changes)
             batch.changes += log.take_changes()

@@ -106,7 +106,8 @@ class Memories:
         return row, known is None
 
     def _row(self, owner: str, text: str, kind: str, source: Source) -> MemoryRow:
-        now, labels = self._clock(), dumped_labels(source.labels)
+        now = self._clock()
+        labels = dumped_labels(source.labels)
         return MemoryRow(
             id=f"mem_{token_hex(10)}",
             owner=owner,

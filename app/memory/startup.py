@@ -36,7 +36,8 @@ async def opened_memory(
 ) -> AsyncGenerator[Memories, None]:
     """The memories; while the memory is off its rows can be read and deleted, and nothing is embedded or extracted."""
     embedder = embedder_of(settings) if settings.memory else None
-    policy, redactor = settings.label_policy, journal.redactor
+    policy = settings.label_policy
+    redactor = journal.redactor
     memories = Memories(store, redactor, settings.memory_rows, embedder, policy=policy, peers=peers)
     try:
         async with opened_extraction(

@@ -58,7 +58,9 @@ class Provenance(Struct):
             return {}
         others = conversation.redactor.redact_value(list(await self.others(conversation.session)))
         messages = conversation.messages[: _place_of(asked[0], conversation.messages)]
-        tools, normalise_call, work = toolbox.schemas, toolbox.normalise_call, Work()
+        tools = toolbox.schemas
+        normalise_call = toolbox.normalise_call
+        work = Work()
         found = dict[str, str]()
         library = self._library = Library() if self._library is None else self._library
         for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):

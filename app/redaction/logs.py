@@ -105,7 +105,8 @@ def log_as_text(level: str) -> None:
 
 def _log_to_stderr(level: str, formatter: logging.Formatter | None) -> None:
     logging.addLevelName(TRACE, "TRACE")
-    handler, root = logging.StreamHandler(sys.stderr), logging.getLogger()
+    handler = logging.StreamHandler(sys.stderr)
+    root = logging.getLogger()
     handler.setFormatter(formatter)
     root.handlers = [handler]
     lowest = logging.getLevelName(level.upper())

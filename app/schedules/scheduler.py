@@ -142,7 +142,8 @@ class Scheduler:
         whose times are those that it had goes on with them: what was due and held up still is.
         """
         async with self.lock:
-            known, now = self._rows.get(row.id), self._clock()
+            known = self._rows.get(row.id)
+            now = self._clock()
             since = now if row.reckoned is None else min(row.reckoned, now)
             if known:  # a run may have begun meanwhile
                 row = replace(row, session=known.session, run=known.run)
@@ -191,7 +192,8 @@ class Scheduler:
                     await self._record(Due(row, now, row.next or now, None), REFUSED, str(unfit))
 
     async def _look_at(self, row: ScheduleRow) -> None:
-        row, now = self._reckoned(row), self._clock()
+        row = self._reckoned(row)
+        now = self._clock()
         fires_at = self.fires_at(row)
         if fires_at is not None and max(fires_at, self._not_before.get(row.id, 0.0)) <= now:
             await self._handle(self._due(row, fires_at, now))
@@ -287,7 +289,8 @@ class Scheduler:
 
     async def _record(self, due: Due, outcome: str, reason: str) -> None:
         """Record a time that began no run. Raises StoreFailed."""
-        row, moved = due.row, due.moved()
+        row = due.row
+        moved = due.moved()
         reached = OccurrenceRow(row.id, due.occurrence, at=due.now, outcome=outcome, reason=reason, due=due.at)
         changes: list[Change] = [_step(moved), reached, OccurrencesTrimmed(row.id, KEPT)]
         if outcome == REFUSED and self._refusals.get(row.id) != reason:  # not the same at each time

@@ -26,7 +26,8 @@ class Automation(Struct, frozen=True):
 @asynccontextmanager
 async def opened_automation(unattended: UnattendedRuns, keys: KeyFiles) -> AsyncGenerator[Automation, None]:
     """Begins what was due while the server was off. Raises StoreFailed."""
-    factory, starts = unattended.factory, Starts(unattended)
+    factory = unattended.factory
+    starts = Starts(unattended)
     scheduler = Scheduler(starts)
     factory.switch.on_change(scheduler.wake)
     async with attended(factory.runs.peers, "schedules", scheduler):

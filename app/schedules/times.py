@@ -65,7 +65,8 @@ class Timetable(Struct, frozen=True):
         """Return how many times there are from `due` up to `now`, `due` included; at most MOST_COUNTED."""
         if self.kind == EVERY:
             return min(MOST_COUNTED, 1 + int((now - due) // interval_s(self.expression)))
-        count, at = 0, float(due)
+        count = 0
+        at = float(due)
         while at <= now and count < MOST_COUNTED:
             count += 1
             following = self.after(at)

@@ -133,7 +133,8 @@ class Triggers:
             raise DeliveryRefused(reason.reset if isinstance(reason, BudgetSpent) else None) from reason
 
     async def _refuse(self, row: TriggerRow, occurrence: str, reason: str) -> None:
-        now, known = self._clock(), await self._store.occurrences(row.id)
+        now = self._clock()
+        known = await self._store.occurrences(row.id)
         reached = OccurrenceRow(row.id, f"{occurrence} refused {now}", now, REFUSED, reason)
         changes: list[Change] = [reached, OccurrencesTrimmed(row.id, KEPT)]
         if not known or known[0].reason != reason:  # not the same for each delivery

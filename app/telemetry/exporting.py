@@ -140,7 +140,8 @@ class Exports:
     async def close(self, limit_s: float = CLOSE_S) -> None:
         """Export what is left, for so long at most."""
         self.telemetry.close()
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
 
         def shut_down() -> None:
             providers = [threading.Thread(target=one.shutdown, daemon=True) for one in (self._spans, self._metrics)]

@@ -109,7 +109,8 @@ class Telemetry:
                 open_run.event(names.HANDED, _about(event.call, event.name))
 
     def begin_request(self, run: str, session: str, provider: Provider, *, in_round: bool) -> RequestSpan:
-        open_run, started_ns = self._runs.get(run), time.time_ns()
+        open_run = self._runs.get(run)
+        started_ns = time.time_ns()
         kind = "round" if in_round else "side"
         attributes: Attributes = {
             names.OPERATION.name: "chat",
@@ -172,7 +173,8 @@ class Telemetry:
         began = time.time() if goes_on else run.created
         attributes: Attributes = {names.OPERATION.name: "invoke_agent", names.MODEL.name: run.model}
         of_span = attributes | {names.CONVERSATION.name: run.session, names.RUN.name: run.id}
-        parent, started_ns = parent_of(run.traceparent), int(began * NS)
+        parent = parent_of(run.traceparent)
+        started_ns = int(began * NS)
         span = self._spans.start_span(names.AGENT.name, parent, SpanKind.INTERNAL, of_span, start_time=started_ns)
         self._runs[run.id] = open_run = OpenRun(span, started_ns, attributes)
         return open_run

@@ -42,7 +42,9 @@ class Archive(Struct, frozen=True):
 def archive_of(workspace: Path, path: str) -> Archive:
     """Look through a folder. Blocks. Raises ToolFailed, TooLarge."""
     parts = inside(workspace, path.lstrip("/"))
-    files, size, waiting = list[tuple[str, ...]](), 0, [parts]
+    files = list[tuple[str, ...]]()
+    size = 0
+    waiting = [parts]
     while waiting:
         at = waiting.pop()
         try:

@@ -141,7 +141,8 @@ def _lacks(content: bytes, text: bytes) -> bool:
 
 def _digest(opened: int) -> str:
     """The SHA-256 of at most MOST_HASHED bytes: a file may grow while it is read."""
-    digest, at = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    at = 0
     while at <= MOST_HASHED and (block := os.pread(opened, _BLOCK, at)):
         digest.update(block)
         at += len(block)

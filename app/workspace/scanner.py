@@ -81,7 +81,8 @@ class Scanner(Struct):
 
     def run(self, workspace: str) -> Look:
         """Look at everything within the limits. Blocks; raises what `keep` raises."""
-        began, self._until = time.time_ns(), time.monotonic() + self.limits.seconds
+        began = time.time_ns()
+        self._until = time.monotonic() + self.limits.seconds
         try:
             with OpenFolders(workspace) as folders:
                 self._device = os.fstat(folders.root).st_dev
@@ -238,7 +239,8 @@ class Scanner(Struct):
 
     def _keep(self, path: bytes, data: bytes) -> bytes:
         """Return the digest of the content, which is kept if the last look did not see it there."""
-        digest, known = sha256(data).digest(), self.known.get(path)
+        digest = sha256(data).digest()
+        known = self.known.get(path)
         if known is None or known.digest != digest:
             self._contents.append((digest, data))
             self._held += len(data)

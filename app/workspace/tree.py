@@ -57,8 +57,11 @@ def list_folder(workspace: Path, path: str, *, hidden: bool = False, start: int 
 
 def find_names(workspace: Path, words: str, *, hidden: bool = False) -> Listing:
     """Entries anywhere whose name contains the words, in any letter case, nearest folders first. Blocks."""
-    wanted, found, read = words.casefold(), list[TreeEntry](), 0
-    waiting, until = deque[tuple[str, ...]]([()]), time.monotonic() + MOST_S
+    wanted = words.casefold()
+    found = list[TreeEntry]()
+    read = 0
+    waiting = deque[tuple[str, ...]]([()])
+    until = time.monotonic() + MOST_S
     while waiting:
         parts = waiting.popleft()
         try:

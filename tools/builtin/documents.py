@@ -38,7 +38,8 @@ async def read_document(arguments: Arguments, context: Context) -> str:
     documents = _documents(context)
     if "document" not in arguments:
         return "\n".join(await documents.titles()) or "There are no documents in this conversation."
-    offset, found = int(arguments.get("offset", 0)), await documents.read(arguments["document"])
+    offset = int(arguments.get("offset", 0))
+    found = await documents.read(arguments["document"])
     if offset and offset >= len(found.text):
         raise ToolFailed(f'"{found.title}" has {len(found.text):,} characters: give an offset below that.')
     page = found.text[offset : offset + max(context.result_characters - _NOTE - len(found.title), 1)]

@@ -96,7 +96,9 @@ class Jobs:
 
         `report` is called with each job that has ended, after a restart once more.
         """
-        self._on_end, self._count, self._report = on_end, count, report
+        self._on_end = on_end
+        self._count = count
+        self._report = report
         for folder, job, handle in await asyncio.to_thread(find_all, self._folder):
             known = self._known[job.id] = TrackedJob(job, folder)
             known.launched.set()

@@ -94,7 +94,8 @@ class ServerCall:
                 yield self._failed("unavailable", f"{outcome.why}. The call did not run.")
 
     async def _request(self, call: CallContext) -> CallToolResult:
-        session, name = await self._connected(call), self._tool
+        session = await self._connected(call)
+        name = self._tool
         if name in self._server.catalogue.held:
             raise Unavailable(
                 f"{self._server.public(name)} is held back: its definition has changed, and the change is not approved "

@@ -31,7 +31,8 @@ class ResourceCall(ServerCall):
 
     async def _request(self, call: CallContext) -> CallToolResult:
         session = await self._connected(call)
-        requests, uri = import_module(REQUESTS), self._arguments.get("uri")
+        requests = import_module(REQUESTS)
+        uri = self._arguments.get("uri")
         result: CallToolResult = await session.request(
             call,
             "resources/read" if uri else "",  # the list is there

@@ -146,7 +146,8 @@ class Server:
         self.used_at = time.monotonic()
         if self.session and self.state is ServerState.READY and not self.session.gone:
             return self.session
-        name, starts = self.config.name, 0
+        name = self.config.name
+        starts = 0
         try:
             async with asyncio.timeout(seconds):
                 while not (self.session and self.state is ServerState.READY and not self.session.gone):
@@ -209,7 +210,10 @@ class Server:
             else:
                 self._running.cancel()
             await asyncio.wait({self._running}, timeout=ENDED_S)
-        self._failures, self.next_try, self._supervisor, self._running = 0, None, None, None
+        self._failures = 0
+        self.next_try = None
+        self._supervisor = None
+        self._running = None
         self._enter(state, self.error if state is ServerState.FAILED else "")
 
     async def _supervise(self) -> None:
@@ -261,7 +265,8 @@ class Server:
                 session, error = again, None
         if error is None:
             self._services.protocol_modes[identity] = "auto" if session.is_modern else "legacy"
-            self.next_try, self.auth_url = None, ""
+            self.next_try = None
+            self.auth_url = ""
             self._enter(ServerState.READY)
             return session, False
         self._services.protocol_modes.pop(identity, None)

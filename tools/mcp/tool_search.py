@@ -229,7 +229,8 @@ class Index:
 
 def _telling(message: str) -> str:
     """Return the words of a message that can name what a tool does: others are in every description."""
-    words, common = _WORD.findall(_spaced(message[:MAX_MESSAGE])), COMMON.split()
+    words = _WORD.findall(_spaced(message[:MAX_MESSAGE]))
+    common = COMMON.split()
     return " ".join(word for word in words if word.casefold() not in common)
 
 

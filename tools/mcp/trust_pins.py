@@ -89,7 +89,8 @@ class Catalogue:
         before, held_before = set(self.listed), self.held
         self._offered = self._read(offered)
         self._offered[INSTRUCTIONS] = _instructions_definition(instructions, features)
-        is_first, self.listed, self.held = not self._pins, {}, {}
+        is_first = not self._pins
+        self.listed, self.held = {}, {}
         for name, one in self._offered.items():
             pin = self._pins.get(name)
             if pin is None and (is_first or name == INSTRUCTIONS or not (why := self._suspect(one))):

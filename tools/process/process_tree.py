@@ -71,7 +71,8 @@ def _kill_marked(word: bytes) -> bool:
     A process that ends before it is looked at may have forked another, which the list does not have: so those that
     have come since are looked at, too.
     """
-    seen, killed = set[str](), False
+    seen = set[str]()
+    killed = False
     for _ in range(_SWEEPS):
         new = {name for name in os.listdir(_PROCESSES) if name.isdigit()} - seen  # noqa: PTH208
         if not new:
@@ -97,7 +98,8 @@ def _kill_if_marked(pid: int, word: bytes) -> bool:
 
 def _environment(pid: int) -> list[bytes]:
     """Return the environment of a process, of one that is starting a program once it is there; of others' none."""
-    process, until = _PROCESSES / str(pid), time.monotonic() + _STARTING_S
+    process = _PROCESSES / str(pid)
+    until = time.monotonic() + _STARTING_S
     with suppress(OSError):
         while not (environment := (process / "environ").read_bytes()) and time.monotonic() < until:
             begin, end = (process / "stat").read_bytes().rpartition(b")")[2].split()[_ENVIRONMENT]

@@ -225,7 +225,8 @@ class _Child:
         return code if code >= 0 else 128 - code
 
     def progress(self, elapsed_s: float) -> Progress:
-        seconds, output = round(elapsed_s, 3), self.output
+        seconds = round(elapsed_s, 3)
+        output = self.output
         if terminal := self._terminal:
             hides = terminal.hides_input
             return Progress(

@@ -112,7 +112,8 @@ class Bubblewrap(Struct, frozen=True):
         hosts = tuple(network) or (ANYWHERE if self.network else ())
         if complaint := host_pattern_error(hosts):
             return refusing(complaint)
-        inside, seals = _SCRIPTS[program], Seals(workspace, sealed_names())
+        inside = _SCRIPTS[program]
+        seals = Seals(workspace, sealed_names())
         outer = (*self.outer(), *(box.MOUNTS if hosts else ()), *self._mounts(workspace))
         argv = (
             *outer,

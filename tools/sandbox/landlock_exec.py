@@ -75,7 +75,8 @@ def drop_capabilities() -> None:
     for capability in range(64):
         _prctl(_CAPBSET_DROP, ctypes.c_ulong(capability))
     _prctl(_SET_SECUREBITS, ctypes.c_ulong(_NO_ROOT_MAGIC))
-    header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)
+    header = struct.pack("=Ii", 0x20080522, 0)
+    nothing = bytes(24)
     if _libc.capset(header, nothing) != 0:
         raise OSError(ctypes.get_errno(), "the capabilities could not be dropped")
 

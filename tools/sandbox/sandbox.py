@@ -96,7 +96,8 @@ def find_sandbox(
     """
     if unsafe:
         return Unboxed(Path(sys.executable), author)
-    python, limits = visible_python(), find_limits(limits)
+    python = visible_python()
+    limits = find_limits(limits)
     concealed = tuple(path.resolve() for path in hidden)
     # Not the directory itself: it may not be there yet, and be made a link by the time it is looked for.
     readable = tuple(path.parent.resolve() / path.name for path in kept)

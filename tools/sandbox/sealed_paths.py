@@ -164,7 +164,8 @@ def _links(git: Path) -> frozenset[str]:
 
 
 def _odd(git: str) -> Iterator[str]:
-    folders, looked_at = [""], 0
+    folders = [""]
+    looked_at = 0
     while folders and looked_at < _ENTRIES:
         folder = folders.pop()
         with suppress(OSError), os.scandir(f"{git}/{folder}") as entries:

@@ -47,7 +47,8 @@ class Summariser(Struct):
         self, run: str, message_range: MessageRange, conversation: Conversation, totals: RunTotals
     ) -> tuple[SummaryRow | None, Sequence[AgentEvent]]:
         """Return the stored summary, or None if there is no usable one. Raises StoreFailed."""
-        measure, messages = self.utility.counter.measure, conversation.messages
+        measure = self.utility.counter.measure
+        messages = conversation.messages
         window = await self.utility.counter.window()
         conversation.log_event(Notice("context", STARTED))  # now, because the answer waits for the summary
         try:

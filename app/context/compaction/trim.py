@@ -59,7 +59,9 @@ def limit_attachments(messages: Sequence[Message], most: int = MOST_BYTES) -> li
     Each round sends them again, and servers limit the body. The last message that has attachments keeps them: it may
     be the one to answer.
     """
-    limited, carried, last = list(messages), 0, True
+    limited = list(messages)
+    carried = 0
+    last = True
     for at in reversed([at for at, message in enumerate(messages) if message.attachments]):
         carried += attachment_bytes(messages[at])
         if carried > most and not last:

@@ -145,7 +145,8 @@ class AbilityCache:
 
     async def count(self, endpoint: ServedModel, texts: Sequence[str]) -> list[int] | None:
         await self._refresh(endpoint)
-        record, form = self._record(endpoint), FORMS.get(str(self.find(endpoint, "counting").value))
+        record = self._record(endpoint)
+        form = FORMS.get(str(self.find(endpoint, "counting").value))
         if form is None or not record.counts:
             return None
         try:

@@ -88,7 +88,10 @@ class ModelRoute(Struct):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer of the first model that gives one. Raises ProviderFailed if all fail or it breaks off."""
-        attempt, started, counted, self._reached = self._start_attempt(request), False, False, False
+        attempt = self._start_attempt(request)
+        started = False
+        counted = False
+        self._reached = False
         limit = AnswerLimit(self.most_characters)
         try:
             while True:
@@ -108,7 +111,8 @@ class ModelRoute(Struct):
                     async with aclosing(self._answer(attempt, request, limit)) as pieces:
                         async for piece in pieces:
                             if not started:
-                                started, counted = starts_answer(piece), counted or isinstance(piece, TokenUsage)
+                                started = starts_answer(piece)
+                                counted = counted or isinstance(piece, TokenUsage)
                                 if started and (switched := attempt.succeeded() or self._switched(attempt.handle)):
                                     yield switched
                             ending = limit.cut(piece)
@@ -138,7 +142,8 @@ class ModelRoute(Struct):
 
     def _answer(self, attempt: Attempt, request: ModelRequest, limit: AnswerLimit) -> AsyncGenerator[Piece, None]:
         """Stream from the provider directly where there are no files: a wrapper would cost time for each token."""
-        handle, take_text = attempt.handle, limit.limited(request.take_text)
+        handle = attempt.handle
+        take_text = limit.limited(request.take_text)
         self.check_labels(handle)  # they may have been added while it waited
         request = replace(request, key=attempt.pick_key().value, take_text=take_text)
         if not any(message.attachments for message in request.messages):

@@ -30,7 +30,8 @@ class Cooldowns(Generic[Key]):
     def start(self, key: Key, seconds: float, why: str) -> None:
         """Start a cooldown; a longer one that is already running stays."""
         self._running = self.all()  # drops those that have ended
-        until, known = self.now() + seconds, self._running.get(key)
+        until = self.now() + seconds
+        known = self._running.get(key)
         if known is None or known.until < until:
             self._running[key] = Cooldown(until, why)
 

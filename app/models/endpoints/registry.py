@@ -105,14 +105,12 @@ class EndpointRegistry(Mapping[str, Endpoint]):
         specs = {name: spec for name, row in rows.items() if (spec := endpoint_spec(row))}
         for name in [name for name in self._added if rows.get(name) != self._rows[name]]:
             self._retire(self._added.pop(name))
-        self._rows, self._added = (
-            rows,
-            {
-                name: self._added.get(name) or self.factory.create(name, spec, "added")
-                for name, spec in specs.items()
-                if name not in self._set
-            },
-        )
+        self._rows = rows
+        self._added = {
+            name: self._added.get(name) or self.factory.create(name, spec, "added")
+            for name, spec in specs.items()
+            if name not in self._set
+        }
         self._order()
         if len(specs) == len(rows):
             await self.factory.keys.sweep(list(specs.values()))

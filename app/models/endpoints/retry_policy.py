@@ -98,7 +98,8 @@ class Attempt:
             return NextStep([*notices, *self._retry_notices(failure, wait_s)], wait_s)
         if not fault.try_fallback and self._ends_all(failure):
             return NextStep(notices, failure=failure)
-        before, following = self.handle, self._give_up(fault, failure)
+        before = self.handle
+        following = self._give_up(fault, failure)
         if following is None:
             return NextStep(notices, failure=self._end())
         self._switch_to(following)
@@ -107,7 +108,8 @@ class Attempt:
 
     def _learn(self, fault: Fault, failure: ProviderFailed) -> list[ProviderNotice]:
         """Start the cooldowns that follow from the failure, and return notices about them."""
-        server, seconds = self.handle.server, cooldown_s(fault, failure)
+        server = self.handle.server
+        seconds = cooldown_s(fault, failure)
         if failure.code not in (TOO_LONG, NO_VISION):  # these are not faults of the server
             server.failed(failure)
         if fault.of == "server":
@@ -178,7 +180,8 @@ class Attempt:
         failed = dict(zip(self._attempted, self._failed, strict=True))
         wanted_first = sorted(failed, key=self._handles.index)  # it was tried last if it was cooling down
         reasons = " ".join(f"{handle.name}: {failed[handle].message}" for handle in wanted_first)
-        first, any_retryable = failed[wanted_first[0]], any(failure.retryable for failure in self._failed)
+        first = failed[wanted_first[0]]
+        any_retryable = any(failure.retryable for failure in self._failed)
         message = f"None of the models could answer. {reasons}"
         return ProviderFailed(first.code, message, retryable=any_retryable, status=first.status)
 

@@ -132,7 +132,8 @@ class ServedModels:
         """Return all models, the memory, and the files that could be added over HTTP."""
         specs = {row.name: endpoint_spec(row) for row in await self._store.endpoints()}
         served = {name for name, spec in specs.items() if spec and spec.url == f"{SERVED}{name}"}
-        rows, folders = await self.rows(), self._settings.model_folders
+        rows = await self.rows()
+        folders = self._settings.model_folders
         return {
             "models": [self.status(row, served=row.name in served) for row in rows],
             "memory": {"available": available_memory(), "budget": self._settings.model_memory_mb * MIB or None},

@@ -113,7 +113,8 @@ async def _open(
     known_servers: Sequence[KnownServer],
     switch: KillSwitch,
 ) -> OpenedModels:
-    about, why, factory = "", "as configured", registry.factory
+    about, why = "", "as configured"
+    factory = registry.factory
     rows = await registry.rows()
     if inside := in_workspace(
         own_key_files(rows), settings.workspace
@@ -207,7 +208,8 @@ def check_model_names(models: Models) -> None:
 
 async def prepare_default_model(models: Models, why: str, switch: KillSwitch) -> str:
     """Start the default model if possible; return a sentence that names it and the reason for it."""
-    endpoint, problem = models.endpoint, ""
+    endpoint = models.endpoint
+    problem = ""
     try:
         switch.check()
     except Paused as paused:

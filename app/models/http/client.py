@@ -69,7 +69,8 @@ class ModelClient(httpx2.AsyncClient):
         return response
 
     def _prepare(self, url: str, headers: tuple[tuple[str, str], ...], inactivity_s: float | None) -> _Prepared:
-        parsed, limits = httpx2.URL(url), self.timeout.as_dict()
+        parsed = httpx2.URL(url)
+        limits = self.timeout.as_dict()
         if inactivity_s is not None:
             limits["read"] = inactivity_s
         fields = {

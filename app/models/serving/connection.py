@@ -58,7 +58,8 @@ class ServedChat(OpenAIChat):
 
     async def _end_hung(self) -> None:
         """Kill a process that lives and answers nothing, not even for its health; it is replaced."""
-        process, url = self._member.process, self._member.url
+        process = self._member.process
+        url = self._member.url
         if not process or not url:
             return
         try:
@@ -95,7 +96,9 @@ class ServedChat(OpenAIChat):
         process = self._member.process
         key = process.key if process else None
         if (url, key) != (self.base_url, self.key):
-            self.base_url, self.key, self._named, self._found = url, key, None, {}
+            self.base_url, self.key = url, key
+            self._named = None
+            self._found = {}
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -225,7 +225,8 @@ class Member:
     def replace(self, row: ServedModelRow) -> None:
         """Take a new process for this row."""
         self.process = ServedProcess(row, self.model)
-        self.need, self._stays = estimate_of(row), row.at_start
+        self.need = estimate_of(row)
+        self._stays = row.at_start
 
     @asynccontextmanager
     async def use(self) -> AsyncGenerator[str, None]:

@@ -180,7 +180,8 @@ class HostedProvider(BaseProvider, ABC):
         """Return an ability as known by now."""
         basis = self.model, self._abilities.changes
         if basis != self._basis:
-            self._found, self._basis = {}, basis
+            self._found = {}
+            self._basis = basis
         known = self._found.get(name)
         if known is None:
             known = self._abilities.find(self._about, name, self._overrides)
@@ -206,7 +207,8 @@ class HostedProvider(BaseProvider, ABC):
 
     async def _send_without_tools(self, request: ModelRequest, refusal: ToolsRefused) -> tuple[httpx2.Response, Reader]:
         """Retry without tools, with a prompt that teaches them. If that is refused too, tools were not the reason."""
-        known, accepted = self.ability("tools"), False
+        known = self.ability("tools")
+        accepted = False
         self.show("tools", False, str(refusal))
         try:
             response = await self._send(request, native=False)

@@ -104,7 +104,8 @@ class Parameters:
         refused = frozenset(name for name in named_in(text) if name in learned and name in sent)
         keys = {key_of(name, sent[name]) if name in BY_VALUE else name for name in refused}
         if not refused and is_structured(sent.get(FORMAT)) and is_about_format(text):
-            refused, keys = frozenset({FORMAT}), {format_key(sent[FORMAT], text)}
+            refused = frozenset({FORMAT})
+            keys = {format_key(sent[FORMAT], text)}
             self._notices.append(ProviderNotice("parameter", ENFORCED))
         kept = list(self._refused_at.items())[-MOST_KEPT:]
         self._refused_at = dict(kept) | dict.fromkeys(keys, self._clock())

@@ -77,7 +77,8 @@ class HelperDesk(Struct, frozen=True):
             if not known:
                 self._count()
             async with self.slots:
-                started, seen = time.monotonic(), 0
+                started = time.monotonic()
+                seen = 0
                 agent = await self._agent(tools, model, depth)
                 if known:
                     helper, seen = await self._take_up(agent, known)
@@ -89,7 +90,8 @@ class HelperDesk(Struct, frozen=True):
 
     async def ask_model(self, question: str, model: str | None) -> str:
         """Return the answer of a model, as data."""
-        parent, models = self.parent, self.server.models
+        parent = self.parent
+        models = self.server.models
         route = self._route(model)
         route = route if model else models.utility(route)
         if parent.scope.labels and route.clearance:  # labelled data goes to no server that may not have it
@@ -134,7 +136,8 @@ class HelperDesk(Struct, frozen=True):
         return row, seen
 
     async def _next_depth(self) -> int:
-        session, most = self.parent.conversation.session, self.server.settings.helper_depth
+        session = self.parent.conversation.session
+        most = self.server.settings.helper_depth
         row = await self.server.store.helper(session)
         depth = row.depth + 1 if row else 1
         if depth > most:
@@ -145,7 +148,8 @@ class HelperDesk(Struct, frozen=True):
 
     def _count(self) -> None:
         """Count the helper against the limits of the person's run. Raises ToolFailed."""
-        root, most = self.limits.root, self.server.settings.max_helpers
+        root = self.limits.root
+        most = self.server.settings.max_helpers
         if root.begun >= most:
             raise ToolFailed(f"This run has begun {most} helpers, which is the most (max_helpers). Do it yourself.")
         if over := self.limits.over(self.parent.scope.totals, 0):
@@ -208,7 +212,8 @@ class HelperDesk(Struct, frozen=True):
     async def _watched(
         self, helper: RunRow, agent: Agent, depth: int, started: float, seen: int
     ) -> AsyncGenerator[Progress | Result, None]:
-        log, call = self.parent.conversation.log_event, self.parent.call
+        log = self.parent.conversation.log_event
+        call = self.parent.call
         tools = [tool.name for tool in agent.toolbox.offered]
         if not seen:
             log(
@@ -221,7 +226,8 @@ class HelperDesk(Struct, frozen=True):
                     depth=depth,
                 )
             )
-        view, member = HelperView(helper.id, call), Member(lambda: agent.totals, _limits_of(agent).family)
+        view = HelperView(helper.id, call)
+        member = Member(lambda: agent.totals, _limits_of(agent).family)
         self.limits.family.under_way.append(member)
         try:
             async with aclosing(self._progress(view, helper.id, started, seen)) as steps:

@@ -55,7 +55,8 @@ class SessionDesk(Struct, frozen=True):
 
     async def list(self, query: str) -> Result:
         """List the sessions used last, or those that hold the words of a query."""
-        store, principal = self.server.store, self.parent.scope.gate.principal.name
+        store = self.server.store
+        principal = self.parent.scope.gate.principal.name
         if query.strip():
             rows = [one.session for one in await store.find_sessions(principal, query[:LONGEST_QUERY], LISTED)]
         else:
@@ -87,14 +88,17 @@ class SessionDesk(Struct, frozen=True):
 
     async def send(self, session: str, message: str) -> str:
         """Begin a run with this message in a session, or put it in its queue."""
-        row, own = await self._session(session), self.parent.conversation.session
+        row = await self._session(session)
+        own = self.parent.conversation.session
         if row.id == own:
             raise ToolFailed("That is this conversation. Name another one: list_sessions shows them.")
         async with _SENDING.setdefault(row.id, asyncio.Lock()):  # else two might both have the last room
             return await self._send(row, own, message)
 
     async def _send(self, row: SessionRow, own: str, message: str) -> str:
-        store, parent, settings = self.server.store, self.parent, self.server.settings
+        store = self.server.store
+        parent = self.parent
+        settings = self.server.settings
         room = await room_in(row.id, store, settings.max_follow_ups)
         if not room:
             raise ToolFailed(
@@ -136,7 +140,8 @@ class SessionDesk(Struct, frozen=True):
         options = inherited(self.parent, self.options, names, before.model)
         if before.pinned:  # its profiles hold on, too
             options = options.with_pinned({}, (options.pinned or NOTHING).after(before.pinned))
-        mode, gate = options.approval, self.parent.scope.gate
+        mode = options.approval
+        gate = self.parent.scope.gate
         usual = before.approval or self.server.settings.mode_of(gate.principal.role)
         options = options.model_copy(
             update={

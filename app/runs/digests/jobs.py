@@ -152,7 +152,8 @@ class Digests:
         if run is None:
             raise NotFound("Its run was deleted.")
         conversation = conversation_of(run, [], self._journal.put, self._journal)
-        reply, data = query.reply(), as_data(messages, await query.room())
+        reply = query.reply()
+        data = as_data(messages, await query.room())
         answer = await query.ask(RULE, data, reply, RunTotals(), conversation, most_tokens=MOST_TOKENS)
         await self._journal.flush()
         if answer.trouble:

@@ -116,7 +116,8 @@ def groups(sentence: str) -> frozenset[int]:
 
 def _of_characters(text: str) -> Iterator[str]:
     """Return the groups of neighbouring characters of a sentence, and how it begins and ends."""
-    marked, end = f"^{text}$", text.rstrip(FULL_STOPS)
+    marked = f"^{text}$"
+    end = text.rstrip(FULL_STOPS)
     for size in DENSE_GROUPS if _DENSE.search(text) else GROUPS:
         yield from [marked[at : at + size] for at in range(len(marked) - size + 1)]
     for size in EDGES:

@@ -101,7 +101,10 @@ class LimitEnforcer:
         self._offers = offers
         go_on, self._broken = GO_ON if self._broken else "", False
         if not go_on:
-            self._breaks, self.so_far, self._answered, self._unsure = 0, "", "", ""
+            self._breaks = 0
+            self.so_far = ""
+            self._answered = ""
+            self._unsure = ""
         if ends := self._last(totals):
             broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
             return RoundPlan(
@@ -117,16 +120,22 @@ class LimitEnforcer:
         may = reply.has_started and failure.retryable and not plan.ends and not self.limits.spent(totals)
         if not may or self._breaks >= MOST_BREAKS:
             return None
-        self._breaks, self._broken, self.so_far = self._breaks + 1, True, totals.text
+        self._breaks = self._breaks + 1
+        self._broken = True
+        self.so_far = totals.text
         if reply.may_be_thought:
             self._unsure += reply.shown
         else:
-            self._answered, self._unsure = totals.text, ""
+            self._answered = totals.text
+            self._unsure = ""
         return Notice("continued", GOES_ON.format(why=failure.message))
 
     def break_off(self, so_far: str) -> None:
         """The last answers, with these words, broke off with their server: the next request goes on from there."""
-        self._broken, self.so_far, self._answered, self._unsure = True, so_far, so_far, ""
+        self._broken = True
+        self.so_far = so_far
+        self._answered = so_far
+        self._unsure = ""
 
     def take_up(self, earlier: Sequence[Message], before: RunTotals) -> RoundPlan:
         """Return the plan of a round that an earlier server began, after these messages and totals of the run."""
@@ -143,7 +152,8 @@ class LimitEnforcer:
 
     def refusals(self, plan: RoundPlan, reply: Reply, totals: RunTotals) -> Mapping[str, str]:
         """The calls of a reply that are not run, and why; those that were not understood are refused already."""
-        calls, why = [call.id for call in reply.calls], BROKEN_OFF if self._broken else NOT_RUN
+        calls = [call.id for call in reply.calls]
+        why = BROKEN_OFF if self._broken else NOT_RUN
         if not self._broken and plan.tools and not self.limits.spent(totals):
             may = self.limits.calls - totals.calls if self.limits.calls else len(calls)
             calls, why = calls[max(0, may) :], TOO_MANY.format(limit=self.limits.calls)
@@ -214,8 +224,11 @@ class LimitEnforcer:
 
     def _begin_again(self) -> None:
         """The person's words may change everything."""
-        self._loop_detector, self._loops, self._nudge = None, False, ""
-        self.wanting, self._most_rounds = "", self.limits.rounds
+        self._loop_detector = None
+        self._loops = False
+        self._nudge = ""
+        self.wanting = ""
+        self._most_rounds = self.limits.rounds
 
     def may_nudge(self, reply: Reply, totals: RunTotals) -> bool:
         """Return True if the model can be asked to make the calls that a reply without calls may announce."""

@@ -80,7 +80,8 @@ class RoundEnd(Struct, kw_only=True):
 
     async def wait_for_client(self) -> None:
         """End the run: calls have been handed to the client, whose results come with the next turn."""
-        self.silent, self.discipline.over = True, CLIENT_TOOLS
+        self.silent = True
+        self.discipline.over = CLIENT_TOOLS
         await self._take(self.inbox.close())
 
     async def _announces(self, plan: RoundPlan, reply: Reply) -> bool:
@@ -109,7 +110,9 @@ class RoundEnd(Struct, kw_only=True):
         The answer is shown whole: it is no part of the model's unfinished reply. A `draft`, its text beside calls that
         were not run, is the answer if there is no better one.
         """
-        text, why, cut, emit = "", "", False, self.context.emit
+        text, why = "", ""
+        cut = False
+        emit = self.context.emit
         if not self.discipline.limits.spent(self.totals):
             self.scope.check_not_paused()
             await emit(Notice("synthesis", ASKED))

@@ -46,7 +46,8 @@ async def left_off(store: Store, row: RunRow, agent: Agent, time_limit_s: float)
     inbox, questions = await store.inbox(row.id), await store.pending_of(row.id)
     begins = await begins_in(store, row, messages)
     is_announced = any(one.type == RunStarted.type for one in events)
-    last_seq, policy = events[-1].seq if events else 0, json.loads(row.policy)
+    last_seq = events[-1].seq if events else 0
+    policy = json.loads(row.policy)
     has_begun = is_announced or (begins < len(messages) and messages[begins].at == row.created)
     words = _words(events, row, questions)
     if not has_begun:
@@ -57,7 +58,8 @@ async def left_off(store: Store, row: RunRow, agent: Agent, time_limit_s: float)
     replies = [at for at in range(begins, len(messages)) if messages[at].role == "assistant"]
     is_kept = bool(replies) and len(replies) >= len(rounds)
     reply = messages[replies[-1]] if is_kept else None
-    pending, ran = list(unanswered(messages[begins:])), await store.started_calls(row.id)
+    pending = list(unanswered(messages[begins:]))
+    ran = await store.started_calls(row.id)
     unknown = [call for call in pending if call.id in ran and not repeats(agent, call)]
     calls = [call for call in pending if call not in unknown]
     approval = _approval_of(questions, calls)
@@ -100,7 +102,8 @@ def waited_s(rows: Sequence[ApprovalRow]) -> float:
 
 def _used_s(row: RunRow, events: Sequence[EventRow], questions: Sequence[ApprovalRow]) -> float:
     """Return the run's time so far: that of its requests and calls. The time without a server is nobody's."""
-    seconds, running = 0.0, dict[str, float]()
+    seconds = 0.0
+    running = dict[str, float]()
     for event in events:
         if event.type not in (Usage.type, ToolProgress.type, ToolFinished.type):
             continue
@@ -156,7 +159,9 @@ def _approval_of(questions: Sequence[ApprovalRow], calls: Sequence[AskedCall]) -
 
 def _unanswered(calls: Sequence[AskedCall], approval: ApprovalRow | None, events: Sequence[EventRow]) -> Unanswered:
     """Read from the log which calls could not be parsed and whether the decision was logged."""
-    refused, resolved, waiting = dict[str, str](), False, {call.id for call in calls}
+    refused = dict[str, str]()
+    resolved = False
+    waiting = {call.id for call in calls}
     for event in events:
         if event.type in (ToolRejected.type, ApprovalResolved.type):
             fields = json.loads(event.data)

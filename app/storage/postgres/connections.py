@@ -92,7 +92,8 @@ class Line:
         if self._closed:
             raise TimeoutError("the database has not answered while this server was being stopped")
         loop = asyncio.get_running_loop()
-        hung_up, tries = loop.create_future(), [self._begin(until - loop.time(), options)]
+        hung_up = loop.create_future()
+        tries = [self._begin(until - loop.time(), options)]
         self._connecting.add(hung_up)
         try:
             done, _ = await asyncio.wait((hung_up, *tries), timeout=again_s, return_when=asyncio.FIRST_COMPLETED)

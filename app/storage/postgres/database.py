@@ -92,7 +92,9 @@ class PostgresDatabase(Rows):
             await asyncio.shield(writing)
 
     async def _write(self, changes: Sequence[Change]) -> None:
-        me, mark, retried = self.fenced_by, secrets.randbits(63), False  # as which replica it was meant
+        me = self.fenced_by  # as which replica it was meant
+        mark = secrets.randbits(63)
+        retried = False
         if me == LOST:
             raise LeaseLost(NOT_HELD)
 
@@ -156,7 +158,9 @@ class PostgresDatabase(Rows):
     async def _patiently(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         """Do it again on another connection if this one is lost, while the server may be on its way back."""
         loop = asyncio.get_running_loop()
-        until, pause_s, clashes = loop.time() + self.patience_s, FIRST_PAUSE_S, 0
+        until = loop.time() + self.patience_s
+        pause_s = FIRST_PAUSE_S
+        clashes = 0
         while True:
             try:
                 async with self.connections.one() as connection:

@@ -94,7 +94,8 @@ def _check(file: Path, named: Path) -> None:
 def _kept(database: Path) -> Path:
     """Give the database another name as well, under which it stays; its write-ahead log goes into it, or with it."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    number, kept = 0, database.with_name(f"{database.name}.replaced-{stamp}")
+    number = 0
+    kept = database.with_name(f"{database.name}.replaced-{stamp}")
     while kept.exists():
         number += 1
         kept = database.with_name(f"{database.name}.replaced-{stamp}-{number}")

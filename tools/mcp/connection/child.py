@@ -58,7 +58,8 @@ class CannotStart(Exception):
 
 def _program(config: ServerConfig, path: str | None) -> str:
     """Check the program as the kernel would find it: a shell in front would hide FileNotFoundError, PermissionError."""
-    command, folder = config.command, config.cwd or Path()
+    command = config.command
+    folder = config.cwd or Path()
     if os.path.dirname(command):  # noqa: PTH120
         if not os.access(folder / command, os.X_OK):
             raise (PermissionError if (folder / command).exists() else FileNotFoundError)(command)
@@ -92,7 +93,8 @@ class Child(asyncio.SubprocessProtocol):
         self.closed = False
         self.exited = asyncio.Event()
         self.mark = ""
-        self._find_groups, self._groups = find_groups, KillGroups()
+        self._find_groups = find_groups
+        self._groups = KillGroups()
         self._log = log
         self._on_close = on_close
         self._split = LineSplitter()
@@ -113,7 +115,8 @@ class Child(asyncio.SubprocessProtocol):
 
     async def start(self, config: ServerConfig) -> None:
         """Raises CannotStart."""
-        env, self._groups = environment(config), await asyncio.to_thread(self._find_groups)
+        env = environment(config)
+        self._groups = await asyncio.to_thread(self._find_groups)
         self.mark = f"{watched(self._groups.places)}.{secrets.token_hex(8)}"
         try:
             program = _program(config, env.get("PATH"))
@@ -222,7 +225,8 @@ class Child(asyncio.SubprocessProtocol):
 
     def _resume_all(self) -> None:
         """Resume reading, so that pending output does not block its exit."""
-        self._split, self._paused = LineSplitter(), False
+        self._split = LineSplitter()
+        self._paused = False
         self.closed = True
         for number in (1, 2):
             if (pipe := self._pipe(number)) and not pipe.is_closing():

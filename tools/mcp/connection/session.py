@@ -189,7 +189,8 @@ class McpSession:
         current_call.set(call)
         self.calls.add(call)
         try:
-            observe, config = self._hooks.observe, self._config
+            observe = self._hooks.observe
+            config = self._config
             if observe is None or not method:
                 return await send(self._client)
             target = call.tool if method == CALL else ""
@@ -216,7 +217,8 @@ class McpSession:
     async def _relist(self, client: Client) -> None:
         """List the tools again on each change notification, with backoff while listing causes the next one."""
         loop = asyncio.get_running_loop()
-        pause, listed_at = _DEBOUNCE_S, loop.time()
+        pause = _DEBOUNCE_S
+        listed_at = loop.time()
         while True:
             await self._dirty.wait()
             pause = _DEBOUNCE_S if loop.time() - listed_at > _CALM_S else min(pause * 2, _MOST_DEBOUNCE_S)
@@ -275,7 +277,8 @@ class McpSession:
 
     async def _check(self, name: str, result: CallToolResult) -> None:
         """Replace the SDK's check, which discards the result, and has no time limit."""
-        call, schema = current_call.get(), self._outputs.get(name)
+        call = current_call.get()
+        schema = self._outputs.get(name)
         if call is None or schema is None or result.is_error:
             return
         if result.structured_content is None:

@@ -67,7 +67,8 @@ def _is_address(host: str) -> bool:
 
 async def first_answer(found: Iterable[Address]) -> socket.socket:
     """Connect to the first address that answers, alternating address families (RFC 8305). Raises OSError."""
-    waiting, under_way = deque(_alternating(found)), set[asyncio.Task[socket.socket]]()
+    waiting = deque(_alternating(found))
+    under_way = set[asyncio.Task[socket.socket]]()
     failure: BaseException = OSError("the name has no address")
     try:
         while waiting or under_way:

@@ -47,7 +47,8 @@ def _stops(stop: Any) -> list[str] | None:
 
 
 def _choice(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    choice, one_call = tool_choice(given), given.get("parallel_tool_calls") is False
+    choice = tool_choice(given)
+    one_call = given.get("parallel_tool_calls") is False
     if choice.mode == AUTO and not one_call:
         return None
     one_tool = choice.mode == REQUIRED and len(choice.names) == 1

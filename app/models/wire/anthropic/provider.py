@@ -80,8 +80,11 @@ class AnthropicMessages(HostedProvider):
         )
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
-        files, key = await encoded_files(request), request.key or self.key
-        with_reasoning, room, given = True, self._room(request), self._given(request)
+        files = await encoded_files(request)
+        key = request.key or self.key
+        with_reasoning = True
+        room = self._room(request)
+        given = self._given(request)
         while True:  # terminates: each round leaves out one more thing
             written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
             body = self._body(request, written, room, given)
@@ -146,7 +149,8 @@ class AnthropicMessages(HostedProvider):
         return {name: value for name, value in body.items() if value is not None and value != []}
 
     def _max_tokens(self, request: ModelRequest) -> int:
-        wanted, longest = self._limit(request), self._longest_answer()
+        wanted = self._limit(request)
+        longest = self._longest_answer()
         if wanted is None or (request.verbatim and not isinstance(self.ability("answer").value, int)):
             return wanted or longest  # a client may know its model better
         return min(longest, wanted)

@@ -77,7 +77,8 @@ class OpenAIChat(HostedProvider):
         return added(message, native=native, bare=self._bare, clock=self._clock) + replayed
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
-        files, key = await encoded_files(request), request.key or self.key
+        files = await encoded_files(request)
+        key = request.key or self.key
         while True:  # terminates: each round drops one more parameter, or adds what was missing
             body = self._body(request, files.marks, native=native)
             content = files.put_into(encode(body))
@@ -96,7 +97,8 @@ class OpenAIChat(HostedProvider):
 
     def _learn_of_histories(self, refusal: RequestRefused) -> bool:
         """Return whether a client's messages will be sent in another way from now on."""
-        before, status, text = self._learned, refusal.status, refusal.text
+        before = self._learned
+        status, text = refusal.status, refusal.text
         self._learned = before | missing_in(status, text) | limits_in(status, text)
         return self._learned != before
 
@@ -105,7 +107,8 @@ class OpenAIChat(HostedProvider):
         body = {"model": self.model, "messages": messages(request, files, native=native), "stream": True}
         given, tools = self._given(request, native=native)
         offered = {"tools": encoded_tools(tools)} if native else {}
-        limit, temperature = self._limit(request), self._temperature(request)
+        limit = self._limit(request)
+        temperature = self._temperature(request)
         return body | offered | self._parameters.fields(self.model, limit, temperature, given)
 
     def _messages(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
@@ -148,7 +151,8 @@ class OpenAIChat(HostedProvider):
 
         Local servers take `tool_choice` as a word alone: of a tool by its name they are offered only that one.
         """
-        given, choice = request.parameters, tool_choice(request.parameters)
+        given = request.parameters
+        choice = tool_choice(request.parameters)
         if not native:
             return {name: value for name, value in given.items() if name not in ABOUT_TOOLS}, request.tools
         if not choice.names or not self.leaves_calls:
