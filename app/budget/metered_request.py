@@ -139,8 +139,10 @@ class MeteredRequest:
 
     def __enter__(self) -> Self:
         if tracer := self._observers.tracer:
-            about = self._conversation.run, self._conversation.session, self._provider
-            self._span = tracer.begin_request(*about, in_round=self._in_round)
+            conversation = self._conversation
+            self._span = tracer.begin_request(
+                conversation.run, conversation.session, self._provider, in_round=self._in_round
+            )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -51,8 +51,14 @@ class MemoryDesk(Struct, frozen=True):
         if self.memory.stored >= MOST_OF_RUN:
             raise ToolFailed(ENOUGH)
         conversation = self.conversation
-        at = MODEL, conversation.session, conversation.run, conversation.begins
-        source = Source(*at, is_tainted(conversation), self._labels)
+        source = Source(
+            MODEL,
+            session=conversation.session,
+            run=conversation.run,
+            message=conversation.begins,
+            untrusted=is_tainted(conversation),
+            labels=self._labels,
+        )
         try:
             row, is_new = await self.memory.memories.remember(self.memory.owner, text, kind, source)
         except UnfitMemory as unfit:

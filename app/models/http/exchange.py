@@ -93,8 +93,14 @@ async def post(client: ModelClient, request: CompletionRequest) -> httpx2.Respon
 
 async def send_with_retry(client: ModelClient, request: CompletionRequest) -> httpx2.Response:
     """Send the request, and retry once on a closed connection: servers close idle ones without notice."""
-    what = request.url, request.content, request.headers, request.inactivity_s
-    send = partial(client.send_completion, *what, request.traceparent)
+    send = partial(
+        client.send_completion,
+        request.url,
+        request.content,
+        request.headers,
+        inactivity_s=request.inactivity_s,
+        traceparent=request.traceparent,
+    )
     try:
         return await send()
     except CLOSED:

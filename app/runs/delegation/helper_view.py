@@ -57,8 +57,16 @@ class HelperView:
                 self._line(f"{fields.get('name') or 'call'}: refused")
             case ApprovalRequired.type:
                 self._line(f"{fields['name']}: waits for approval")
-                about = (fields["name"], fields["arguments"], fields["reason"], fields.get("expires_at"))
-                return HelperApproval(self._call, [self._helper], fields["call"], "pending", *about)
+                return HelperApproval(
+                    self._call,
+                    [self._helper],
+                    fields["call"],
+                    "pending",
+                    name=fields["name"],
+                    arguments=fields["arguments"],
+                    reason=fields["reason"],
+                    expires_at=fields.get("expires_at"),
+                )
             case ApprovalResolved.type:
                 state, by = fields["decision"], fields.get("by")
                 return HelperApproval(self._call, [self._helper], fields["call"], state, by=by)

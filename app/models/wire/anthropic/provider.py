@@ -89,8 +89,14 @@ class AnthropicMessages(HostedProvider):
             written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
             body = self._body(request, written, room, given)
             content = files.put_into(encode(body))
-            limits = request.inactivity_s, request.traceparent
-            completion = CompletionRequest(self.url, content, self.headers(key), key, *limits)
+            completion = CompletionRequest(
+                self.url,
+                content,
+                self.headers(key),
+                key=key,
+                inactivity_s=request.inactivity_s,
+                traceparent=request.traceparent,
+            )
             try:
                 return await post(self._client, completion), MessagesAnswer(self.url, self._origin, written.before)
             except RequestRefused as refusal:

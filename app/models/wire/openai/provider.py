@@ -82,8 +82,14 @@ class OpenAIChat(HostedProvider):
         while True:  # terminates: each round drops one more parameter, or adds what was missing
             body = self._body(request, files.marks, native=native)
             content = files.put_into(encode(body))
-            limits = request.inactivity_s, request.traceparent
-            completion = CompletionRequest(self.url, content, self.headers(key), key, *limits)
+            completion = CompletionRequest(
+                self.url,
+                content,
+                self.headers(key),
+                key=key,
+                inactivity_s=request.inactivity_s,
+                traceparent=request.traceparent,
+            )
             try:
                 return await post(self._client, completion), ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
