@@ -14,8 +14,8 @@ from pathlib import Path
 
 from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import Checkpoints
-from app.checkpoints.looks import RunOwner
 from app.checkpoints.undo import undo_run
+from app.checkpoints.workspace_scans import RunOwner
 from app.storage.database import CHECKPOINTS, open_checkpoints
 from app.workspace.scanner import ScanLimits
 

@@ -6,7 +6,7 @@ that stands in the oldest result, and one whose words are all in every line of a
 
 from __future__ import annotations
 
-from app.provenance.quoted_text import MOST_WORK, Wanted, Work, Written
+from app.provenance.quoted_text import MOST_WORK, QuotedCall, Work, WrittenCall
 from app.provenance.read_texts import Library, Source
 from benchmarks.parser import PROSE, seconds
 from parsing import parse
@@ -42,11 +42,11 @@ def measured(name: str, sources: list[Source], commands: int = 1) -> str:
     )
 
 
-def wanted(toolbox: Toolbox, at: int) -> Wanted:
+def wanted(toolbox: Toolbox, at: int) -> QuotedCall:
     """The calls of a reply, each another one but the first."""
     arguments = {"command": COMMAND["command"] + (f" {at}" if at else "")}
     raw = WRITERS["hermes"]([("bash", arguments)]).removesuffix("\n</tool_call>")
-    return Wanted(Written("bash", arguments, raw=raw), toolbox.schemas, toolbox.normalise_call)
+    return QuotedCall(WrittenCall("bash", arguments, raw=raw), toolbox.schemas, toolbox.normalise_call)
 
 
 def main() -> None:

@@ -80,7 +80,7 @@ class Servers(Struct, frozen=True):
 Find = Callable[[Servers, Principal, str], Awaitable[str | None]]
 
 
-class Place(Struct, frozen=True):
+class ForwardedPaths(Struct, frozen=True):
     """Paths of requests that one server has to answer; the first group is what `find` takes.
 
     `is_file`: the answer to GET is a file, which may be longer than one message.
@@ -93,14 +93,16 @@ class Place(Struct, frozen=True):
 
 
 PLACES = (
-    Place(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|terminal|cancel)"), Servers.owner_of_run),
-    Place(lazy_pattern(r"/runs/([^/]+)/(?:changes|undo|approvals/[^/]+/preview)"), Servers.home_of_run),
-    Place(lazy_pattern(r"/sessions/([^/]+)/files"), Servers.home_of_caller),
-    Place(lazy_pattern(r"/sessions/([^/]+)/workspace/.+"), Servers.home_of_caller, is_file=True),
-    Place(lazy_pattern(r"/(workspace)(?:/(?:archive|folders|moves|changes/[^/]+/undo))?"), Servers.home_of_caller),
-    Place(lazy_pattern(r"/(workspace)/files/.+"), Servers.home_of_caller, is_file=True),
-    Place(lazy_pattern(r"/(project)"), Servers.home_of_caller),
-    Place(lazy_pattern(r"/(?:sessions|v1/responses)/([^/]+)"), Servers.home_if_up, methods=("DELETE",)),
+    ForwardedPaths(lazy_pattern(r"/runs/([^/]+)/calls/[^/]+/(?:output|input|terminal|cancel)"), Servers.owner_of_run),
+    ForwardedPaths(lazy_pattern(r"/runs/([^/]+)/(?:changes|undo|approvals/[^/]+/preview)"), Servers.home_of_run),
+    ForwardedPaths(lazy_pattern(r"/sessions/([^/]+)/files"), Servers.home_of_caller),
+    ForwardedPaths(lazy_pattern(r"/sessions/([^/]+)/workspace/.+"), Servers.home_of_caller, is_file=True),
+    ForwardedPaths(
+        lazy_pattern(r"/(workspace)(?:/(?:archive|folders|moves|changes/[^/]+/undo))?"), Servers.home_of_caller
+    ),
+    ForwardedPaths(lazy_pattern(r"/(workspace)/files/.+"), Servers.home_of_caller, is_file=True),
+    ForwardedPaths(lazy_pattern(r"/(project)"), Servers.home_of_caller),
+    ForwardedPaths(lazy_pattern(r"/(?:sessions|v1/responses)/([^/]+)"), Servers.home_if_up, methods=("DELETE",)),
 )
 
 
@@ -213,7 +215,7 @@ def forwarding(services: Services, answer: AnswerError) -> list[Middleware]:
     return [Middleware(Forwarding, servers=Servers(services, replicas), answer=answer)]
 
 
-def place_of(scope: Scope) -> tuple[Place | None, str]:
+def place_of(scope: Scope) -> tuple[ForwardedPaths | None, str]:
     """The place that a request belongs to, and what its path names."""
     for place in PLACES:
         found = place.paths.fullmatch(scope["path"])

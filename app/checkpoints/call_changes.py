@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from app.checkpoints.looks import Looks, RunOwner
+from app.checkpoints.workspace_scans import RunOwner, WorkspaceScans
 from app.core.events import FileChanged, Notice
 from app.workspace.changes import changed_files, events_of
 from app.workspace.scanner import Look
@@ -34,7 +34,7 @@ class CallChanges(Struct):
     """The changes of one run's calls; none are looked for without `looks`."""
 
     workspace: Path | None = None
-    looks: Looks | None = None
+    looks: WorkspaceScans | None = None
     after_looks: AfterLooks | None = None
     _warned: bool = field(default=False)
 
@@ -55,10 +55,10 @@ class CallChanges(Struct):
         finally:
             await run_shielded(self._end(self.looks, self.workspace, begun, call, events))
 
-    async def _begin(self, looks: Looks, workspace: Path, owner: RunOwner, begun: _Begun) -> None:
+    async def _begin(self, looks: WorkspaceScans, workspace: Path, owner: RunOwner, begun: _Begun) -> None:
         begun.look, begun.why = await looks.begin(owner, workspace)
 
-    async def _end(self, looks: Looks, workspace: Path, begun: _Begun, call: str, events: CallEvents) -> None:
+    async def _end(self, looks: WorkspaceScans, workspace: Path, begun: _Begun, call: str, events: CallEvents) -> None:
         after = await looks.end(begun.run, workspace)
         if self.after_looks:
             self.after_looks(call, begun.look, after)
@@ -69,7 +69,7 @@ class CallChanges(Struct):
             self._warned = True
             events.append(Notice("files", TOO_LARGE))
 
-    def _events(self, looks: Looks, workspace: Path, before: Look, after: Look, call: str) -> CallEvents:
+    def _events(self, looks: WorkspaceScans, workspace: Path, before: Look, after: Look, call: str) -> CallEvents:
         return events_of(changed_files(before, after, keeps=looks.keeps), workspace, call)
 
     def _notices(self, begun: _Begun) -> CallEvents:

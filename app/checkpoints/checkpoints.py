@@ -25,7 +25,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.checkpoints.looks import MOST_FOLDERS, Looks, RunOwner
+from app.checkpoints.workspace_scans import MOST_FOLDERS, RunOwner, WorkspaceScans
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
     KEPT,
@@ -63,7 +63,7 @@ class Folder(Struct):
     entries: Entries | None = None
 
 
-class Checkpoints(Looks):
+class Checkpoints(WorkspaceScans):
     """One per server. What it looks at it keeps, so that it can be undone."""
 
     keeps = True
@@ -301,7 +301,7 @@ class Checkpoints(Looks):
         return {row.session for row in await asyncio.to_thread(self.store.rows, KEPT, UNAVAILABLE, UNDONE)}
 
 
-def kept_by(looks: Looks | None) -> Checkpoints | None:
+def kept_by(looks: WorkspaceScans | None) -> Checkpoints | None:
     """Return the checkpoints, if the looks are kept."""
     return looks if isinstance(looks, Checkpoints) else None
 

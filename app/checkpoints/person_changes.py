@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.checkpoints.checkpoints import Checkpoints
-from app.checkpoints.looks import NO_SESSION, PERSON, RunOwner
 from app.checkpoints.undo import can_restore, shown_path
+from app.checkpoints.workspace_scans import NO_SESSION, PERSON, RunOwner
 from app.storage.checkpoints import CheckpointStore
 from tools.process.process_tree import run_shielded
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from app.checkpoints.checkpoints import Checkpoints
-from app.checkpoints.looks import NO_SESSION
+from app.checkpoints.workspace_scans import NO_SESSION
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import KEPT, OPEN, UNAVAILABLE, UNDONE, CheckpointStore, Entry
 

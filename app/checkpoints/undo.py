@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from app.checkpoints.call_changes import NO_CHECKPOINT
 from app.checkpoints.checkpoints import INCOMPLETE, Checkpoints, Folder, Unscannable
-from app.checkpoints.looks import PERSON
 from app.checkpoints.restore import Plan, plan_of, restore
+from app.checkpoints.workspace_scans import PERSON
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
     FOLDER,

@@ -20,7 +20,7 @@ from app.context.skills import WORKSPACE_FOLDER, skill_paths
 from app.core.label_events import LabelsAdded
 from app.core.labels import NO_LABELS, LabelPolicy, Labels, joined
 from app.core.messages import AskedCall
-from app.labels.book import LabelBook, written
+from app.labels.file_labels import FileLabels, written
 from app.labels.shell_reads import files_read
 from app.models.endpoints.failover import ModelRoute
 from app.policy.gate import Gate
@@ -64,7 +64,7 @@ class LabelledSessions(LabelStore, SessionStore, Protocol):
 class LabelServices(Struct, frozen=True):
     """The parts of labels that all runs of a server share."""
 
-    book: LabelBook
+    book: FileLabels
     store: LabelledSessions
     jobs: Jobs | None = None
 
@@ -96,7 +96,7 @@ class RunLabels(Struct):
     _of_calls: dict[str, Labels] = field(default_factory=dict)
 
     @property
-    def book(self) -> LabelBook:
+    def book(self) -> FileLabels:
         return self.services.book
 
     async def enter(self, conversation: Conversation, marks: Iterable[str] = ()) -> None:

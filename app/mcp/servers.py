@@ -22,7 +22,7 @@ from app.mcp.secrets import secrets_of
 from app.mcp.sign_ins import sign_ins_of
 from app.redaction.redactor import Redactor
 from app.replicas.peers import Peers
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
@@ -90,7 +90,7 @@ class McpServers:
         environ: Mapping[str, str],
         check_paused: CheckPaused,
         observe: ObserveOperation | None,
-        vault: Vault | None,
+        vault: SecretStore | None,
         peers: Peers,
     ) -> None:
         self.problem = ""

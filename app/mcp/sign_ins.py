@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from app.config.settings import Settings
 from app.redaction.redactor import Redactor
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 from app.storage.changes import StoreFailed
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.auth.token_file import TokenFolder
@@ -25,7 +25,7 @@ class SealedTokens:
 
     is_shared = True
 
-    def __init__(self, vault: Vault, before: TokenFolder) -> None:
+    def __init__(self, vault: SecretStore, before: TokenFolder) -> None:
         self._vault = vault
         self._before = before
 
@@ -57,7 +57,7 @@ async def _as_os_error() -> AsyncGenerator[None, None]:
         raise OSError(str(failure)) from failure
 
 
-def sign_ins_of(settings: Settings, redactor: Redactor, vault: Vault | None) -> SignIns:
+def sign_ins_of(settings: Settings, redactor: Redactor, vault: SecretStore | None) -> SignIns:
     """Their tokens lie in the data directory, or where all servers of the database have them."""
     folder = settings.data_dir / "mcp"
     place = SealedTokens(vault, TokenFolder(folder)) if vault else folder

@@ -16,8 +16,8 @@ from app.core.events import Notice
 from app.core.labels import NO_LABELS, joined
 from app.core.messages import Message
 from app.labels.run_labels import RunLabels
-from app.memory.desk import OwnMemory, memory_of
-from app.memory.search import Found
+from app.memory.call_memory import OwnMemory, memory_of
+from app.memory.search import FoundMemory
 from app.storage.changes import StoreFailed
 from app.transcript.titles import one_line
 from tools.base.access.memory import Memory
@@ -55,7 +55,7 @@ async def recalled_beside(memory: OwnMemory | None, message: str, labels: RunLab
     return beside_of(found)
 
 
-def beside_of(found: Sequence[Found]) -> Beside | None:
+def beside_of(found: Sequence[FoundMemory]) -> Beside | None:
     if not found:
         return None
     memories = [memory_of(one.row) for one in found]

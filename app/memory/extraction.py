@@ -26,7 +26,7 @@ from app.core.events import AgentEvent, RunFinished
 from app.core.labels import Labels
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
-from app.memory.desk import OwnMemory
+from app.memory.call_memory import OwnMemory
 from app.memory.memories import Memories, Source
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.policy.current_rights import principal_named

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from app.core.labels import NO_LABELS, NO_POLICY, LabelPolicy, Labels, joined
 from app.memory.embedders.embedder import BATCH, Embedder, EmbeddingFailed
 from app.memory.limits import MOST_PAGE, MemoryFull, UnfitMemory, kind_of, text_of
-from app.memory.search import CANDIDATES, FLOOR, Found, fused
+from app.memory.search import CANDIDATES, FLOOR, FoundMemory, fused
 from app.memory.vectors import Near, VectorCache, VectorIndex
 from app.memory.words import as_indexed, digest_of, search_words
 from app.redaction.redactor import Redactor
@@ -184,7 +184,7 @@ class Memories:
 
     async def search(
         self, owner: str, query: str, limit: int, *, floor: float = FLOOR, labels: Labels = NO_LABELS
-    ) -> list[Found]:
+    ) -> list[FoundMemory]:
         """Return the best matches, best first. A query without words finds what is near to it, or nothing.
 
         A query with labels that the embedder may not have goes by words alone.
@@ -193,7 +193,7 @@ class Memories:
         near = [] if labels & self._withheld else await self.near(owner, query)
         best = fused(by_words, near, floor)[: min(limit, MOST_PAGE)]
         rows = {row.id: row for row in await self.store.memories_named(owner, [one.id for one in best])} if best else {}
-        return [Found(rows[one.id], one.similarity) for one in best if one.id in rows]
+        return [FoundMemory(rows[one.id], one.similarity) for one in best if one.id in rows]
 
     async def near(self, owner: str, query: str) -> list[Near]:
         """Return what is nearest to the query by its meaning; nothing where that cannot be searched now."""

@@ -20,7 +20,7 @@ FLOOR = 0.15  # the least similarity of what a search finds by meaning
 FEW_BY_WORDS = 2  # that are above any floor, where words have found them and meaning knows nothing of them
 
 
-class Found(Struct, frozen=True):
+class FoundMemory(Struct, frozen=True):
     """A memory that a search has found. `similarity` is that of the vectors, None if it was found by words only."""
 
     row: MemoryRow

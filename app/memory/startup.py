@@ -9,7 +9,7 @@ from app.budget.budgets import Ledger
 from app.config.memory_settings import MemorySettings
 from app.config.settings import Settings
 from app.log.event_writer import EventWriter
-from app.memory.desk import OwnMemory
+from app.memory.call_memory import OwnMemory
 from app.memory.embedders.embedder import Embedder
 from app.memory.embedders.endpoint import EndpointEmbedder
 from app.memory.embedders.local import LocalE5, is_installed

@@ -16,7 +16,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 from app.storage.data_dir import make_private
 
 FOLDER = "notifications"
@@ -33,7 +33,7 @@ class KeyFiles:
         self._folder = data_dir / FOLDER
         self._known: dict[str, bytes] = {}
 
-    async def share(self, vault: Vault) -> None:
+    async def share(self, vault: SecretStore) -> None:
         """Take the keys that all servers use; the first server gives its own. Raises StoreFailed, OSError."""
         from app.notifications.push_encryption import new_scalar  # 50 ms
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app.config.settings import Settings
 from app.log.event_writer import EventWriter
-from app.notifications.courier import Courier, Timing
+from app.notifications.delivery_queue import DeliveryQueue, Timing
 from app.notifications.key_files import VAPID, KeyFiles, secret_text
 from app.notifications.kinds import KINDS, TEST
 from app.notifications.messages import Messages
@@ -27,7 +27,7 @@ from app.policy.current_rights import principal_named
 from app.policy.entitlements import Kind, check_entitled
 from app.replicas.duty import attended
 from app.replicas.peers import Alone, Peers
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 from app.storage.audit import AuditRow
 from app.storage.notices.notifications import (
     ACTIVE,
@@ -84,7 +84,7 @@ class Notifications:
         self.sender = sender or Sender(settings.private_hosts, (settings.port,))
         self.targets = Targets(store, peers or Alone())
         self._messages = Messages(store, journal.redactor, settings.public_url or "")
-        self.courier = Courier(store, self.targets, self._send, journal.flush, self._disabled, self._timing)
+        self.courier = DeliveryQueue(store, self.targets, self._send, journal.flush, self._disabled, self._timing)
         self.outbox = Outbox(
             self.targets, settings.budget_notice_percent, journal.put, self.courier.wake, self._timing.now
         )
@@ -265,7 +265,9 @@ class Notifications:
 
 
 @asynccontextmanager
-async def delivering(notifications: Notifications, peers: Peers, vault: Vault | None) -> AsyncGenerator[None, None]:
+async def delivering(
+    notifications: Notifications, peers: Peers, vault: SecretStore | None
+) -> AsyncGenerator[None, None]:
     """Deliver what the outbox has; one server does it for all. Nothing runs as long as nothing is pending."""
     if vault:
         await notifications.keys.share(vault)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from app.policy.decision_table import Row, decided
+from app.policy.decision_table import DecisionRow, decided
 from app.policy.gate_rows import GATE_ROWS, ask_or_refuse
 from app.policy.guards import CANARY, JUDGE, SCREEN
 from app.policy.policy_context import PolicyContext
@@ -90,15 +90,15 @@ def _provenance(request: CallRequest, so_far: Decision | None) -> Decision | Non
 
 
 GUARDS = (
-    Row(CANARY, "refuses", "that carries the secret code of the prompt", _guard(CANARY)),
-    Row(SCREEN, "refuses", "with effects, once a result could not be screened", _guard(SCREEN)),
-    Row(JUDGE, "refuses", "with effects that the judge doubts", _guard(JUDGE)),
+    DecisionRow(CANARY, "refuses", "that carries the secret code of the prompt", _guard(CANARY)),
+    DecisionRow(SCREEN, "refuses", "with effects, once a result could not be screened", _guard(SCREEN)),
+    DecisionRow(JUDGE, "refuses", "with effects that the judge doubts", _guard(JUDGE)),
 )
-HOOK_ROW = Row("hook", "asks or refuses", "that a hook denies or asks about", _hook)
-PROVENANCE_ROW = Row(
+HOOK_ROW = DecisionRow("hook", "asks or refuses", "that a hook denies or asks about", _hook)
+PROVENANCE_ROW = DecisionRow(
     "provenance", "asks or refuses", "that is a quotation of what the model has read", _provenance, rewords=True
 )
-CALL_ROWS = (*GUARDS, Row("dispatcher", "", "", _dispatcher), HOOK_ROW, PROVENANCE_ROW)
+CALL_ROWS = (*GUARDS, DecisionRow("dispatcher", "", "", _dispatcher), HOOK_ROW, PROVENANCE_ROW)
 # The sentence of each row in order, with those of the dispatcher.
 TABLE: tuple[tuple[str, str, str], ...] = (
     *((row.name, row.gives, row.when) for row in GUARDS),

@@ -23,7 +23,7 @@ from tools.toolbox import Allow, Decision, Refuse
 Subject = TypeVar("Subject")
 
 
-class Row(Struct, Generic[Subject], frozen=True):
+class DecisionRow(Struct, Generic[Subject], frozen=True):
     """One source of decisions. `gives` and `when` are a sentence: "It refuses a call that ...".
 
     `opens`: it is asked only while no row has decided anything. `rewords`: it is asked about refusals too.
@@ -37,7 +37,7 @@ class Row(Struct, Generic[Subject], frozen=True):
     rewords: bool = False
 
 
-def decided(rows: Iterable[Row[Subject]], subject: Subject, so_far: Decision | None = None) -> Decision | None:
+def decided(rows: Iterable[DecisionRow[Subject]], subject: Subject, so_far: Decision | None = None) -> Decision | None:
     """Return the decision of these rows; None if none of them has one."""
     for row in rows:
         if (row.opens and so_far is not None) or (isinstance(so_far, Refuse) and not row.rewords):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace  # noqa: TID251
 from functools import cached_property
 
 from app.core.rules import ApprovalMode
-from app.policy.decision_table import Row, decided
+from app.policy.decision_table import DecisionRow, decided
 from app.policy.grants import Grant, reaches_hosts, without_granted_hosts
 from app.policy.label_limits import carried
 from app.policy.outbound import carries_data, outbound_effect
@@ -220,24 +220,24 @@ def _hopeless(request: AccessRequest, so_far: Decision | None) -> Decision | Non
     return Refuse(advice, only_so=True) if advice else None
 
 
-Rows = tuple[Row[AccessRequest], ...]
+Rows = tuple[DecisionRow[AccessRequest], ...]
 
 RIGHTS: Rows = (
-    Row("role", "refuses", "of a tool that needs a higher role than the principal has", _role),
-    Row("token", "refuses", "of a tool that the token leaves out or disables", _token),
-    Row("profile", "refuses", "of a tool that a profile of the run leaves out", _profile),
-    Row("session", "refuses", "of a tool that is disabled in the session", _session),
-    Row("plan", "refuses", "that does more than read in a run that plans first", _plan),
-    Row("person", "refuses", "of a tool that asks the person, in a run that nobody answers", _person),
-    Row("label", "refuses", "that a label of the conversation refuses", _label),
-    Row("rule", "refuses", "that a rule of the operator denies", _rule),
+    DecisionRow("role", "refuses", "of a tool that needs a higher role than the principal has", _role),
+    DecisionRow("token", "refuses", "of a tool that the token leaves out or disables", _token),
+    DecisionRow("profile", "refuses", "of a tool that a profile of the run leaves out", _profile),
+    DecisionRow("session", "refuses", "of a tool that is disabled in the session", _session),
+    DecisionRow("plan", "refuses", "that does more than read in a run that plans first", _plan),
+    DecisionRow("person", "refuses", "of a tool that asks the person, in a run that nobody answers", _person),
+    DecisionRow("label", "refuses", "that a label of the conversation refuses", _label),
+    DecisionRow("rule", "refuses", "that a rule of the operator denies", _rule),
 )
 # The first of these that decides ends the questions.
 QUESTIONS: Rows = (
-    Row("plan_accepted", "asks", "that submits a plan", _accepts_plan, opens=True),
-    Row("always", "asks", 'of a tool with `approval = "always"`', _always, opens=True),
-    Row("reads", "allows", "that only reads, unless untrusted text may have chosen where", _reads, opens=True),
-    Row(
+    DecisionRow("plan_accepted", "asks", "that submits a plan", _accepts_plan, opens=True),
+    DecisionRow("always", "asks", 'of a tool with `approval = "always"`', _always, opens=True),
+    DecisionRow("reads", "allows", "that only reads, unless untrusted text may have chosen where", _reads, opens=True),
+    DecisionRow(
         "untrusted",
         "asks",
         "that leaves files for your own programs; and that leaves the sandbox once there is untrusted text or a "
@@ -245,17 +245,19 @@ QUESTIONS: Rows = (
         _untrusted,
         opens=True,
     ),
-    Row("never", "allows", 'of a tool with `approval = "never"`', _never, opens=True),
-    Row("granted", "allows", "that a grant of the session or `allowed_commands` covers", _granted, opens=True),
-    Row("auto", "allows", "of an admin in the mode `auto`", _auto, opens=True),
-    Row("outbound", "asks", "that leaves the sandbox and the workspace", _outbound, opens=True),
-    Row("mode", "asks", "that writes or executes in the mode `ask`", _mode, opens=True),
+    DecisionRow("never", "allows", 'of a tool with `approval = "never"`', _never, opens=True),
+    DecisionRow("granted", "allows", "that a grant of the session or `allowed_commands` covers", _granted, opens=True),
+    DecisionRow("auto", "allows", "of an admin in the mode `auto`", _auto, opens=True),
+    DecisionRow("outbound", "asks", "that leaves the sandbox and the workspace", _outbound, opens=True),
+    DecisionRow("mode", "asks", "that writes or executes in the mode `ask`", _mode, opens=True),
 )
 OUTCOMES: Rows = (
-    Row("granted_hosts", "asks again", "whose hosts are granted: it is asked about without them", _granted_hosts),
-    Row("rule_asks", "asks", "about which a rule of the operator asks, whatever is granted", _rule_asks),
-    Row("unattended", "refuses", "that has to ask, in a run without approvals", _unattended),
-    Row("hopeless", "refuses", "that has to ask, and cannot succeed in the sandbox", _hopeless),
+    DecisionRow(
+        "granted_hosts", "asks again", "whose hosts are granted: it is asked about without them", _granted_hosts
+    ),
+    DecisionRow("rule_asks", "asks", "about which a rule of the operator asks, whatever is granted", _rule_asks),
+    DecisionRow("unattended", "refuses", "that has to ask, in a run without approvals", _unattended),
+    DecisionRow("hopeless", "refuses", "that has to ask, and cannot succeed in the sandbox", _hopeless),
 )
 GATE_ROWS = (*RIGHTS, *QUESTIONS, *OUTCOMES)
 

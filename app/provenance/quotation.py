@@ -18,7 +18,7 @@ from app.context.persona import Persona
 from app.context.prompt import Override
 from app.core.messages import AskedCall, Message, for_models, in_words
 from app.models.wire.native_calls import NATIVE
-from app.provenance.quoted_text import Wanted, Work, Written
+from app.provenance.quoted_text import QuotedCall, Work, WrittenCall
 from app.provenance.read_texts import Library, Source
 from app.transcript.conversation import Conversation
 from app.transcript.right_form import without_right_form
@@ -65,7 +65,7 @@ class Provenance(Struct):
         library = self._library = Library() if self._library is None else self._library
         for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):
             sources = [*others, *filter(None, map(source_of, before))]
-            wanted = {call.id: Wanted(_written(call), tools, normalise_call) for call in made}
+            wanted = {call.id: QuotedCall(_written(call), tools, normalise_call) for call in made}
             found = await asyncio.to_thread(library.quotations, wanted, sources, work)
         return found
 
@@ -81,9 +81,9 @@ class Provenance(Struct):
                 yield made, messages[:at]
 
 
-def _written(call: AskedCall) -> Written:
+def _written(call: AskedCall) -> WrittenCall:
     bad = call.dialect == IN_TEXT
-    return Written(call.name, call.arguments, call.dialect == FENCED.name, call.raw, bad)
+    return WrittenCall(call.name, call.arguments, call.dialect == FENCED.name, call.raw, bad)
 
 
 def _place_of(call: AskedCall, messages: Sequence[Message]) -> int:

@@ -71,7 +71,7 @@ class Work(Struct):
             raise TooMuch
 
 
-class Written(Struct, frozen=True):
+class WrittenCall(Struct, frozen=True):
     """A call as it was written in text. `fenced`: in a fence with its tool's name; `bad`: it was not understood."""
 
     name: str
@@ -162,10 +162,10 @@ class Reading(Struct):
         return self._calls[view]
 
 
-class Wanted:
+class QuotedCall:
     """One call that is looked for. `tools` are those that the parser knows."""
 
-    def __init__(self, call: Written, tools: Schemas, meant: Meant) -> None:
+    def __init__(self, call: WrittenCall, tools: Schemas, meant: Meant) -> None:
         self._tools = tools
         self._meant = meant
         self.written = call

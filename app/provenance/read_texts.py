@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.provenance.decodings import spelled_out
 from app.provenance.quoted_lines import compact
-from app.provenance.quoted_text import Reading, TooMuch, Wanted, Work
+from app.provenance.quoted_text import QuotedCall, Reading, TooMuch, Work
 
 MOST_KEPT = 2_000_000  # characters of what was read that are kept for the next reply
 FEWEST = 4  # characters of an argument that are looked for in a block that could not be understood
@@ -37,11 +37,11 @@ class Suspect(Struct, frozen=True):
     raw: str = ""
 
     @classmethod
-    def of(cls, wanted: Wanted) -> Suspect:
+    def of(cls, wanted: QuotedCall) -> Suspect:
         raw = compact(spelled_out(wanted.written.raw)) if wanted.written.bad else ""
         return cls(wanted.key.name, wanted.key.arguments, wanted.key.telling, raw)
 
-    def has(self, one: Wanted) -> bool:
+    def has(self, one: QuotedCall) -> bool:
         key = one.key
         if not key.telling:
             return (key.name, key.arguments) == (self.name, self.arguments)
@@ -57,7 +57,7 @@ class Library:
         self._readings: OrderedDict[str, Reading] = OrderedDict()
         self._suspects: frozenset[Suspect] = frozenset()
 
-    def quotations(self, wanted: Mapping[str, Wanted], sources: Sequence[Source], work: Work) -> dict[str, str]:
+    def quotations(self, wanted: Mapping[str, QuotedCall], sources: Sequence[Source], work: Work) -> dict[str, str]:
         """The calls that stand in a source, with its place. `sources` are in the order in which they were read."""
         readings = [(source, self._reading(source.text)) for source in sources]
         places: dict[object, str | None] = {}
@@ -71,7 +71,7 @@ class Library:
     def __len__(self) -> int:
         return len(self._readings)
 
-    def _again(self, one: Wanted) -> str | None:
+    def _again(self, one: QuotedCall) -> str | None:
         return AGAIN if any(each.has(one) for each in self._suspects) else None
 
     def _reading(self, text: str) -> Reading:
@@ -85,7 +85,7 @@ class Library:
         return made
 
 
-def _place(one: Wanted, readings: Iterable[tuple[Source, Reading]], work: Work) -> str | None:
+def _place(one: QuotedCall, readings: Iterable[tuple[Source, Reading]], work: Work) -> str | None:
     """The latest place is the likeliest."""
     readings = list(readings)
     try:

@@ -65,10 +65,10 @@ class Labouring(Protocol):
 class Places(Protocol):
     """The part of `Presence` that a place needs."""
 
-    def leave(self, place: Place) -> None: ...
+    def leave(self, place: OpenStream) -> None: ...
 
 
-class Place:
+class OpenStream:
     """One stream of a principal. Entered by who opens the stream, who keeps it if all goes well; `leave()` at its end.
 
     `cut` ends the stream at once; who writes it sets that.
@@ -127,7 +127,7 @@ class Presence:
         self._runs = runs
         self._jobs = jobs
         self._max_streams = max_streams
-        self._places: dict[str, set[Place]] = {}
+        self._places: dict[str, set[OpenStream]] = {}
         self._allowed: dict[str, set[str]] = {}  # name -> tokens, when it was looked last
         self._dead: set[str] = set()  # tokens
         self._gone: set[str] = set()  # names without a token in use
@@ -135,17 +135,17 @@ class Presence:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._looked_at_sign_ins = 0.0
 
-    def place(self, principal: Principal, *, page: bool = False) -> Place:
+    def place(self, principal: Principal, *, page: bool = False) -> OpenStream:
         """Count one open stream. Raises TooManyStreams, NotAllowedAnyMore."""
         self.check(principal)
         if (count := self.streams(principal.name)) >= self._max_streams:
             most = f"{count} streams are open, which is the most for one user."
             raise TooManyStreams(f"{most} Close one, or raise DRAGOMAN_MAX_STREAMS.")
-        place = Place(self, principal.name, page=page, sign_in=principal.sign_in)
+        place = OpenStream(self, principal.name, page=page, sign_in=principal.sign_in)
         self._places.setdefault(principal.name, set()).add(place)
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: OpenStream) -> None:
         places = self._places.get(place.principal, set())
         places.discard(place)
         if not places:

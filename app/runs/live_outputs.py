@@ -22,7 +22,7 @@ Call = tuple[str, str]  # run and call
 Step = TypeVar("Step")
 
 
-class Written(Struct):
+class LiveOutput(Struct):
     """The output of one call. `output` is None until it has written something, and for what is no process."""
 
     redactors: Sequence[Redactor]
@@ -83,16 +83,16 @@ class Written(Struct):
 class Outputs(Struct):
     """Live outputs of all runs. Memory is bounded by the number of concurrent calls."""
 
-    _live: dict[Call, Written] = field(default_factory=dict)
-    _ended: OrderedDict[Call, Written] = field(default_factory=OrderedDict)
+    _live: dict[Call, LiveOutput] = field(default_factory=dict)
+    _ended: OrderedDict[Call, LiveOutput] = field(default_factory=OrderedDict)
 
     @contextmanager
-    def writing(self, run: str, call: str, redactors: Sequence[Redactor]) -> Iterator[Written]:
+    def writing(self, run: str, call: str, redactors: Sequence[Redactor]) -> Iterator[LiveOutput]:
         """While the call runs; `redactors` hide what nobody may read.
 
         Kept for a while, if somebody has read it: positions in it mean the same to its end.
         """
-        written = self._live[run, call] = Written(redactors)
+        written = self._live[run, call] = LiveOutput(redactors)
         try:
             yield written
         finally:
@@ -124,5 +124,5 @@ class Outputs(Struct):
         await written.stop()
         return True
 
-    def of(self, run: str, call: str) -> Written | None:
+    def of(self, run: str, call: str) -> LiveOutput | None:
         return self._live.get((run, call)) or self._ended.get((run, call))

@@ -18,7 +18,7 @@ from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
-from app.checkpoints.looks import Looks
+from app.checkpoints.workspace_scans import WorkspaceScans
 from app.config.folders import workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
@@ -53,7 +53,7 @@ from app.runs.composition.profiled_options import ProfiledOptions, named_by, nar
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.composition.run_texts import RunTexts
 from app.runs.delegation.run_delegation import delegation_of, limits_of
-from app.runs.delegation.shared_limits import Above
+from app.runs.delegation.shared_limits import ParentLimits
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
@@ -100,7 +100,7 @@ class RunFactory(Struct, kw_only=True):
     profiles: Profiles
     built_in: Sequence[Tool]
     project: ProjectFiles
-    looks: Looks
+    looks: WorkspaceScans
     memories: Memories
     rules: OperatorRules
     hooks: Hooks | None
@@ -236,7 +236,7 @@ class RunFactory(Struct, kw_only=True):
         return FirstContact(self.mcp, gate, rules, options.tools, self.settings.mcp_wait_s, toolbox, unseen)
 
     async def agent(
-        self, principal: Principal, options: RunOptions, session: str | None = None, above: Above | None = None
+        self, principal: Principal, options: RunOptions, session: str | None = None, above: ParentLimits | None = None
     ) -> Agent:
         """A new agent for one run; `above` is the run that it helps.
 

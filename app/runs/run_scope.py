@@ -15,7 +15,7 @@ from app.core.provider import CallForm
 from app.documents.library import Library
 from app.hooks.run_hooks import RunHooks
 from app.labels.run_labels import RunLabels
-from app.memory.desk import OwnMemory
+from app.memory.call_memory import OwnMemory
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.guards import Guards

@@ -14,15 +14,15 @@ from msgspec.structs import asdict, replace
 from app.budget.kinds import BudgetSpent
 from app.budget.run_budget import RunBudget, ToolTime
 from app.checkpoints.call_changes import CallEvents
-from app.checkpoints.looks import RunOwner
+from app.checkpoints.workspace_scans import RunOwner
 from app.core.attachments import File
 from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
 from app.core.messages import AskedCall
-from app.documents.desk import Desk
-from app.memory.desk import MemoryDesk
+from app.documents.call_documents import CallDocuments
+from app.memory.call_memory import CallMemory
 from app.policy.questions import Questions
 from app.runs.emitter import Emit, Emitter
-from app.runs.live_outputs import Written
+from app.runs.live_outputs import LiveOutput
 from app.runs.run_scope import ParentCall, RunScope
 from app.storage.files.kinds import file_of
 from app.transcript.conversation import STOPPED, Conversation
@@ -35,7 +35,7 @@ from tools.tool import Context
 PRINTED = "It had printed:"
 
 
-class Cleared(Struct, frozen=True):
+class PermittedCall(Struct, frozen=True):
     """A call that may be run. `permit` is a person's yes to it, `note` stands before its result."""
 
     call: AskedCall
@@ -94,12 +94,14 @@ class ToolCall(Struct, frozen=True):
     conversation: Conversation
     scope: RunScope
 
-    def stream(self, cleared: Cleared, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
+    def stream(self, cleared: PermittedCall, siblings: Siblings) -> AsyncGenerator[AgentEvent | Outcome, None]:
         """Return its events, and the outcome at the end. Raises BudgetSpent, Paused, StoreFailed."""
         emitter = Emitter[AgentEvent | Outcome]()
         return emitter.stream(partial(self._run_in_budget, cleared, siblings, emitter.emit))
 
-    async def _run_in_budget(self, cleared: Cleared, siblings: Siblings, emit: Emit[AgentEvent | Outcome]) -> None:
+    async def _run_in_budget(
+        self, cleared: PermittedCall, siblings: Siblings, emit: Emit[AgentEvent | Outcome]
+    ) -> None:
         call = cleared.call
         async with self._report_changes(call, emit):
             running = await siblings.time(
@@ -153,7 +155,7 @@ class ToolCall(Struct, frozen=True):
             await run_shielded(self.scope.labels.end_call(call, tool))
 
     async def _steps(
-        self, cleared: Cleared, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
+        self, cleared: PermittedCall, running: ToolTime, outcomes: dict[str, Outcome], emit: Emit[AgentEvent | Outcome]
     ) -> None:
         """Run the tool, and show its progress."""
         call, started = cleared.call, time.monotonic()
@@ -180,7 +182,7 @@ class ToolCall(Struct, frozen=True):
                 if result := result or stopped(written.output):
                     outcomes[call.id] = self._outcome(cleared, result, time.monotonic() - started, raw_of(written))
 
-    def _outcome(self, cleared: Cleared, result: Result, duration_s: float, raw: str | None) -> Outcome:
+    def _outcome(self, cleared: PermittedCall, result: Result, duration_s: float, raw: str | None) -> Outcome:
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
         untrusted = result.untrusted or self._is_untrusted(call.name)
@@ -202,8 +204,8 @@ class ToolCall(Struct, frozen=True):
             result=scope.results.of(self.conversation),
             show_plan=self._show_plan,
             accept_plan=scope.gate.act,
-            documents=Desk(scope.documents, self.conversation, call) if scope.documents else None,
-            memory=MemoryDesk(scope.memory, self.conversation, scope.labels, call) if scope.memory else None,
+            documents=CallDocuments(scope.documents, self.conversation, call) if scope.documents else None,
+            memory=CallMemory(scope.memory, self.conversation, scope.labels, call) if scope.memory else None,
             helpers=scope.delegation.helpers(parent) if scope.delegation and parent else None,
             sessions=scope.delegation.sessions(parent) if scope.delegation and parent else None,
             result_characters=scope.results.characters,
@@ -254,7 +256,7 @@ def stopped(output: OutputBuffer | None) -> Result | None:
     return Result(ok=False, text=f"{STOPPED} {PRINTED}\n{printed}") if printed else None
 
 
-def raw_of(written: Written) -> str | None:
+def raw_of(written: LiveOutput) -> str | None:
     if written.output is None:
         return None
     raw = written.output.written()

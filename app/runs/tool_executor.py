@@ -42,7 +42,7 @@ from app.redaction.output_chunks import redacted_output
 from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
 from app.runs.run_scope import RunScope
-from app.runs.tool_call import Cleared, Outcome, Siblings, ToolCall
+from app.runs.tool_call import Outcome, PermittedCall, Siblings, ToolCall
 from app.storage.approvals import ApprovalRow
 from app.transcript.client_calls import declared_name, fitted_for_client
 from app.transcript.conversation import Conversation
@@ -141,7 +141,7 @@ class ToolExecutor(Struct):
         return isinstance(self._decide(call), Allow)
 
     async def _read(self, context: RunContext, calls: Sequence[AskedCall]) -> None:
-        cleared = [Cleared(self.scope.guards.plain(call)) for call in calls]
+        cleared = [PermittedCall(self.scope.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
             self.scope.totals.calls += 1
             self.audit(context, one.call, self._decide(call))
@@ -171,7 +171,7 @@ class ToolExecutor(Struct):
         elif isinstance(decision, Ask):
             await self._ask(context, call, decision.reason)
         else:
-            await self._run(context, [Cleared(call)])
+            await self._run(context, [PermittedCall(call)])
 
     def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
         context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
@@ -287,9 +287,9 @@ class ToolExecutor(Struct):
         approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint
         permit = Permit(approved)
         note = f"[{row.by} changed the arguments to {row.edited}]\n" if row.edited else ""
-        await self._run(context, [Cleared(final, permit, note)])
+        await self._run(context, [PermittedCall(final, permit, note)])
 
-    async def _run(self, context: RunContext, cleared: Sequence[Cleared]) -> None:
+    async def _run(self, context: RunContext, cleared: Sequence[PermittedCall]) -> None:
         """Run the calls, at the same time if there are several.
 
         Each is finished in the order called, so that the log and the history tell the same whenever the server dies.

@@ -27,7 +27,7 @@ class SessionRow(Change, frozen=True):
     folder: str = ""  # the id of one of its owner's folders
 
 
-class Found(Struct, frozen=True):
+class FoundSession(Struct, frozen=True):
     """A session that a search has found, with the newest such message and its run; empty where the title has it."""
 
     session: SessionRow
@@ -123,7 +123,7 @@ class SessionStore(ChangeWriter, Protocol):
         """Sessions of a shelf, the most recently used first; only those that follow the session `before`."""
         ...
 
-    async def find_sessions(self, principal: str, query: str, limit: int) -> list[Found]:
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         """Sessions with all words of the query in one message or in the title, archived ones too, in the same order."""
         ...
 

@@ -28,7 +28,7 @@ _CLOSE = lazy_pattern(r"\n?</(?:parameter|arg_value)>")
 _HELD = lazy_pattern(r"\n?(?:<(?:/[a-z_]{0,9})?)?\Z")  # may be the beginning of _CLOSE
 
 
-class Written(Struct, frozen=True):
+class ArgumentPiece(Struct, frozen=True):
     """A piece of what was fed: of the wanted value, decoded, or else as it was written."""
 
     text: str
@@ -40,7 +40,7 @@ class PartialArguments(Protocol):
 
     noted: dict[str, str]
 
-    def feed(self, text: str) -> Iterator[Written]: ...
+    def feed(self, text: str) -> Iterator[ArgumentPiece]: ...
 
 
 class AnyArguments:
@@ -51,12 +51,12 @@ class AnyArguments:
         self._wanted = wanted
         self._form: PartialArguments | None = None
 
-    def feed(self, text: str) -> Iterator[Written]:
+    def feed(self, text: str) -> Iterator[ArgumentPiece]:
         if self._form is None and (begin := text.lstrip()):
             self._form = (JSONArguments if begin[0] == "{" else TagArguments)(self._wanted)
             self.noted = self._form.noted
         if self._form is None:
-            yield Written(text)
+            yield ArgumentPiece(text)
         else:
             yield from self._form.feed(text)
 
@@ -74,14 +74,14 @@ class JSONArguments:
         self._text = ""  # of a string that is not wanted
         self._pending = ""  # an escape sequence whose end has not come
 
-    def feed(self, text: str) -> Iterator[Written]:
+    def feed(self, text: str) -> Iterator[ArgumentPiece]:
         text, self._pending = self._pending + text, ""
         at = 0
         while at < len(text):
             state = self._state
             end, found = state(text, at)
             if found is None and end > at:
-                found = Written(text[at:end])
+                found = ArgumentPiece(text[at:end])
             if found and found.text:
                 yield found
             if end == at and self._state == state:
@@ -89,7 +89,7 @@ class JSONArguments:
                 return
             at = end
 
-    def _outside(self, text: str, at: int) -> tuple[int, Written | None]:
+    def _outside(self, text: str, at: int) -> tuple[int, ArgumentPiece | None]:
         sign = _SIGN.search(text, at)
         if sign is None:
             return len(text), None
@@ -108,7 +108,7 @@ class JSONArguments:
                 self._is_value = sign[0] == ":"
         return sign.end(), None
 
-    def _string(self, text: str, at: int) -> tuple[int, Written | None]:
+    def _string(self, text: str, at: int) -> tuple[int, ArgumentPiece | None]:
         """Any other string: it is passed on as it is, and noted."""
         end, decoded = _characters(text, at)
         if decoded is None:
@@ -121,12 +121,12 @@ class JSONArguments:
             self._text = (self._text + decoded)[: MOST_NOTED + 1]
         return end, None
 
-    def _value(self, text: str, at: int) -> tuple[int, Written | None]:
+    def _value(self, text: str, at: int) -> tuple[int, ArgumentPiece | None]:
         end, decoded = _characters(text, at)
         if decoded is None:
             self._state, self._wanted = self._outside, "\0"  # once
             return end, None
-        return end, Written(decoded, is_value=True)
+        return end, ArgumentPiece(decoded, is_value=True)
 
 
 def _characters(text: str, at: int) -> tuple[int, str | None]:
@@ -160,14 +160,14 @@ class TagArguments:
         self._begins = False  # a line end directly after the tag is not part of the value
         self._pending = ""
 
-    def feed(self, text: str) -> Iterator[Written]:
+    def feed(self, text: str) -> Iterator[ArgumentPiece]:
         text, self._pending = self._pending + text, ""
         while text:
             name = self._name
             shown, text = self._outside(text) if name is None else self._inside(name, text)
             if name == self._wanted:
                 if shown:
-                    yield Written(shown, is_value=True)
+                    yield ArgumentPiece(shown, is_value=True)
             elif name is not None and len(noted := self.noted.get(name, "") + shown) <= MOST_NOTED:
                 self.noted[name] = noted
 

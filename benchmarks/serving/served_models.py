@@ -18,7 +18,7 @@ import psutil
 from app.core.messages import Message
 from app.core.provider import ModelRequest, TextChunk
 from app.models.embedded.supervisor import SMOLLM2, package_folder
-from app.models.serving.catalogue import Wanted, checked_row, estimate_of, served_spec
+from app.models.serving.catalogue import ServingOptions, checked_row, estimate_of, served_spec
 from app.models.serving.connection import ServedConnection
 from app.models.serving.memory import MIB, PROMPT_CACHE
 from app.models.serving.pool import ModelPool
@@ -36,7 +36,7 @@ def rows(folder: Path) -> Iterator[ServedModelRow]:
     for path in (package_folder(SMOLLM2.package) / SMOLLM2.file, GEMMA):
         for context in CONTEXTS:
             for slots in SLOTS:
-                wanted = Wanted(f"{path.stem[:8]}-{context}-{slots}", context, slots)
+                wanted = ServingOptions(f"{path.stem[:8]}-{context}-{slots}", context, slots)
                 yield checked_row(path, wanted, "benchmark", folder / "work")
 
 

@@ -27,22 +27,22 @@ FOR_AGENT = {word: name for name, word in IN_CHAT_COMPLETIONS.items()} | {"max_c
 AGENT = f"{AGENTS}{DEFAULT}"
 
 
-class Wanted(Struct, frozen=True):
+class ModelChoice(Struct, frozen=True):
     """`agent`: dragoman's loop; else one round of the model. `model` is None for the default."""
 
     agent: bool
     model: str | None
 
 
-def wanted(name: str | None) -> Wanted:
+def model_choice(name: str | None) -> ModelChoice:
     """Without a name it is the agent with the default model. Raises UnknownModel."""
     if name and len(name) > LONGEST_MODEL:
         raise UnknownModel(f"{name[:40]!a}... has {len(name):,} characters, and no model has such a name.")
     if name is None or name == AGENT:
-        return Wanted(agent=True, model=None)
+        return ModelChoice(agent=True, model=None)
     if name.startswith(AGENTS):
-        return Wanted(agent=True, model=name.removeprefix(AGENTS))
-    return Wanted(agent=False, model=name)
+        return ModelChoice(agent=True, model=name.removeprefix(AGENTS))
+    return ModelChoice(agent=False, model=name)
 
 
 def agent_options(request: LaneRequest, absent: WhenAbsent, profile: str | None = None) -> RunOptions:
@@ -52,7 +52,7 @@ def agent_options(request: LaneRequest, absent: WhenAbsent, profile: str | None 
         problem = f"The system messages have {len(instructions):,} characters; send at most {MOST_OVERRIDE:,}."
         raise Refused(413, "too_long", problem)
     return RunOptions(
-        model=wanted(request.model).model,
+        model=model_choice(request.model).model,
         system=SystemText(text=instructions) if instructions else None,
         client_tools=request.tools or None,
         when_absent=absent,

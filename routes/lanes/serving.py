@@ -19,7 +19,7 @@ from starlette.responses import Response
 from app.core.attachments import File
 from app.core.events import ToolHanded
 from app.core.rules import WhenAbsent
-from app.runs.connections import Place
+from app.runs.connections import OpenStream
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
@@ -31,7 +31,7 @@ from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping
 from routes.lanes.lane import Lane, LaneRequest, Turn
-from routes.lanes.models import AGENT, agent_options, continued, known_length, relayed_parameters, wanted
+from routes.lanes.models import AGENT, agent_options, continued, known_length, model_choice, relayed_parameters
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
@@ -95,24 +95,24 @@ class Serving(Struct, frozen=True):
     principal: Principal
     attendance: Attendance
     body: ReadBody
-    place: Place
+    place: OpenStream
     profile: str | None = None
     traceparent: str = ""
 
     async def answer(self, request: Request) -> Response:
-        wish = self.body.request
+        lane_request = self.body.request
         run = await self._run(retries=request.headers.get(RETRIES, "0") not in ("", "0"))
         turn = Turn(
             run=run.row.id,
             session=run.row.session,
             created=int(run.row.created),
-            model=wish.model or AGENT,
-            request=wish,
+            model=lane_request.model or AGENT,
+            request=lane_request,
             after=run.after,
         )
-        if wish.stream:
+        if lane_request.stream:
             return self._stream(turn)
-        if wish.background:
+        if lane_request.background:
             self.place.leave()
             return self._whole(Answer(), turn)
         return await self._collect(request, turn)
@@ -128,17 +128,17 @@ class Serving(Struct, frozen=True):
         self.attendance.remember(key, row)
         return Resumed(row, 0)
 
-    async def _start(self, wish: LaneRequest) -> RunRow:
-        if wanted(wish.model).agent:
-            return await self._start_agent(wish)
-        return await self._start_relay(wish)
+    async def _start(self, lane_request: LaneRequest) -> RunRow:
+        if model_choice(lane_request.model).agent:
+            return await self._start_agent(lane_request)
+        return await self._start_relay(lane_request)
 
-    async def _start_agent(self, wish: LaneRequest) -> RunRow:
-        there = wish.asks or self.services.presence.has_page(self.principal.name)
-        options = agent_options(wish, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile)
-        new = await self._sessions.turn(wish)
+    async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
+        there = lane_request.asks or self.services.presence.has_page(self.principal.name)
+        options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile)
+        new = await self._sessions.turn(lane_request)
         agent = await self.services.factory.agent(self.principal, options, new.session)
-        if wish.asks and new.session:
+        if lane_request.asks and new.session:
             await self._end_undecided(new.session)
         turn = RunRequest(
             new.message,
@@ -155,7 +155,7 @@ class Serving(Struct, frozen=True):
             untrusted=new.untrusted,
             labels=new.labels,
             traceparent=self.traceparent,
-            tied=not wish.background,
+            tied=not lane_request.background,
         )
         return await self.services.runs.start(agent, self.principal, turn)
 
@@ -165,26 +165,28 @@ class Serving(Struct, frozen=True):
             if row.session == session:
                 await self.services.runs.cancel(row.run)
 
-    async def _start_relay(self, wish: LaneRequest) -> RunRow:
-        options = RunOptions(model=wish.model, client_tools=wish.tools or None, profile=known_length(self.profile))
-        messages, files = wish.messages, wish.files
-        if wish.previous:
-            await self._has_ended(wish.previous)
-            earlier = await self._sessions.history(wish.previous)
+    async def _start_relay(self, lane_request: LaneRequest) -> RunRow:
+        options = RunOptions(
+            model=lane_request.model, client_tools=lane_request.tools or None, profile=known_length(self.profile)
+        )
+        messages, files = lane_request.messages, lane_request.files
+        if lane_request.previous:
+            await self._has_ended(lane_request.previous)
+            earlier = await self._sessions.history(lane_request.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         check_seen(files)
         options = await self.services.factory.resolved(self.principal, options)
         relay = self.services.factory.relay(
-            self.principal, options, relayed_parameters(options, wish.parameters), files
+            self.principal, options, relayed_parameters(options, lane_request.parameters), files
         )
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,
             policy=self._policy(options),
             history=messages,
-            imported=files if wish.store else (),
-            unlisted=not wish.store,
-            labels=await self._sessions.labels_of(wish),
+            imported=files if lane_request.store else (),
+            unlisted=not lane_request.store,
+            labels=await self._sessions.labels_of(lane_request),
             traceparent=self.traceparent,
             tied=True,
         )
@@ -231,7 +233,7 @@ class Serving(Struct, frozen=True):
 
     def _pages(self, turn: Turn, after: int) -> Pages:
         pages = self.services.runs.watch(turn.run, after)
-        hands_over = wanted(turn.request.model).agent and turn.request.tools
+        hands_over = model_choice(turn.request.model).agent and turn.request.tools
         return self._with_calls_remembered(pages, turn.run) if hands_over else pages
 
     async def _with_calls_remembered(self, pages: Pages, run: str) -> AsyncGenerator[Sequence[EventRow], None]:

@@ -10,7 +10,7 @@ from functools import partial
 from starlette.types import Receive
 
 from app.core.events import TERMINAL, ApprovalRequired
-from app.runs.connections import NotAllowedAnyMore, Place
+from app.runs.connections import NotAllowedAnyMore, OpenStream
 from app.storage.runs import EventRow
 from routes.lanes.answer import Answer
 from routes.lanes.lane import Encoder
@@ -59,7 +59,7 @@ def _pieces(rows: Sequence[EventRow], encoder: Encoder, *, ends: bool) -> Iterat
         yield Last(piece) if ends else piece
 
 
-async def collected(pages: Pages, receive: Receive, place: Place, *, asks: bool) -> Answer:
+async def collected(pages: Pages, receive: Receive, place: OpenStream, *, asks: bool) -> Answer:
     """The whole answer; that so far, if the run waits for an approval and the client `asks` for those.
 
     Raises Left, or NotAllowedAnyMore if the place is closed.

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.core.events import TERMINAL
-from app.runs.connections import Place
+from app.runs.connections import OpenStream
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
 from routes.protocol.errors import SAFE_HEADERS
@@ -81,7 +81,7 @@ OnLeave = Callable[[], Awaitable[None]]
 
 
 def event_stream(
-    place: Place, runs: RunManager, row: RunRow, after: int = 0, on_leave: OnLeave | None = None
+    place: OpenStream, runs: RunManager, row: RunRow, after: int = 0, on_leave: OnLeave | None = None
 ) -> EventStreamResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session}
@@ -100,7 +100,7 @@ class EventStreamResponse(Response):
 
     def __init__(
         self,
-        place: Place,
+        place: OpenStream,
         events: AsyncGenerator[bytes, None],
         headers: Mapping[str, str] | None = None,
         on_leave: OnLeave | None = None,

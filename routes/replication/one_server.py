@@ -21,7 +21,7 @@ from app.notifications.service import Notifications
 from app.policy.approvals import Approvals
 from app.redaction.redactor import Redactor
 from app.replicas.peers import Alone, Peers, Replicas
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 from app.runs.connections import Presence
 from app.runs.digests.jobs import Digests
 from app.runs.run_factory import RunFactory
@@ -67,7 +67,7 @@ class Replication(Protocol):
         """Their part that can be asked; None if there is no other server."""
         ...
 
-    async def opened_vault(self) -> Vault | None:
+    async def opened_vault(self) -> SecretStore | None:
         """The secrets that servers share. Raises StoreFailed."""
         ...
 

@@ -7,7 +7,7 @@
     MCP servers, trust, pins                McpServers               soon
     notification targets, deliveries        Targets                  soon; the server on duty then delivers
     schedules                               Scheduler                soon, and under the lock that begins their runs
-    labels of files                         LabelBook                before the write ends, at every server
+    labels of files                         FileLabels               before the write ends, at every server
     options of sessions                     Profiles                 before the write ends, at every server
     tokens                                  Presence                 before the write ends, at every server
     documents                               the page's feed          soon; models read the store

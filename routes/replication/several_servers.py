@@ -19,8 +19,8 @@ from app.redaction.redactor import Redactor
 from app.replicas.changes import ALL, DOCUMENTS, SEALED
 from app.replicas.postgres.lease import Replica, new_id
 from app.replicas.postgres.peers import PostgresPeers
+from app.replicas.secret_store import SecretStore, opened_vault
 from app.replicas.sharing import Sharing
-from app.replicas.vault import Vault, opened_vault
 from app.runs.run_manager import RunManager
 from app.runs.shared.home_watch import HomeWatch, limit_in
 from app.runs.shared.homing_runs import HomingRuns
@@ -46,7 +46,7 @@ class SeveralServers:
         self._settings = settings
         self._store = store
 
-    async def opened_vault(self) -> Vault | None:
+    async def opened_vault(self) -> SecretStore | None:
         key = self._settings.secret_key
         secret = key.get_secret_value() if key else None
         return await opened_vault(self._store, secret, on_put=partial(self._changed, SEALED))

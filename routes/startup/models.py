@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from msgspec import Struct
 
 from app.checkpoints.checkpoints import Checkpoints
-from app.checkpoints.looks import Looks
 from app.checkpoints.retention import tidy_forever
 from app.checkpoints.undo import recover as recover_checkpoints
+from app.checkpoints.workspace_scans import WorkspaceScans
 from app.config.folders import PEOPLE
 from app.config.settings import Settings
 from app.memory.memories import Memories
@@ -32,7 +32,7 @@ class ModelPhase(Struct, frozen=True, kw_only=True):
     models: Models
     registry: EndpointRegistry
     about: str
-    looks: Looks
+    looks: WorkspaceScans
     memories: Memories
 
 
@@ -66,14 +66,14 @@ async def opened_models(
 
 
 @asynccontextmanager
-async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> AsyncGenerator[Looks, None]:
+async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> AsyncGenerator[WorkspaceScans, None]:
     """The looks at workspaces; if checkpoints are on these, those of a killed server recovered."""
     most = settings.checkpoint_mb << 20
     limits = ScanLimits(
         settings.checkpoint_files, most // 2, settings.checkpoint_file_mb << 20, settings.checkpoint_time_limit_s
     )
     if not settings.checkpoints:
-        yield Looks(limits, settings.workspace, [PEOPLE], redactor.is_secret_in)
+        yield WorkspaceScans(limits, settings.workspace, [PEOPLE], redactor.is_secret_in)
         return
     kept = open_checkpoints(settings.data_dir / CHECKPOINTS)
     checkpoints = Checkpoints(

@@ -14,7 +14,7 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.search_backend import search_tools
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
-from app.labels.book import LabelBook
+from app.labels.file_labels import FileLabels
 from app.labels.run_labels import LabelServices
 from app.mcp.servers import McpServers
 from app.memory.startup import memory_tools
@@ -134,7 +134,7 @@ async def opened_labels(settings: Settings, store: Store, jobs: Jobs) -> LabelSe
     policy = settings.label_policy
     if not policy.is_used:
         return None
-    book = LabelBook(policy, settings.workspace)
+    book = FileLabels(policy, settings.workspace)
     await book.load(store)
     return LabelServices(book, store, jobs)
 

@@ -17,7 +17,7 @@ from app.metrics.recorder import Metrics
 from app.metrics.table import COMMIT_SECONDS
 from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 from app.runs.composition.server_metrics import count_failure
 from app.storage.database import DATABASE, open_store
 from app.storage.kill_switch import KillSwitch
@@ -32,7 +32,7 @@ class StoragePhase(Struct, frozen=True, kw_only=True):
     store: Store
     switch: KillSwitch
     replication: Replication
-    vault: Vault | None
+    vault: SecretStore | None
     metrics: Metrics
     journal: EventWriter
 

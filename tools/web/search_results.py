@@ -25,7 +25,7 @@ class UnfitAnswer(Exception):
     """An answer that is not what the row of its API says. The message says what it is instead."""
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """One result. `url` is an http(s) address; the texts are one line each."""
 
     title: str
@@ -36,7 +36,7 @@ class Found(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """The results of one search, and what the engine says of engines that did not answer."""
 
-    results: Sequence[Found]
+    results: Sequence[SearchResult]
     failures: str = ""
 
 
@@ -46,7 +46,7 @@ def read_answer(body: bytes, api: SearchApi, count: int) -> Answer:
     listed = at_path(answer, api.results)
     if not isinstance(answer, dict) or not isinstance(listed, list | None):
         raise UnfitAnswer(f"has no list at {api.results!r}")
-    found: dict[str, Found] = {}
+    found: dict[str, SearchResult] = {}
     for one in listed or ():
         if len(found) >= count:
             break
@@ -65,7 +65,7 @@ def error_message(body: bytes) -> str:
     return next((one_line(text, MAX_TITLE) for text in texts if isinstance(text, str) and text.strip()), "")
 
 
-def as_text(results: Sequence[Found]) -> str:
+def as_text(results: Sequence[SearchResult]) -> str:
     """Write results for the model. Each is a block: number and title, URL, snippet."""
     blocks = (
         "\n".join(filter(None, (f"{number}. {one.title}", one.url, one.snippet)))
@@ -106,13 +106,13 @@ def _encodable(answer: Any) -> Any:
     return answer
 
 
-def _result(one: Any, api: SearchApi) -> Found | None:
+def _result(one: Any, api: SearchApi) -> SearchResult | None:
     """Return a result, if it has the address of a web page."""
     url = _address(at_path(one, api.result_url))
     if not url:
         return None
     title, snippet = (" … ".join(_texts(at_path(one, path))) for path in (api.result_title, api.result_text))
-    return Found(one_line(title, MAX_TITLE) or httpx2.URL(url).host, url, one_line(snippet, MAX_SNIPPET))
+    return SearchResult(one_line(title, MAX_TITLE) or httpx2.URL(url).host, url, one_line(snippet, MAX_SNIPPET))
 
 
 def _address(written: Any) -> str:

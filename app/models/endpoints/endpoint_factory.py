@@ -24,7 +24,7 @@ from app.models.server_connection import (
     not_available,
 )
 from app.redaction.redactor import Redactor
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 
 # Errors of a client that come from the environment: invalid proxies or certificate files.
 ENVIRONMENT_ERRORS = (OSError, ValueError, ImportError, httpx2.InvalidURL)
@@ -62,7 +62,7 @@ class EndpointFactory:
         environ: Mapping[str, str],
         folder: Path,
         redactor: Redactor,
-        vault: Vault | None = None,
+        vault: SecretStore | None = None,
     ) -> None:
         self.keys = KeyFolder(folder, vault)
         self._common = common

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.core.endpoint_spec import EndpointSpec
-from app.replicas.vault import KEPT_S, Vault
+from app.replicas.secret_store import KEPT_S, SecretStore
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_KEY = 8192  # characters
@@ -92,7 +92,7 @@ class KeyFolder:
     With a vault they lie there, under the same names; `shared` are those that were there at the last `refresh`.
     """
 
-    def __init__(self, folder: Path, vault: Vault | None = None) -> None:
+    def __init__(self, folder: Path, vault: SecretStore | None = None) -> None:
         self.folder = folder
         self.shared: Mapping[str, bytes] = {}
         self._vault = vault

@@ -21,7 +21,7 @@ from app.core.endpoint_spec import SERVED
 from app.models.endpoints.registry import EndpointRegistry, ReadOnlyEndpoint, endpoint_row, endpoint_spec
 from app.models.serving.catalogue import (
     MOST_MODELS,
-    Wanted,
+    ServingOptions,
     check_memory,
     check_unchanged,
     checked_row,
@@ -62,7 +62,7 @@ class ServedModels:
             raise UnknownServedModel(name)
         return row
 
-    async def add(self, file: Path, wanted: Wanted, by: str, *, serve: bool = False) -> ServedModelRow:
+    async def add(self, file: Path, wanted: ServingOptions, by: str, *, serve: bool = False) -> ServedModelRow:
         """Check a file and add it, or add it again as it is now wanted; one that is served is then served so."""
         row = await asyncio.to_thread(checked_row, file, wanted, by, self._settings.workspace)
         rows = {one.name for one in await self.rows()}
@@ -206,6 +206,6 @@ def audit(name: str, decision: str, by: str, path: str) -> AuditRow:
     return AuditRow(time.time(), by, f"served model {name}", decision, why=path, by=by)
 
 
-def wanted_of(fields: Mapping[str, Any]) -> Wanted:
+def wanted_of(fields: Mapping[str, Any]) -> ServingOptions:
     """Return the wish of a command or request; fields that are None keep their defaults."""
-    return Wanted(**{name: value for name, value in fields.items() if value is not None})
+    return ServingOptions(**{name: value for name, value in fields.items() if value is not None})

@@ -30,7 +30,7 @@ from app.models.serving.lazy_pool import Serving
 from app.models.tokens.counter import create_counter
 from app.models.wire.openai.provider import ANY_MODEL
 from app.redaction.redactor import Redactor
-from app.replicas.vault import Vault
+from app.replicas.secret_store import SecretStore
 from app.storage.endpoints import EndpointRow
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
@@ -62,7 +62,7 @@ async def open_models(
     *,
     known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
     switch: KillSwitch | None = None,
-    vault: Vault | None = None,
+    vault: SecretStore | None = None,
 ) -> AsyncGenerator[OpenedModels, None]:
     """Open all endpoints, and keep them in sync with the store until the context ends.
 
@@ -89,7 +89,7 @@ def build_endpoint_factory(
     redactor: Redactor,
     environ: Mapping[str, str],
     serving: Serving | None = None,
-    vault: Vault | None = None,
+    vault: SecretStore | None = None,
 ) -> EndpointFactory:
     common = EndpointDefaults(
         settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window

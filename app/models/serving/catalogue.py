@@ -30,7 +30,7 @@ MOST_FILES = 200
 CACHE_TYPES: tuple[CacheType, ...] = get_args(CacheType)
 
 
-class Wanted(Struct, frozen=True):
+class ServingOptions(Struct, frozen=True):
     """Values of a model that is to be served; None for what the header suggests."""
 
     name: str | None = None
@@ -42,7 +42,7 @@ class Wanted(Struct, frozen=True):
     forced: bool = False
 
 
-def checked_row(path: Path, wanted: Wanted, by: str, workspace: Path) -> ServedModelRow:
+def checked_row(path: Path, wanted: ServingOptions, by: str, workspace: Path) -> ServedModelRow:
     """Read the header of a file and return its row. Blocks for some 0.1 s. Raises UnfitFile."""
     path = Path(os.path.realpath(path))
     if lies_in(path, workspace):
@@ -68,7 +68,7 @@ def checked_row(path: Path, wanted: Wanted, by: str, workspace: Path) -> ServedM
     )
 
 
-def _check_numbers(header: Header, context: int, wanted: Wanted) -> None:
+def _check_numbers(header: Header, context: int, wanted: ServingOptions) -> None:
     if not LEAST_CONTEXT <= context <= MOST_CONTEXT:
         raise UnfitFile(f"A context of {context:,} tokens cannot be: choose {LEAST_CONTEXT} to {MOST_CONTEXT:,}.")
     if header.context and context > header.context:

@@ -9,7 +9,7 @@ from app.config.settings import Settings
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.models.endpoints.model_registry import Models
 from app.runs.agent import Agent
-from app.runs.delegation.shared_limits import Above
+from app.runs.delegation.shared_limits import ParentLimits
 from app.runs.run_manager import RunManager
 from app.runs.run_options import RunOptions
 from app.runs.run_scope import ParentCall
@@ -37,7 +37,7 @@ class Server(Protocol):
     def models(self) -> Models: ...
 
     async def agent(
-        self, principal: Principal, options: RunOptions, session: str | None = None, above: Above | None = None
+        self, principal: Principal, options: RunOptions, session: str | None = None, above: ParentLimits | None = None
     ) -> Agent: ...
 
 

@@ -6,10 +6,10 @@ import asyncio
 
 from msgspec import Struct, field
 
+from app.runs.delegation.call_helpers import CallHelpers
+from app.runs.delegation.call_sessions import CallSessions
 from app.runs.delegation.composing import Server
-from app.runs.delegation.helper_desk import HelperDesk
-from app.runs.delegation.session_desk import SessionDesk
-from app.runs.delegation.shared_limits import Above, SharedLimits
+from app.runs.delegation.shared_limits import ParentLimits, SharedLimits
 from app.runs.discipline.limits import Limits
 from app.runs.run_options import RunOptions
 from app.runs.run_scope import ParentCall
@@ -28,10 +28,10 @@ class RunDelegation(Struct):
     def helpers(self, parent: ParentCall) -> HelperAccess | None:
         if not isinstance(self.limits, SharedLimits):
             return None
-        return HelperDesk(self.server, parent, self.options, self.limits, self.slots)
+        return CallHelpers(self.server, parent, self.options, self.limits, self.slots)
 
     def sessions(self, parent: ParentCall) -> SessionAccess | None:
-        return SessionDesk(self.server, parent, self.options) if self.server.settings.session_tools else None
+        return CallSessions(self.server, parent, self.options) if self.server.settings.session_tools else None
 
 
 def delegation_of(server: Server, options: RunOptions, limits: Limits) -> RunDelegation | None:
@@ -42,7 +42,7 @@ def delegation_of(server: Server, options: RunOptions, limits: Limits) -> RunDel
     return RunDelegation(server, options, limits, asyncio.Semaphore(settings.helpers_parallel))
 
 
-def limits_of(limits: Limits, above: Above | None, *, shared: bool) -> Limits:
+def limits_of(limits: Limits, above: ParentLimits | None, *, shared: bool) -> Limits:
     """Return limits that count helpers, where there may be some."""
     if not shared:
         return limits

@@ -68,7 +68,7 @@ class SharedLimits(Limits, frozen=True):
     """Limits of a run with its `family`, and below those of the run that it helps, if there is one."""
 
     family: Family = field(default_factory=Family)
-    above: Above | None = None
+    above: ParentLimits | None = None
 
     @property
     def root(self) -> Family:
@@ -101,7 +101,7 @@ class SharedLimits(Limits, frozen=True):
         return above or 0 < self.tokens <= totals.tokens + self.family.taken().tokens
 
 
-class Above(Struct, frozen=True):
+class ParentLimits(Struct, frozen=True):
     """The run that a helper works for: its limits, which know the helper as a member of their family."""
 
     limits: SharedLimits

@@ -40,7 +40,7 @@ NO_ANSWER = "The server that has the job {job} did not answer. Try again."
 _log = logging.getLogger(__name__)
 
 
-class Written(Struct, frozen=True):
+class KnownJob(Struct, frozen=True):
     """A job as others know it: its state, and when (monotonic) its output was looked at last."""
 
     job: Job
@@ -55,7 +55,7 @@ class SharedJobs(Jobs):
         super().__init__(*options, **named)
         self._replicas = replicas
         self._redact = redact
-        self._written: dict[str, Written] = {}
+        self._written: dict[str, KnownJob] = {}
         self._written_as = ""
         self._news = asyncio.Event()
         self._busy: set[str] = set()  # principals with jobs under way elsewhere, when it was looked last
@@ -126,7 +126,7 @@ class SharedJobs(Jobs):
             for job in gone:
                 del self._written[job]
 
-    async def _change_of(self, known: TrackedJob) -> Written | None:
+    async def _change_of(self, known: TrackedJob) -> KnownJob | None:
         """Return what others do not know yet of a job."""
         before, now = self._written.get(known.job.id), time.monotonic()
         if before and before.job == known.job and not (known.job.under_way and now - before.at > LATEST_S):
@@ -138,11 +138,11 @@ class SharedJobs(Jobs):
         shown = to_builtins(replace(seen, elapsed_s=0.0, job=replace(known.job, pid=None)))
         record = json.dumps(self._redact(shown))
         if before and before.record == record:
-            self._written[known.job.id] = Written(known.job, record, now)
+            self._written[known.job.id] = KnownJob(known.job, record, now)
             return None
-        return Written(known.job, record, now)
+        return KnownJob(known.job, record, now)
 
-    def _record_of(self, written: Written) -> JobRecord:
+    def _record_of(self, written: KnownJob) -> JobRecord:
         job = written.job
         node, replica = self._replicas.nodes.here, self._written_as
         return JobRecord(job.id, node, replica, job.principal, job.session, job.under_way, written.record)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.core.messages import Message, load
 from app.storage.postgres.words import all_of, any_of, phrase
 from app.storage.search_words import words_of
-from app.storage.sessions import Found
+from app.storage.sessions import FoundSession
 from app.storage.sql.helpers import SqlHelpers
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
@@ -41,7 +41,7 @@ def with_words(words: list[str]) -> Query:
 class PostgresSessions(SqlSessions):
     _request = REQUEST
 
-    async def find_sessions(self, principal: str, query: str, limit: int) -> list[Found]:
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         return newest_found(await self._each(*sessions_with(principal, query, limit, with_words)), limit)
 
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.search_words import words_of
-from app.storage.sessions import Found, SessionRow
+from app.storage.sessions import FoundSession, SessionRow
 from app.storage.sql.columns import names
 from app.storage.sql.rows import Query
 
@@ -120,11 +120,11 @@ def _newest_messages(matched: str) -> str:
     """
 
 
-def newest_found(answers: Iterable[Sequence[Sequence[Any]]], limit: int) -> list[Found]:
+def newest_found(answers: Iterable[Sequence[Sequence[Any]]], limit: int) -> list[FoundSession]:
     """Return what the queries of `sessions_with` have found: each session once, with its message if it has one."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundSession] = {}
     for rows in answers:
-        found |= {row[0]: Found(SessionRow(*row[:-2]), row[-2] or "", row[-1] or "") for row in map(tuple, rows)}
+        found |= {row[0]: FoundSession(SessionRow(*row[:-2]), row[-2] or "", row[-1] or "") for row in map(tuple, rows)}
     return sorted(found.values(), key=lambda one: (one.session.updated, one.session.id), reverse=True)[:limit]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from app.core.messages import Message, load
 from app.storage.search_words import words_of
-from app.storage.sessions import Found
+from app.storage.sessions import FoundSession
 from app.storage.sql.helpers import SqlHelpers
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
@@ -55,7 +55,7 @@ MATCHES = """
 class SQLiteSessions(Database, SqlSessions):
     _request = REQUEST
 
-    async def find_sessions(self, principal: str, query: str, limit: int) -> list[Found]:
+    async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         await self._index_messages()
         return newest_found(await self._each(*sessions_with(principal, query, limit, with_words)), limit)
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from app.storage.changes import Change
 from app.storage.library.folders import FolderRow, ListChanged, SessionArchived, SessionMoved, SessionPinned, Shelf
 from app.storage.search_words import words_of
-from app.storage.sessions import Found, SessionRow, SessionTitle
+from app.storage.sessions import FoundSession, SessionRow, SessionTitle
 from app.transcript.run_request import NotFound
 from app.transcript.titles import places_of, snippet
 from routes.protocol.errors import Refused
@@ -34,7 +34,7 @@ def folder_fields(row: FolderRow, sizes: dict[str, int]) -> dict[str, Any]:
     return {"id": row.id, "name": row.name, "created": row.created, "sessions": sizes.get(row.id, 0)}
 
 
-def found_fields(found: Found, query: str) -> dict[str, Any]:
+def found_fields(found: FoundSession, query: str) -> dict[str, Any]:
     """The part of the message that has the words, and the run to jump to; empty where only the title has them."""
     words = words_of(query)
     part = snippet(found.text, words)

@@ -9,7 +9,7 @@ from app.context.relay_prompt import relay_opening
 from app.core.provider import ProviderFailed
 from routes.lanes.anthropic_messages.request import read_request
 from routes.lanes.body import read_lane_request
-from routes.lanes.models import wanted
+from routes.lanes.models import model_choice
 from routes.lanes.sessions import LaneSessions
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.route import Body, Route, tagged
@@ -26,16 +26,16 @@ async def count_tokens(request: Request) -> Response:
     for itself is not included.
     """
     services, principal = services_of(request), current_principal(request)
-    wish = (await read_lane_request(request, read_request)).request
-    labels = frozenset(await LaneSessions.of(services, principal, LANE).labels_of(wish))
-    route = services.models.route(wanted(wish.model).model, principal.name, labels)
+    lane_request = (await read_lane_request(request, read_request)).request
+    labels = frozenset(await LaneSessions.of(services, principal, LANE).labels_of(lane_request))
+    route = services.models.route(model_choice(lane_request.model).model, principal.name, labels)
     try:
         counter = route.counter
     except ProviderFailed as forbidden:
         raise Refused(403, forbidden.code, forbidden.message) from None
     await counter.window()  # finds out the model's abilities, on which it depends how tools are offered
-    tools = services.factory.client_tools.joined(NO_TOOLS, wish.tools)
-    messages = [*relay_opening(route.call_form, tools, wish.parameters), *wish.messages]
+    tools = services.factory.client_tools.joined(NO_TOOLS, lane_request.tools)
+    messages = [*relay_opening(route.call_form, tools, lane_request.parameters), *lane_request.messages]
     native = tools if route.native_tools else NO_TOOLS
     await counter.prepare(messages, native)
     tokens = sum(map(counter.measure, messages)) + counter.described(native)

@@ -33,8 +33,10 @@ async def show_response(request: Request) -> Response:
     with services.presence.place(current_principal(request)) as place:
         pages = services.runs.watch(run, 0)
         frames = lane_frames(pages, ResponseEncoder(response.turn, cursor), attendance.attending(run))
-        wish = response.turn.request
-        on_leave = None if wish.background or wish.asks else partial(attendance.leave, services.runs, run)
+        lane_request = response.turn.request
+        on_leave = (
+            None if lane_request.background or lane_request.asks else partial(attendance.leave, services.runs, run)
+        )
         return EventStreamResponse(place, frames, on_leave=on_leave)
 
 

@@ -18,7 +18,7 @@ _ITEM = lazy_pattern(rf"(?:{MESSAGE}|{REASONING}|{FUNCTION_CALL}|{CUSTOM_CALL}|{
 _APPROVAL = lazy_pattern(r"mcpr_([0-9a-f]+)_(\d+)_(.+)")
 
 
-class Place(Struct, frozen=True):
+class ResponseId(Struct, frozen=True):
     """A response of a run, or (`index`) an item of it."""
 
     run: str
@@ -56,15 +56,15 @@ def approval_id(run: str, seq: int, call: str) -> str:
     return f"mcpr_{run.removeprefix(RUN)}_{seq}_{call}"
 
 
-def response_place(response: str) -> Place | None:
+def response_place(response: str) -> ResponseId | None:
     """The run of a response id, or None if it is none of ours."""
     found = _RESPONSE.fullmatch(response)
-    return Place(f"{RUN}{found[1]}", int(found[2] or 0)) if found else None
+    return ResponseId(f"{RUN}{found[1]}", int(found[2] or 0)) if found else None
 
 
-def item_place(item: str) -> Place | None:
+def item_place(item: str) -> ResponseId | None:
     found = _ITEM.fullmatch(item)
-    return Place(f"{RUN}{found[1]}", int(found[2] or 0), int(found[3])) if found else None
+    return ResponseId(f"{RUN}{found[1]}", int(found[2] or 0), int(found[3])) if found else None
 
 
 def approval_place(approval: str) -> ApprovalPlace | None:

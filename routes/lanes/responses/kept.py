@@ -19,7 +19,7 @@ from routes.lanes.kept_turns import kept_turn
 from routes.lanes.lane import Turn
 from routes.lanes.models import AGENT
 from routes.lanes.responses.encoder import ResponseEncoder
-from routes.lanes.responses.ids import Place, approval_id, approval_place, item_place, response_place
+from routes.lanes.responses.ids import ResponseId, approval_id, approval_place, item_place, response_place
 from routes.lanes.responses.response import NAME, whole
 from routes.protocol.errors import Refused
 from routes.services import Services
@@ -63,7 +63,7 @@ class KeptResponses(Struct, frozen=True):
     async def _rows(self, response: KeptResponse) -> Sequence[EventRow]:
         return await self.services.store.events(response.row.id, 0, ALL)
 
-    async def _at(self, place: Place) -> KeptResponse | None:
+    async def _at(self, place: ResponseId) -> KeptResponse | None:
         try:
             row = await self.services.runs.run(place.run, self.principal)
         except NotFound:
@@ -79,7 +79,7 @@ class KeptResponses(Struct, frozen=True):
         request = replace(turn.request, echo=echo)
         return KeptResponse(replace(turn, model=turn.model or AGENT, request=request), row)
 
-    async def _exists(self, store: Store, place: Place, row: RunRow) -> bool:
+    async def _exists(self, store: Store, place: ResponseId, row: RunRow) -> bool:
         """False for a log that was deleted, and for a number at which no response ended."""
         first = await store.events(place.run, max(0, place.after - 1), 1)
         if place.after:

@@ -28,12 +28,12 @@ async def resume_chat(request: Request) -> Response:
     decision.
     """
     services, principal = services_of(request), current_principal(request)
-    wish = LaneRequest(model=None, messages=[], stream=True, thread=request.path_params["chat"])
-    run = await LaneSessions.of(services, principal, LANE).named_run(wish)
+    lane_request = LaneRequest(model=None, messages=[], stream=True, thread=request.path_params["chat"])
+    run = await LaneSessions.of(services, principal, LANE).named_run(lane_request)
     if run is None or not await services.runs.is_active(run.id) or services.runs.approvals.is_waiting(run.id):
         return Response(status_code=NONE_ACTIVE)
     attendance = attendance_of(request)
-    encoder = UIStreamEncoder(Turn(run.id, run.session, int(run.created), AGENT, wish))
+    encoder = UIStreamEncoder(Turn(run.id, run.session, int(run.created), AGENT, lane_request))
     with services.presence.place(principal) as place:
         frames = lane_frames(services.runs.watch(run.id, 0), encoder, attendance.attending(run.id))
         leave = partial(attendance.leave, services.runs, run.id)

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from app.checkpoints.call_changes import CallChanges, CallEvents
 from app.checkpoints.checkpoints import Checkpoints
-from app.checkpoints.looks import RunOwner
 from app.checkpoints.report import report, undone_message
 from app.checkpoints.retention import tidy, vacuum
 from app.checkpoints.undo import UndoRefused, recover, undo, undo_run
+from app.checkpoints.workspace_scans import RunOwner
 from app.core.events import Notice
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed

@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from app.checkpoints.checkpoints import DELETED, Checkpoints
-from app.checkpoints.looks import MOST_FOLDERS, RunOwner
 from app.checkpoints.restore import restore
 from app.checkpoints.undo import UndoRefused, undo_run
+from app.checkpoints.workspace_scans import MOST_FOLDERS, RunOwner
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
     FILE,

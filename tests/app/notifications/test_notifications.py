@@ -19,7 +19,7 @@ import pytest
 from app.core.events import AgentEvent, ApprovalRequired, Notice, RunFinished
 from app.log.event_writer import EventWriter
 from app.notifications.backoff import DISABLED_AFTER_S, LONGEST_S, MOST_ATTEMPTS, delay_s
-from app.notifications.courier import Timing
+from app.notifications.delivery_queue import Timing
 from app.notifications.key_files import KeyFiles
 from app.notifications.kinds import KINDS
 from app.notifications.outbox import LATE_S

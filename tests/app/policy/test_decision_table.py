@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.call_rows import CALL_ROWS, TABLE, CallRequest, decide_call
-from app.policy.decision_table import Row, decided
+from app.policy.decision_table import DecisionRow, decided
 from app.policy.gate import decide
 from app.policy.gate_rows import GATE_ROWS, QUESTIONS, AccessRequest
 from app.policy.grants import Grant
@@ -164,7 +164,7 @@ def test_a_guards_refusal_stays_as_it_is(quoted_in: str) -> None:
 
 
 def test_the_first_question_that_decides_ends_the_questions() -> None:
-    settled = [Row("first", "allows", "", lambda *_: Allow(), opens=True), *QUESTIONS]
+    settled = [DecisionRow("first", "allows", "", lambda *_: Allow(), opens=True), *QUESTIONS]
     asks = AccessRequest(ANN, Tool("t", "", {}, Risk.NETWORK, answering(nothing), Role.USER), {}, PolicyContext())
     assert decided(QUESTIONS, asks) == Ask("t reaches the network.", by="outbound")
     assert decided(settled, asks) == Allow()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app.core.messages import AskedCall, Message
 from app.provenance.quotation import Provenance
-from app.provenance.quoted_text import MOST_WORK, Wanted, Work, Written
+from app.provenance.quoted_text import MOST_WORK, QuotedCall, Work, WrittenCall
 from app.provenance.read_texts import TOO_MUCH, Library, Source
 from tests.app.provenance.test_provenance import HINT, TOOLBOX, result
 from tests.support.parsing.quoting import called, conversation, quoted
@@ -234,9 +234,9 @@ async def test_what_is_kept_of_what_was_read_is_bounded() -> None:
     assert len(library) <= 4
 
 
-def wanted(command: str) -> Wanted:
+def wanted(command: str) -> QuotedCall:
     raw = SHORT.replace(COMMAND["command"], command)
-    return Wanted(Written("bash", {"command": command}, raw=raw), TOOLBOX.schemas, TOOLBOX.normalise_call)
+    return QuotedCall(WrittenCall("bash", {"command": command}, raw=raw), TOOLBOX.schemas, TOOLBOX.normalise_call)
 
 
 def all_called(text: str) -> list[AskedCall]:

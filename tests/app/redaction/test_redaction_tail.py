@@ -10,7 +10,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from app.redaction.redactor import Redactor
-from app.runs.live_outputs import Written
+from app.runs.live_outputs import LiveOutput
 from tests.support.server.serving import serving, until
 from tools.base.output_buffer import OutputBuffer
 
@@ -25,13 +25,13 @@ KEY = "sk-sesame-0123456789abcdef-please"
     ids=["colour", "bold to the end", "cut"],
 )
 def test_no_part_of_a_secret_is_in_the_tail(line: str) -> None:
-    written = Written([Redactor([KEY])], OutputBuffer())
+    written = LiveOutput([Redactor([KEY])], OutputBuffer())
     assert written.output
     written.output.feed(f"\x1b[32mgreen\x1b[0m\n{line}\n".encode())
     first, second = written.tail(())
     assert first == "\x1b[32mgreen\x1b[0m"
     assert not any(KEY[at : at + 6] in second for at in range(len(KEY) - 6)), second
-    assert Written([]).tail(("as it is",)) == ["as it is"]
+    assert LiveOutput([]).tail(("as it is",)) == ["as it is"]
 
 
 async def test_a_coloured_secret_of_a_command_is_not_sent(tmp_path: Path) -> None:

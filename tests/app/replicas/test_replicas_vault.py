@@ -14,7 +14,7 @@ from app.core.endpoint_spec import EndpointSpec
 from app.mcp.sign_ins import SealedTokens
 from app.models.endpoints.key_sources import KeyFolder, read_keys
 from app.notifications.key_files import TRIGGERS, VAPID, KeyFiles
-from app.replicas.vault import Vault, opened_vault
+from app.replicas.secret_store import SecretStore, opened_vault
 from app.storage.changes import StoreFailed
 from tests.support.databases.postgres import Cluster
 from tools.mcp.auth.token_file import TokenFile, TokenFolder
@@ -37,7 +37,7 @@ async def database(postgres: Cluster) -> AsyncGenerator[Any, None]:
         await store.close()
 
 
-async def vault_of(store: Any, key: str) -> Vault:
+async def vault_of(store: Any, key: str) -> SecretStore:
     made = await opened_vault(store, key)
     assert made
     return made

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runs.connections import NotAllowedAnyMore, Place, Presence, TooManyStreams
+from app.runs.connections import NotAllowedAnyMore, OpenStream, Presence, TooManyStreams
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal, principal_of
 from app.storage.sqlite.store import SQLiteStore
@@ -130,7 +130,7 @@ async def test_a_place_is_given_back_once(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError), presence.place(ann):
             raise RuntimeError  # what was to be streamed cannot be had
         with presence.place(ann) as kept:
-            assert isinstance(kept, Place)
+            assert isinstance(kept, OpenStream)
         assert presence.streams("ann") == 2, "its stream gives it back"
         assert presence.place(Principal("bob", ann.role)) is not None
         second.leave()

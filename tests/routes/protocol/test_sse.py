@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.runs.connections import Place
+from app.runs.connections import OpenStream
 from app.storage.runs import EventRow
 from routes.protocol.application import StreamingApplication
 from routes.protocol.errors import SAFE_HEADERS
@@ -81,15 +81,15 @@ class Stream:
     written: asyncio.Event = field(default_factory=asyncio.Event)
     blocked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # one for each write that is
     closed: bool = False  # the events are
-    left: list[Place] = field(default_factory=list)
-    place: Place = field(init=False)
+    left: list[OpenStream] = field(default_factory=list)
+    place: OpenStream = field(init=False)
 
     def __post_init__(self) -> None:
-        self.place = Place(self, "ann")
+        self.place = OpenStream(self, "ann")
         self.writable.set()
         self.received.put_nowait({"type": "http.request", "body": b"", "more_body": False})
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: OpenStream) -> None:
         self.left.append(place)
 
     async def run(self, method: str = "GET") -> None:

@@ -9,7 +9,7 @@ from app.core.attachments import Attachment
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.models.wire.anthropic.blocks import wire_tools
-from app.models.wire.anthropic.history import Wire, Written
+from app.models.wire.anthropic.history import EncodedHistory, Wire
 from app.models.wire.anthropic.provider import marked, marked_turns
 from tests.support.models.chatting import BASH
 
@@ -24,7 +24,7 @@ PNG = Attachment("11" * 32, "image/png", 3, "cat.png", 800, 600)
 PDF = Attachment("22" * 32, "application/pdf", 4, "a.pdf", pages=2)
 
 
-def written(history: Sequence[Message], *, native: bool = True, **options: Any) -> Written:
+def written(history: Sequence[Message], *, native: bool = True, **options: Any) -> EncodedHistory:
     return Wire(native, TOOLS if native else [], **({"origin": ORIGIN} | options)).write(history)
 
 
@@ -44,7 +44,7 @@ def turn(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": list(blocks)}
 
 
-def body_of(one: Written) -> dict[str, Any]:
+def body_of(one: EncodedHistory) -> dict[str, Any]:
     """As the provider sends it."""
     body = {"system": marked(one.system), "tools": marked(one.tools), "messages": marked_turns(one.messages)}
     return {"model": "m", "max_tokens": 9, "stream": True} | {name: value for name, value in body.items() if value}

@@ -21,7 +21,7 @@ EMPTY_MESSAGE = "(an empty message)"
 GO_ON = "Go on."  # newer models refuse a history that ends with an assistant message
 
 
-class Written(Struct):
+class EncodedHistory(Struct):
     """An encoded history: roles alternate, the user is first and last, and nothing is empty.
 
     `before` is the digest of all of it. `with_reasoning` is true if it contains reasoning of earlier replies.
@@ -77,8 +77,8 @@ class Wire(Struct, frozen=True):
     replays: bool = True
     takes_id: TakesId = takes_plain
 
-    def write(self, history: Sequence[Message]) -> Written:
-        written = Written(self.tools)
+    def write(self, history: Sequence[Message]) -> EncodedHistory:
+        written = EncodedHistory(self.tools)
         written.digest.add("tools", self.tools)
         results: dict[str | None, Message] = {one.call: one for one in history if one.role == "tool" and one.call}
         ids = self._ids(history)
@@ -100,7 +100,7 @@ class Wire(Struct, frozen=True):
 
     def _add(
         self,
-        written: Written,
+        written: EncodedHistory,
         message: Message,
         results: Mapping[str | None, Message],
         ids: Mapping[str | None, str],
@@ -126,7 +126,7 @@ class Wire(Struct, frozen=True):
 
     def _reply(
         self,
-        written: Written,
+        written: EncodedHistory,
         message: Message,
         results: Mapping[str | None, Message],
         ids: Mapping[str | None, str],

@@ -16,7 +16,7 @@ from app.models.http.json_body import encode
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.blocks import Block, wire_tools
-from app.models.wire.anthropic.history import Wire, Written
+from app.models.wire.anthropic.history import EncodedHistory, Wire
 from app.models.wire.anthropic.parameters import THINKING, message_fields, with_thinking
 from app.models.wire.anthropic.reasoning import metadata_origin, reasoning_in
 from app.models.wire.attachment_parts import Encoded, encoded_files
@@ -128,7 +128,7 @@ class AnthropicMessages(HostedProvider):
     def _prompts_format(self, request: ModelRequest) -> bool:
         return is_structured(request.parameters.get(FORMAT))
 
-    def _written(self, request: ModelRequest, files: Encoded, *, native: bool, with_reasoning: bool) -> Written:
+    def _written(self, request: ModelRequest, files: Encoded, *, native: bool, with_reasoning: bool) -> EncodedHistory:
         tools = wire_tools(request.tools) if native else []
         wire = Wire(native, tools, self._origin, replays=with_reasoning, files=files, takes_id=self._takes_id)
         if not request.verbatim:
@@ -139,7 +139,9 @@ class AnthropicMessages(HostedProvider):
         history = settled(with_opening(opening, request.messages), self._takes_id, self._origin)
         return replace(wire, verbatim=True).write(history)
 
-    def _body(self, request: ModelRequest, written: Written, room: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _body(
+        self, request: ModelRequest, written: EncodedHistory, room: int, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
         thinks = not request.verbatim and bool(given.get("thinking"))  # which takes no other temperature than 1
         fields = self._parameters.fields(self.model, None, None if thinks else self._temperature(request))
         body = message_fields(given, tools=bool(written.tools)) | {

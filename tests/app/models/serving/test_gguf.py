@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.serving.catalogue import Wanted, check_folder, check_unchanged, checked_row, files_in, name_of
+from app.models.serving.catalogue import ServingOptions, check_folder, check_unchanged, checked_row, files_in, name_of
 from app.models.serving.gguf import LONGEST_TEXT, read_header
 from app.models.serving.refusals import UnfitFile
 from tests.support.models.gguf_files import FIELDS, field, gguf, head, tensor, text, written
@@ -142,14 +142,14 @@ def test_all_parts_of_a_split_model_are_needed(tmp_path: Path) -> None:
 
 def test_a_row_has_what_was_wanted_or_the_header_says(tmp_path: Path) -> None:
     path, work = written(tmp_path / "Tiny Q4.gguf"), tmp_path / "work"
-    row = checked_row(path, Wanted(), "root", work)
+    row = checked_row(path, ServingOptions(), "root", work)
     assert (row.name, row.context, row.slots, row.cache_type) == ("tiny-q4", 2048, 1, "f16")
     check_unchanged(row)
     for wanted, reason in (
-        (Wanted(context=4096), "trained for 2,048"),
-        (Wanted(context=10), "choose 512 to"),
-        (Wanted(slots=0), "choose 1 to 64"),
-        (Wanted(name="a/b"), "cannot be its name"),
+        (ServingOptions(context=4096), "trained for 2,048"),
+        (ServingOptions(context=10), "choose 512 to"),
+        (ServingOptions(slots=0), "choose 1 to 64"),
+        (ServingOptions(name="a/b"), "cannot be its name"),
     ):
         with pytest.raises(UnfitFile, match=reason):
             checked_row(path, wanted, "root", work)
@@ -167,7 +167,7 @@ def test_a_model_that_tools_could_replace_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link.gguf").symlink_to(work / "x.gguf")
     for path in (work / "x.gguf", tmp_path / "link.gguf"):
         with pytest.raises(UnfitFile, match="inside the workspace"):
-            checked_row(path, Wanted(), "root", work)
+            checked_row(path, ServingOptions(), "root", work)
 
 
 def test_over_http_only_files_in_the_folders_exist(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.models.serving.catalogue import Wanted, check_memory, checked_row, estimate_of
+from app.models.serving.catalogue import ServingOptions, check_memory, checked_row, estimate_of
 from app.models.serving.gguf import Header
 from app.models.serving.memory import BATCH, MIB, available_memory, estimate
 from app.models.serving.refusals import TooLittleMemory
@@ -30,7 +30,7 @@ def file(path: Path, text: str) -> None:
 def row(tmp_path: Path) -> ServedModelRow:
     """Takes 32 KiB of cache for each token: 256 MiB for 8192."""
     path = written(tmp_path / "big.gguf", gguf(BIG))
-    return checked_row(path, Wanted(context=8192, slots=2), "root", tmp_path / "work")
+    return checked_row(path, ServingOptions(context=8192, slots=2), "root", tmp_path / "work")
 
 
 def test_a_cache_grows_with_context_slots_and_type(row: ServedModelRow) -> None:

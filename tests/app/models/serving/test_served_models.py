@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from app.core.messages import Message
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.embedded.supervisor import SMOLLM2, package_folder
-from app.models.serving.catalogue import Wanted, checked_row, estimate_of, header_of, served_spec
+from app.models.serving.catalogue import ServingOptions, checked_row, estimate_of, header_of, served_spec
 from app.models.serving.connection import ServedConnection
 from app.models.serving.memory import MIB
 from app.models.serving.pool import ModelPool, PoolLimits
@@ -74,7 +74,7 @@ def connected(pool: ModelPool, row: ServedModelRow) -> ServedConnection:
 
 def small(folder: Path, name: str = "small", **wanted: object) -> ServedModelRow:
     path = package_folder(SMOLLM2.package) / SMOLLM2.file
-    return checked_row(path, Wanted(name=name, context=1024, **wanted), "test", folder / "work")  # type: ignore[arg-type]
+    return checked_row(path, ServingOptions(name=name, context=1024, **wanted), "test", folder / "work")  # type: ignore[arg-type]
 
 
 def text_of(pieces: list[Piece]) -> str:
@@ -91,7 +91,7 @@ def pid_of(connection: ServedConnection) -> int:
 
 async def test_two_models_take_turns_in_a_budget(tmp_path: Path) -> None:
     first = small(tmp_path)
-    second = checked_row(GEMMA, Wanted(name="gemma", context=1024), "test", tmp_path / "work")
+    second = checked_row(GEMMA, ServingOptions(name="gemma", context=1024), "test", tmp_path / "work")
     budget = max(estimate_of(first).bytes, estimate_of(second).bytes) // MIB + 10
     async with pool_of(tmp_path, machine := Machine(), first, second, memory_mb=budget) as pool:
         one, other = connected(pool, first), connected(pool, second)
@@ -227,7 +227,7 @@ async def test_without_memory_nothing_starts_unless_it_is_forced(tmp_path: Path)
 
 @only_at_night
 async def test_a_file_that_llama_cannot_load_fails_with_its_log(tmp_path: Path) -> None:
-    row = checked_row(written(tmp_path / "tiny.gguf"), Wanted(), "test", tmp_path / "work")
+    row = checked_row(written(tmp_path / "tiny.gguf"), ServingOptions(), "test", tmp_path / "work")
     assert header_of(row).name == "Tiny"
     async with pool_of(tmp_path, Machine(), row) as pool:
         connection = connected(pool, row)
@@ -241,7 +241,7 @@ async def test_a_file_that_llama_cannot_load_fails_with_its_log(tmp_path: Path) 
 
 
 async def test_a_file_that_was_changed_or_removed_does_not_start(tmp_path: Path) -> None:
-    row = checked_row(written(tmp_path / "tiny.gguf"), Wanted(), "test", tmp_path / "work")
+    row = checked_row(written(tmp_path / "tiny.gguf"), ServingOptions(), "test", tmp_path / "work")
     async with pool_of(tmp_path, Machine(), row) as pool:
         connection = connected(pool, row)
         unknown = ServedConnection(pool, served_spec(small(tmp_path, "never-added")), None, "lean")

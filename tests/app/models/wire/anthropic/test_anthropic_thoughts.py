@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message, OpaqueMetadata, Role, dump, load
-from app.models.wire.anthropic.history import Written
+from app.models.wire.anthropic.history import EncodedHistory
 from app.models.wire.anthropic.reasoning import reasoning_in, sealed
 from tests.support.models.messages_rules import broken_rules
 from tests.support.models.messages_wire import (
@@ -47,7 +47,7 @@ def replied(before: Sequence[Message], text: str, calls: Sequence[AskedCall] = (
     return load(dump(Message("assistant", text, tuple(calls), sealed=seal)))
 
 
-def thoughts(one: Written) -> list[str]:
+def thoughts(one: EncodedHistory) -> list[str]:
     blocks = [block for message in one.messages for block in message["content"]]
     return [block["thinking"] for block in blocks if block["type"] == "thinking"]
 

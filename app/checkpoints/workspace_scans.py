@@ -24,7 +24,7 @@ class RunOwner(Struct, frozen=True):
     principal: str
 
 
-class Looks:
+class WorkspaceScans:
     """Looks before and after calls. `root` is the workspace of admins, in which `passed_by` are folders of others."""
 
     keeps: bool = False  # contents, so that an undo restores them

@@ -24,7 +24,7 @@ MOST_FILES = 20_000  # with labels of their own; with more the whole workspace h
 MOST_NAMES = 20_000  # of a folder
 
 
-class LabelBook:
+class FileLabels:
     """The labels of all files. Reads block."""
 
     def __init__(self, policy: LabelPolicy, root: Path) -> None:

@@ -30,7 +30,7 @@ OTHERWISE = "make a new document"
 NOT_KEPT = "Nothing is kept of this conversation. Write the text in your answer."
 
 
-class Desk(Struct, frozen=True):
+class CallDocuments(Struct, frozen=True):
     """`call` is the id of the call. Implements `tools.base.access.document.DocumentAccess`."""
 
     library: Library

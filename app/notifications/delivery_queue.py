@@ -60,7 +60,7 @@ class Timing(Struct, frozen=True):
     chance: Callable[[], float] = random.random
 
 
-class Courier:
+class DeliveryQueue:
     """`written` waits until what was put before is durable; `on_disabled` is called with the row of a target."""
 
     def __init__(

@@ -38,7 +38,7 @@ from app.runs.delegation.composing import (
     usable_names,
 )
 from app.runs.delegation.helper_view import HelperView
-from app.runs.delegation.shared_limits import Above, Member, SharedLimits
+from app.runs.delegation.shared_limits import Member, ParentLimits, SharedLimits
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.recovery.state import left_off
 from app.runs.run_options import RunOptions
@@ -58,7 +58,7 @@ GONE = "The helper of this call was lost with its server; what it had done by th
 REFUSALS = (*UNFIT, BudgetSpent, Paused, Stopping, FolderUnusable)
 
 
-class HelperDesk(Struct, frozen=True):
+class CallHelpers(Struct, frozen=True):
     """`options` and `limits` are those of the parent's run. Implements `tools.base.access.helpers.HelperAccess`."""
 
     server: Server
@@ -168,7 +168,7 @@ class HelperDesk(Struct, frozen=True):
         without = {SEND} | ({DELEGATE} if depth >= self.server.settings.helper_depth else set())
         names = chosen_names(usable_names(parent, without), tools)
         options = inherited(parent, self.options, names, model)
-        above = Above(self.limits, lambda: parent.scope.totals)
+        above = ParentLimits(self.limits, lambda: parent.scope.totals)
         try:
             agent = await self.server.agent(gate.principal, options, above=above)
         except REFUSALS as refused:

@@ -46,7 +46,7 @@ LONGEST_QUERY = 200
 _SENDING: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # sessions that are being sent to
 
 
-class SessionDesk(Struct, frozen=True):
+class CallSessions(Struct, frozen=True):
     """`options` are those of the run. Implements `tools.base.access.sessions.SessionAccess`."""
 
     server: Server

@@ -35,7 +35,7 @@ class OwnMemory(Struct, kw_only=True):
     stored: int = 0  # by this run
 
 
-class MemoryDesk(Struct, frozen=True):
+class CallMemory(Struct, frozen=True):
     """Implements `tools.base.access.memory.MemoryAccess`."""
 
     memory: OwnMemory

@@ -77,7 +77,7 @@ class Seal:
         return sealed[:MARK_BYTES] != self._first
 
 
-class Vault:
+class SecretStore:
     """Every method raises StoreFailed. `on_put` is called with the kind of what this server has changed."""
 
     def __init__(self, store: SealedStore, seal: Seal, on_put: Callable[[str], None]) -> None:
@@ -124,7 +124,7 @@ class Vault:
 
 async def opened_vault(
     store: SealedStore, secret_key: str | None, on_put: Callable[[str], None] = lambda _: None
-) -> Vault | None:
+) -> SecretStore | None:
     """The vault of a shared database; None without a key, as long as nothing is encrypted. Raises StoreFailed."""
     if secret_key is None:
         if await store.sealed_kinds():
@@ -134,7 +134,7 @@ async def opened_vault(
     keys = [key.strip() for key in secret_key.split(",")]
     if any(len(key) < SHORTEST for key in keys):
         keys = [secret_key]  # a comma in a key
-    vault = Vault(store, Seal(keys), on_put)
+    vault = SecretStore(store, Seal(keys), on_put)
     await vault.check()
     return vault
 
