@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions
 from typing import Any
 
 from tests import ROOT
-from tests.house.test_sources import FLOORS, nothing, sources
+from tests.support.sources import FLOORS, nothing, sources
 
 # distribution -> why it is declared although no module imports it by name
 NOT_IMPORTED = {

@@ -15,7 +15,7 @@ import pytest
 
 from app.config.settings import Settings
 from tests import ROOT
-from tests.house.test_sources import Source, functions, nothing, sources
+from tests.support.sources import Source, functions, nothing, sources
 from tests.tasks.documents import DOCS, PARTS, Part, anchors, generated, with_part
 
 MAX_README_BYTES = 12_288
@@ -177,7 +177,7 @@ def codes_in(source: Source, calls: dict[str, int]) -> Iterator[str]:
                     if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
                         yield inner.value
                     elif isinstance(inner, ast.Name):
-                        module = importlib.import_module(source.path.removesuffix(".py").replace("/", "."))
+                        module = importlib.import_module(source.module)
                         value = getattr(module, inner.id, None)
                         yield from [value] if isinstance(value, str) else []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.house.test_sources import sources
+from tests.support.sources import sources
 
 # Where a provider's server is sent words: each stands behind a route's check, or sends none of a conversation.
 SITES = {

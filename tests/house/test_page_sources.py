@@ -12,11 +12,10 @@ import pytest
 
 from tests import ROOT
 from tests.support.page.browser import INSTALLED, needed
+from tests.support.page.modules import ENTRIES, PAGE, imported, reached
 from tests.tasks.page_shots import FOLDER as SHOTS
 from tests.tasks.page_shots import MOST_BYTES
 
-PAGE = ROOT / "routes/page"
-ENTRIES = ("dom/errors.js", "main.js")
 WORKERS = ("notifications/push_worker.js", "text/highlight_worker.js")  # run by the browser beside the page
 MAX_FILE_LINES, MAX_LINE, MAX_FILES_IN_FOLDER = 700, 120, 25
 # From the lowest to the highest: a room imports itself and those before it. main.js stands above all of them.
@@ -36,7 +35,6 @@ ROOMS = (
     "sessions",
     "commands",
 )
-IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.{1,2}/[^"']+)["']""")
 # What could make a script of words, or a style the policy forbids; and what is left over from looking for a mistake.
 FORBIDDEN = re.compile(
     r"""\.(inner|outer)HTML\b|insertAdjacentHTML|document\.write|\beval\(|new Function\b|DOMParser|\.srcdoc\b"""
@@ -94,31 +92,6 @@ def test_no_text_of_a_script_goes_over_several_lines() -> None:
         if "`" in whole.sub("", line) and not line.lstrip().startswith(("*", "/*"))
     ]
     assert not found, found
-
-
-def imported(path: Path) -> list[Path]:
-    found = [(path.parent / name).resolve() for name in IMPORT.findall(path.read_text()) if not name.endswith(".json")]
-    missing = [name for name in found if not name.is_file()]
-    assert not missing, f"{path.name} imports what is not there: {missing}"
-    return found
-
-
-def reached(entries: list[Path], static: bool = False) -> set[Path]:
-    """All that these modules import in the end; `static`: without what is fetched when it is first needed."""
-    seen: set[Path] = set()
-    left = list(entries)
-    while left:
-        path = left.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        left += [one for one in imported(path) if not static or one not in _on_demand(path)]
-    return seen
-
-
-def _on_demand(path: Path) -> set[Path]:
-    names = re.findall(r"""\bimport\(\s*["'](\.{1,2}/[^"']+)["']""", path.read_text())
-    return {(path.parent / name).resolve() for name in names}
 
 
 def test_folders_are_small() -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import ast
-import gc
 import importlib
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests import ROOT
+from tests.support.sources import FLOORS, FOLDERS, Function, Source, functions, imports, nothing, sources
 
-FLOORS = ("routes", "app", "tools", "parsing")
-FOLDERS = (*FLOORS, "tests", "benchmarks")
 # A number that is near becomes the architect: one concept a file, near 200 lines; these only stop the outliers.
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_FOLDER_MODULES = 700, 80, 25
 
@@ -55,27 +51,6 @@ PUBLIC_HOSTS = re.compile(
 SPECIFICATIONS = ("fixtures/page/commonmark.json", "routes/page/vendor/")
 
 
-class Source(NamedTuple):
-    """One Python file: its path from the root, its text and its tree."""
-
-    path: str
-    text: str
-    tree: ast.Module
-
-
-@cache
-def sources() -> tuple[Source, ...]:
-    found = []
-    gc.disable()  # millions of nodes that stay: to look through them again and again took two thirds of the time
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            text = path.read_text()
-            found.append(Source(path.relative_to(ROOT).as_posix(), text, ast.parse(text, path)))
-    gc.freeze()
-    gc.enable()
-    return tuple(found)
-
-
 @cache
 def texts() -> dict[str, str]:
     """Every text file that belongs to the project: its folders, and the files beside them."""
@@ -88,17 +63,6 @@ def texts() -> dict[str, str]:
         if b"\0" not in written:
             found[path.relative_to(ROOT).as_posix()] = written.decode("utf-8", "replace")
     return found
-
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def functions(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
-
-
-def nothing(wrong: list[str], *, because: str) -> None:
-    assert not wrong, f"{because}\n" + "\n".join(wrong)
 
 
 def test_the_sources_are_found() -> None:
@@ -160,21 +124,6 @@ def test_a_docstring_says_what_is_done_or_returned() -> None:
     nothing(asking, because="Begin these docstrings with a verb or a noun:")
 
 
-def imports(source: Source, modules: set[str]) -> set[str]:
-    """The house's modules that a file imports, each as precisely as it is named."""
-    found = set()
-    for node in ast.walk(source.tree):
-        match node:
-            case ast.Import(names):
-                found |= {alias.name for alias in names}
-            case ast.ImportFrom(module=str(module), names=names, level=0):
-                inner = {f"{module}.{alias.name}" for alias in names}
-                found |= (inner & modules) | ({module} if inner - modules else set())
-            case ast.ImportFrom(level=level) if level:
-                pytest.fail(f"{source.path}:{node.lineno}: name the module in full instead of by dots")
-    return found & modules
-
-
 def packages(module: str) -> set[str]:
     """Those that a module is in: Python runs their `__init__` first."""
     parts = module.split(".")
@@ -188,13 +137,21 @@ def imported(name: str, named: set[str], modules: set[str]) -> set[str]:
 
 
 def test_no_module_imports_itself_in_the_end() -> None:
-    named = {one.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): one for one in sources()}
+    named = {one.module: one for one in sources()}
     graph = {name: imported(name, imports(source, set(named)), set(named)) for name, source in named.items()}
     assert sum(map(len, graph.values())) > 20, "the imports are not seen"
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"These modules import each other: {' <- '.join(error.args[1])}")
+
+
+def test_no_module_imports_from_a_test() -> None:
+    # What two of them need lies in tests/support.
+    tests = {one.module for one in sources() if "/test_" in one.path}
+    nothing(
+        [f"{one.path}: {name}" for one in sources() for name in imports(one, tests)], because="Move what is shared:"
+    )
 
 
 def test_a_package_counts_as_imported_with_its_modules() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,13 +11,13 @@ from app.models.scripted import Reply, Scripted
 from parsing import Thought
 from tests.support.access.people import bearer
 from tests.support.nightly import at_night
-from tests.support.page.browser import INSTALLED, PHONE, WIDE, Browsing, Page, browsing, expect, home, needed, say
+from tests.support.page.axe import LOOKS, page_for_axe, violations
+from tests.support.page.browser import Page, browsing, expect, home, say
 from tests.support.page.stories import held, let_go, shell, turns
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
-TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 RICH = (
     "# A heading\n\nSome `code`, *words*, a [link](https://example.com/) and\n\n"
     "```js\nconst words = 'hello'; // said\n```\n\n"
@@ -30,30 +28,6 @@ RICH = (
 WRITES = "```write_file\nnote.txt\nfirst line\nsecond line\n```\n"
 EDITS = "```edit_file\nnote.txt\nfirst line\nother line\n```\n"
 BUILD = shell("printf '\\033[32mok\\033[0m \\033[31mfailed\\033[0m \\033[90mgrey\\033[0m\\n'; echo begun; " + held())
-RUN = """async ([tags, within]) => {
-  await Promise.all(document.getAnimations().map((one) => one.finished.catch(() => null)).slice(0, 50)
-    .map((one) => Promise.race([one, new Promise((done) => setTimeout(done, 400))])));
-  const found = await axe.run(within, { runOnly: { type: "tag", values: tags } });
-  return found.violations.flatMap((one) => one.nodes.map((node) =>
-    `${one.id}: ${node.target.join(" ")}: ${(node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? one.help}`));
-}"""
-
-
-@cache
-def axe() -> str:
-    return needed(INSTALLED / "axe-core/axe.min.js", "axe-core").read_text()
-
-
-async def judged(page: Page, state: str, within: str = "html") -> list[str]:
-    """What is wrong with the page as it is, or with a part of it, such as a list that covers the others."""
-    if not await page.evaluate("typeof window.axe === 'object'"):
-        await page.evaluate(axe())
-    return [f"{state}: {one}" for one in await page.evaluate(RUN, [TAGS, within])]
-
-
-async def judging(browser: Browsing, **options: Any) -> Page:
-    """Axe is let in where the page's own policy would keep it out."""
-    return await browser.page(bypass_csp=True, **options)
 
 
 async def workspace_judged(page: Page, work: Path) -> list[str]:
@@ -62,19 +36,12 @@ async def workspace_judged(page: Page, work: Path) -> list[str]:
     (work / "folder/table.csv").write_text("name,note\nAnn,one\n")
     await page.get_by_role("button", name="Files", exact=True).click()
     await page.get_by_role("treeitem", name="folder").locator(".tree-row").first.click()
-    found = await judged(page, "workspace")
+    found = await violations(page, "workspace")
     await page.get_by_role("treeitem", name="table.csv").last.click()
     await expect(page.get_by_role("table")).to_be_visible()
-    found += await judged(page, "a file of the workspace")
+    found += await violations(page, "a file of the workspace")
     await page.get_by_role("button", name="Close", exact=True).click()
     return found
-
-
-LOOKS: dict[str, dict[str, Any]] = {
-    "light": {"viewport": WIDE},
-    "dark": {"viewport": WIDE, "color_scheme": "dark"},
-    "phone": {"viewport": PHONE, "has_touch": True, "is_mobile": True},
-}
 
 
 # By day the phone is light, and what is wide is dark.
@@ -88,26 +55,26 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
         (*shell("echo more > more.txt"),),
     ]
     async with serving(tmp_path, Scripted(replies)) as served, browsing() as browser:
-        page = await judging(browser, **LOOKS[look])
+        page = await page_for_axe(browser, **LOOKS[look])
         await page.goto(home(served))
         await expect(page.get_by_role("group", name="Status")).to_contain_text("Connected")
-        found = await judged(page, "empty")
+        found = await violations(page, "empty")
         found += await workspace_judged(page, tmp_path / "work")
         await say(page, "Show me all that you have.")
         await expect(turns(page).locator(".tail").last).to_contain_text("begun")
-        found += await judged(page, "under way")
+        found += await violations(page, "under way")
         let_go(tmp_path)
         await expect(turns(page).get_by_text("It is over.")).to_be_visible()
         closed = turns(page).locator("details:not([open]) > summary")
         while await closed.count():
             await closed.first.click()
-        found += await judged(page, "done")
+        found += await violations(page, "done")
         found += await panels(page)
         await page.get_by_label("Approvals").select_option("ask")
         await say(page, "More.")
         await expect(page.locator("#approvals .approval")).to_be_visible()
         await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
-        found += await judged(page, "approval")
+        found += await violations(page, "approval")
         await page.get_by_role("button", name="Approve for this conversation").click()
         await page.get_by_role("button", name="Approve and allow").click()
         await expect(page.locator("#approvals .approval")).to_have_count(0)
@@ -126,7 +93,7 @@ async def panels(page: Page, names: Sequence[str] = PANELS) -> list[str]:
         await bar.get_by_role("button", name=name).click()
         await expect(page.locator("#panel")).to_be_visible()
         await expect(page.locator("#panel [aria-busy=true]")).to_have_count(0)
-        found += await judged(page, f"panel {name}")
+        found += await violations(page, f"panel {name}")
         await page.keyboard.press("Escape")
         await expect(page.locator("#panel")).to_be_hidden()
     return found
@@ -135,14 +102,14 @@ async def panels(page: Page, names: Sequence[str] = PANELS) -> list[str]:
 async def dialogs(page: Page) -> list[str]:
     await page.get_by_role("button", name="Pause").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
-    found = await judged(page, "pause dialog")
+    found = await violations(page, "pause dialog")
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await page.get_by_role("button", name="More for").first.click()
-    found += await judged(page, "menu")
+    found += await violations(page, "menu")
     await page.get_by_text("Delete", exact=True).click()
     await expect(page.get_by_role("dialog")).to_be_visible()
-    found += await judged(page, "delete dialog")
+    found += await violations(page, "delete dialog")
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
     return found
@@ -151,7 +118,7 @@ async def dialogs(page: Page) -> list[str]:
 async def drawer(page: Page) -> list[str]:
     await page.get_by_role("button", name="Conversations").tap()
     await expect(page.get_by_role("link", name="Show me all")).to_be_visible()
-    return await judged(page, "drawer")
+    return await violations(page, "drawer")
 
 
 @pytest.mark.parametrize("look", at_night(("light", "dark"), ("light",)))
@@ -159,10 +126,10 @@ async def test_axe_finds_nothing_wrong_with_signing_in(tmp_path: Path, look: str
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         browser.expected.append("401")
         await bearer(served, "ann", "user")
-        page = await judging(browser, **LOOKS[look])
+        page = await page_for_axe(browser, **LOOKS[look])
         await page.goto(home(served))
         await expect(page.get_by_label("Token")).to_be_visible()
-        assert await judged(page, "sign-in") == []
+        assert await violations(page, "sign-in") == []
 
 
 WATCH = """() => {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from parsing import Parser, parse
 from parsing.parser import gather
-from tests.parsing.test_cases import CASES, POLICIES
 from tests.support.nightly import at_night
+from tests.support.parsing.cases import CASES, POLICIES
 from tests.support.parsing.forms import WEAK, WRITERS
 
 TOOLS: dict[str, dict[str, Any]] = {

@@ -15,7 +15,7 @@ from parsing.openers import Openers
 from parsing.parser import gather
 from parsing.readers import bodies
 from parsing.readers.markup import Markup
-from tests.parsing.test_cases import joined
+from tests.support.parsing.cases import with_joined_text
 
 TOOLS: dict[str, dict[str, Any]] = {
     "note": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -71,7 +71,7 @@ PLACED = [
 def events(pieces: list[str], openers: Openers) -> list[ParseEvent]:
     parser = Parser(TOOLS, openers=openers)
     found = [event for piece in pieces for event in parser.feed(piece)]
-    return joined([*found, *parser.close()])
+    return with_joined_text([*found, *parser.close()])
 
 
 @pytest.mark.parametrize(("rows", "text"), PLACED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import pairwise
 from typing import Any
 
@@ -12,14 +11,11 @@ from hypothesis import strategies as st
 
 from parsing import BadCall, Call, CallDelta, CallOpened, ParseEvent, Parser, Text, Thought, parse
 from parsing.parser import gather
-from tests.parsing.test_cases import CASES, joined
 from tests.support.nightly import at_night
+from tests.support.parsing.cases import CASES, TOOLS, sliced, with_joined_text
 from tests.support.parsing.forms import SINGLE, WEAK, WRITERS
 from tests.support.parsing.writers import Call as Written
 
-TOOLS: dict[str, dict[str, Any]] = {
-    tool["name"]: tool["parameters"] for case in CASES for tool in case["tools"] if "." not in tool["name"]
-}
 NOTE = "write_note"
 QUICK = settings(deadline=None, max_examples=at_night(2000, 30))
 # Their values are raw text between tags, without escapes: what a tag is made of may not be tried against them.
@@ -33,17 +29,7 @@ WILD = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=8), max_size=14).m
 def read(pieces: list[str], **hints: Any) -> list[ParseEvent]:
     parser = Parser(TOOLS, **hints)
     events = [event for piece in pieces for event in parser.feed(piece)]
-    return joined([*events, *parser.close()])
-
-
-def sliced(text: str, seed: int) -> list[str]:
-    chance = random.Random(seed)
-    pieces = []
-    while text:
-        size = chance.choice((1, 1, 2, 3, 5, 11, 40))
-        pieces.append(text[:size])
-        text = text[size:]
-    return pieces
+    return with_joined_text([*events, *parser.close()])
 
 
 def trimmed(value: str) -> str:

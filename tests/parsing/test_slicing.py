@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from parsing import Call, ParseEvent, Parser
 from parsing.matching import HOLD
-from tests.parsing.test_cases import GROUPS, joined
-from tests.parsing.test_properties import TOOLS, sliced
-from tests.parsing.test_thoughts import PAIRS
 from tests.support.nightly import at_night
+from tests.support.parsing.cases import GROUPS, PAIRS, TOOLS, sliced, with_joined_text
 from tests.support.parsing.forms import WRITERS
 from tests.support.parsing.writers import Call as Written
 
@@ -92,7 +90,7 @@ def read(pieces: list[str], hints: dict[str, Any]) -> tuple[list[ParseEvent], di
     events = [event for piece in pieces for event in parser.feed(piece)]
     events += parser.close()
     kept = {event.index: parser.raw.get(event.index, "") for event in events if isinstance(event, Call)}
-    return joined(events), kept
+    return with_joined_text(events), kept
 
 
 @settings(deadline=None, max_examples=at_night(20_000, 300))

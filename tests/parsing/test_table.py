@@ -10,7 +10,7 @@ import pytest
 
 from parsing.dialects import DIALECTS, FAMILIES, listed
 from routes.cli.parse_text import dialect_table, parse_stdin, print_dialects, tools_in
-from tests.parsing.test_cases import CASES, POLICIES
+from tests.support.parsing.cases import CASES, POLICIES
 
 TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}]
 

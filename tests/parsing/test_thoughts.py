@@ -10,8 +10,8 @@ from parsing import Call, ParseEvent, Parser, Reclassified, Text, Thought
 from parsing.framing import REASONING, Reasoning
 from parsing.matching import compiled
 from parsing.parser import gather
-from tests.parsing.test_cases import CASES, events_of, expected, joined, seen
 from tests.support.nightly import at_night
+from tests.support.parsing.cases import CASES, PAIRS, as_fields, expected_fields, parsed_case, with_joined_text
 
 TOOLS: dict[str, dict[str, Any]] = {
     "ping": {"type": "object", "properties": {"host": {"type": "string"}}, "required": ["host"]}
@@ -23,7 +23,7 @@ AGAIN = PING.replace('"a"', '"b"')
 def read(text: str, size: int = 1, **hints: Any) -> tuple[list[ParseEvent], Parser]:
     parser = Parser(TOOLS, **hints)
     events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
-    return joined([*events, *parser.close()]), parser
+    return with_joined_text([*events, *parser.close()]), parser
 
 
 @pytest.mark.parametrize("size", [1, 4, 999])
@@ -66,30 +66,6 @@ def test_a_hint_that_the_text_contradicts_costs_nothing(text: str, hints: dict[s
 
 # --- a draft in a thought is no call ---
 
-PAIRS = {
-    "<think>": "</think>",
-    "<think:o>": "</think:o>",
-    "<seed:think>": "</seed:think>",
-    "<mm:think>": "</mm:think>",
-    "<longcat_think>": "</longcat_think>",
-    "<ifm|think_fast>": "</ifm|think_fast>",
-    "[THINK]": "[/THINK]",
-    "<|channel>thought\n": "<channel|>",
-    "<|channel>": "<channel|>",
-    "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>commentary<|message|>",
-    "<|start|>assistant to=self<|message|>": "<|eom|>",
-    "<|message_model|><|content_thinking|>": "<|end_message|>",
-    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
-    "◁think▷": "◁/think▷",
-    "<|START_THINKING|>": "<|END_THINKING|>",
-    "<|inner_prefix|>": "<|inner_suffix|>",
-    "<|think|>": "<|end|>",
-    "<|plamo:begin_think:plamo|>": "<|plamo:end_think:plamo|>",
-    "<|thought_start|>": "<|thought_end|>",
-    "[unused16]": "[unused17]",
-    "<|think:start|>": "<|think:end|>",
-    "<|im_start|>assistant/think\n": "<|im_end|>",
-}
 SINGLES = [case for case in CASES if case["id"].endswith("/single")]
 
 
@@ -110,12 +86,12 @@ def test_in_a_thought_its_closer_beats_every_candidate(opener: str) -> None:
             continue  # a thought with these marks ends where such a call begins
         for percent in at_night((35, 50, 65, 80, 90), (50, 80)):
             text = f"{opener}Maybe {call[: len(call) * percent // 100]} is wrong; no.{PAIRS[opener]}{call}"
-            whole = events_of(case, [text])
+            whole = parsed_case(case, [text])
             parsed = gather(whole)
-            assert seen(whole)["calls"] == expected(case)["calls"], text
+            assert as_fields(whole)["calls"] == expected_fields(case)["calls"], text
             assert (parsed.rejected, parsed.content.strip()) == ([], ""), text
             for size in (1, 7) if opener == "<think>" else (9,):
-                assert events_of(case, [text[at : at + size] for at in range(0, len(text), size)]) == whole, text
+                assert parsed_case(case, [text[at : at + size] for at in range(0, len(text), size)]) == whole, text
 
 
 QUOTED = '<tool_call>{"name": "ping", "arguments": {"host": "a </think> b"}}</tool_call>'

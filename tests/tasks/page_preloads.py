@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.test_page_sources import ENTRIES, PAGE, reached
+from tests.support.page.modules import ENTRIES, PAGE, reached
 
 FIRST = '    <script type="module" src="/page/js/dom/errors.js"'
 TEXTS = re.compile(r'((?:from|import) "(?:\.{1,2}/)+(?:dom/)?)(more_)?texts\.js"')

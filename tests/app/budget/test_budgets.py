@@ -14,25 +14,17 @@ from app.budget.budgets import Ledger, Reservation
 from app.budget.kinds import TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.tallies import MemoryTallies
 from app.storage.changes import Change
-from app.storage.principals import Budget, Principal
+from app.storage.principals import Budget
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.usage import UsageAdded
+from tests.support.budgets import keep_nothing, with_budget
 from tests.support.databases.postgres import opened
-from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
 
 
 def at(*moment: int) -> float:
     return datetime(*moment, tzinfo=UTC).timestamp()  # type: ignore[arg-type, misc]
-
-
-def ann(**budget: float) -> Principal:
-    return Principal("ann", Role.ADMIN, budget=Budget(**budget))  # type: ignore[arg-type]
-
-
-def nothing(_: Change) -> None:
-    """Keeps no change."""
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,7 @@ async def test_whatever_is_taken_and_settled_adds_up(limit: int, steps: list[tup
 async def test_a_month_that_turns_over_begins_at_nothing(tmp_path: Path) -> None:
     now = at(2026, 11, 30, 23, 59)
     async with opened(tmp_path) as store:
-        ledger, rows, principal = Ledger(store, clock=lambda: now), list[Change](), ann(tokens_per_month=1000)
+        ledger, rows, principal = Ledger(store, clock=lambda: now), list[Change](), with_budget(tokens_per_month=1000)
         old = await ledger.reserve(principal, TOKENS, rows.append, 900)
         with pytest.raises(BudgetSpent) as spent:
             await ledger.reserve(principal, TOKENS, rows.append, 500, 500)
@@ -115,10 +107,12 @@ async def test_a_month_that_turns_over_begins_at_nothing(tmp_path: Path) -> None
 async def test_what_a_killed_server_had_taken_stays_charged(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         rows: list[Change] = []
-        await Ledger(store).reserve(ann(tokens_per_month=1000), TOKENS, rows.append, 600)
-        await Ledger(store).reserve(ann(), TOOL_SECONDS, rows.append, 600)  # without a limit nothing is stored before
+        await Ledger(store).reserve(with_budget(tokens_per_month=1000), TOKENS, rows.append, 600)
+        await Ledger(store).reserve(
+            with_budget(), TOOL_SECONDS, rows.append, 600
+        )  # without a limit nothing is stored before
         await store.write(rows)
-        usage = await Ledger(store).usage(ann())
+        usage = await Ledger(store).usage(with_budget())
     assert usage["tokens_per_month"] | {"period": "", "reset": 0} == {
         "period": "",
         "used": 600,
@@ -152,8 +146,8 @@ class Slow(SQLiteStore):
 
 async def test_whoever_reads_first_at_the_same_time_shares_one_tally(tmp_path: Path) -> None:
     store = await Slow.open(tmp_path / "test.db")
-    ledger, principal = Ledger(store), ann(tokens_per_month=1000)
-    wishes = [asyncio.create_task(ledger.reserve(principal, TOKENS, nothing, 400, 400)) for _ in range(PARALLEL)]
+    ledger, principal = Ledger(store), with_budget(tokens_per_month=1000)
+    wishes = [asyncio.create_task(ledger.reserve(principal, TOKENS, keep_nothing, 400, 400)) for _ in range(PARALLEL)]
     await store.all_asked.wait()
     store.let_go.set()
     done = await asyncio.gather(*wishes, return_exceptions=True)
@@ -165,5 +159,5 @@ async def test_whoever_reads_first_at_the_same_time_shares_one_tally(tmp_path: P
 async def test_a_token_s_budget_goes_before_the_settings(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         ledger = Ledger(store, Budget(runs=3, tokens_per_month=1000))
-        assert ledger.limits(ann(tokens_per_month=5)) == Budget(runs=3, tokens_per_month=5)
-        assert ledger.limits(ann()) == Budget(runs=3, tokens_per_month=1000)
+        assert ledger.limits(with_budget(tokens_per_month=5)) == Budget(runs=3, tokens_per_month=5)
+        assert ledger.limits(with_budget()) == Budget(runs=3, tokens_per_month=1000)

@@ -28,7 +28,7 @@ from app.storage.usage import ModelUsage, UsageAdded
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
-from tests.app.budget.test_budgets import ann
+from tests.support.budgets import with_budget
 from tests.support.databases.postgres import opened
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +103,7 @@ def reply() -> Reply:
 @asynccontextmanager
 async def desk(folder: Path, price: Price | None = CHEAP, **budget: float) -> AsyncGenerator[Desk, None]:
     async with asyncio.timeout(30), opened(folder) as store:
-        yield Desk(store, Ledger(store), ann(**budget), Priced(price))
+        yield Desk(store, Ledger(store), with_budget(**budget), Priced(price))
 
 
 FAILED = ProviderFailed("model_cut", "Lost.", retryable=True)
@@ -289,7 +289,7 @@ async def test_what_a_server_adds_to_a_prompt_is_reserved_the_next_time(tmp_path
     async with asyncio.timeout(30), opened(tmp_path) as store:
         ledger = Ledger(store, clock=lambda: now)
         first, second = (
-            Desk(store, ledger, replace(ann(tokens_per_month=2000), name=name), Priced(CHEAP))
+            Desk(store, ledger, replace(with_budget(tokens_per_month=2000), name=name), Priced(CHEAP))
             for name in ("ann", "ben")
         )
         await first.ask(TokenUsage(50_000, 7), Finished("stop"), prompt=100)

@@ -22,7 +22,7 @@ from app.storage.runs import RunEnded, RunRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from app.transcript.run_request import MAX_LINE
-from tests.app.budget.test_budgets import ann
+from tests.support.budgets import with_budget
 from tests.support.databases.postgres import DATABASES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
@@ -48,10 +48,10 @@ class Server:
         await self.store.write(rows)
 
     async def reserve(self, limit: int, least: float, most: float) -> Reservation:
-        return await self.ledger.reserve(ann(tokens_per_month=limit), TOKENS, self.rows.append, most, least)
+        return await self.ledger.reserve(with_budget(tokens_per_month=limit), TOKENS, self.rows.append, most, least)
 
     async def figures(self, limit: int) -> tuple[float, float]:
-        usage = (await self.ledger.usage(ann(tokens_per_month=limit)))["tokens_per_month"]
+        usage = (await self.ledger.usage(with_budget(tokens_per_month=limit)))["tokens_per_month"]
         return usage["used"], usage["reserved"]
 
 
@@ -186,11 +186,11 @@ async def test_a_budget_that_is_nearly_spent_is_seen_wherever_it_was_used(tmp_pa
 async def test_without_a_limit_nothing_is_reserved_and_all_is_counted(tmp_path: Path) -> None:
     async with servers(tmp_path) as members:
         for server in members:
-            held = await server.ledger.reserve(ann(), TOOL_SECONDS, server.rows.append, 30)
+            held = await server.ledger.reserve(with_budget(), TOOL_SECONDS, server.rows.append, 30)
             assert held.amount == 30 and not server.rows
             held.settle(2)
             await server.flush()
-        usage = (await members[-1].ledger.usage(ann()))["tool_seconds_per_day"]
+        usage = (await members[-1].ledger.usage(with_budget()))["tool_seconds_per_day"]
     assert (usage["used"], usage["reserved"]) == (2 * len(members), 0)
 
 
@@ -203,7 +203,7 @@ async def test_runs_at_a_time_are_counted_over_all_servers(tmp_path: Path) -> No
     begun: list[str] = []
 
     async def begin(server: Server, session: str, number: object = 0) -> None:
-        async with server.ledger.entering(ann(runs=limit), session):
+        async with server.ledger.entering(with_budget(runs=limit), session):
             await server.store.write([run_of(session, number)])
             begun.append(session)
 
@@ -213,7 +213,7 @@ async def test_runs_at_a_time_are_counted_over_all_servers(tmp_path: Path) -> No
         refused = [one for one in done if isinstance(one, BudgetSpent)]
         assert len(begun) == limit and len(refused) == len(done) - limit
         first, last = members[0], members[-1]
-        assert (await last.ledger.usage(ann(runs=limit)))["runs"] == {"used": limit, "limit": limit}
+        assert (await last.ledger.usage(with_budget(runs=limit)))["runs"] == {"used": limit, "limit": limit}
         for number in range(1, MAX_LINE + 1):  # in the queue of a busy session, wherever they are asked for
             await begin(last, begun[0], number)
         with pytest.raises(BudgetSpent, match="is the maximum"):
@@ -223,6 +223,6 @@ async def test_runs_at_a_time_are_counted_over_all_servers(tmp_path: Path) -> No
         owner.ledger.leave("ann", begun[0])
         await begin(last, begun[0], "more")
         with pytest.raises(ValueError, match="broken"):
-            async with first.ledger.entering(ann(runs=100), "other"):
+            async with first.ledger.entering(with_budget(runs=100), "other"):
                 raise ValueError("broken")
-        assert (await first.ledger.usage(ann()))["runs"]["used"] == limit
+        assert (await first.ledger.usage(with_budget()))["runs"]["used"] == limit

@@ -39,7 +39,7 @@ from app.transcript.conversation import Conversation
 from app.transcript.run_request import RunRequest
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
-from tests.app.budget.test_budgets import ann, nothing
+from tests.support.budgets import keep_nothing, with_budget
 from tests.support.databases.postgres import opened
 from tests.support.nightly import at_night
 from tests.support.server.serving import chosen, settings_in
@@ -92,7 +92,7 @@ class Moody(BaseProvider):
         for _ in range(self.chance.randrange(4)):
             await asyncio.sleep(0)
         assert self.ledger
-        usage = await self.ledger.usage(ann(tokens_per_month=self.limit, cost_per_month=self.money))
+        usage = await self.ledger.usage(with_budget(tokens_per_month=self.limit, cost_per_month=self.money))
         for kind in (TOKENS, COST):  # in whole parts: a sum of rounded figures may be more by the last bit
             used, reserved, limit = (
                 round(usage[kind.budget][name] * kind.parts) for name in ("used", "reserved", "limit")
@@ -124,7 +124,7 @@ async def test_parallel_runs_never_overdraw_and_all_is_settled(tmp_path: Path, d
         pytest.skip("takes too long for every change: `make nightly` runs it")
     limit = random.Random(seed).randrange(20_000, 80_000)
     provider = Moody(seed, limit)
-    principal = ann(tokens_per_month=limit, cost_per_month=provider.money, tool_seconds_per_day=1000)
+    principal = with_budget(tokens_per_month=limit, cost_per_month=provider.money, tool_seconds_per_day=1000)
     agents: list[Agent] = []
     settings = settings_in(tmp_path, prices=PRICES)
     async with asyncio.timeout(60), open_services(settings, lambda _: chosen(provider)) as services:
@@ -155,9 +155,9 @@ async def test_parallel_runs_never_overdraw_and_all_is_settled(tmp_path: Path, d
 async def test_tools_of_parallel_runs_share_the_day_in_slices(tmp_path: Path) -> None:
     now = 0.0
     async with opened(tmp_path) as store:
-        ledger, principal = Ledger(store), ann(tool_seconds_per_day=100)
+        ledger, principal = Ledger(store), with_budget(tool_seconds_per_day=100)
         first, second = [
-            ToolTime(await ledger.reserve(principal, TOOL_SECONDS, nothing, SLICE_S), 3600, lambda: now)
+            ToolTime(await ledger.reserve(principal, TOOL_SECONDS, keep_nothing, SLICE_S), 3600, lambda: now)
             for _ in range(2)
         ]
         with first:
@@ -176,8 +176,8 @@ async def test_tools_of_parallel_runs_share_the_day_in_slices(tmp_path: Path) ->
 async def test_a_tool_s_time_limit_is_taken_and_no_more(tmp_path: Path) -> None:
     now = 0.0
     async with opened(tmp_path) as store:
-        ledger, principal = Ledger(store), ann(tool_seconds_per_day=1000)
-        with ToolTime(await ledger.reserve(principal, TOOL_SECONDS, nothing, SLICE_S), 45, lambda: now) as running:
+        ledger, principal = Ledger(store), with_budget(tool_seconds_per_day=1000)
+        with ToolTime(await ledger.reserve(principal, TOOL_SECONDS, keep_nothing, SLICE_S), 45, lambda: now) as running:
             for seconds in range(50):
                 now = float(seconds)
                 await running.go_on()
@@ -208,10 +208,10 @@ async def test_a_start_that_the_store_refuses_holds_no_place(tmp_path: Path) -> 
             store.refuses = True
             for _ in range(3):
                 with pytest.raises(StoreFailed):
-                    await begin(services, ann(runs=1))
+                    await begin(services, with_budget(runs=1))
             store.refuses = False
-            assert (await services.runs.ledger.usage(ann()))["runs"]["used"] == 0
-            async with aclosing(services.runs.watch((await begin(services, ann(runs=1)))[1].id, 0)) as pages:
+            assert (await services.runs.ledger.usage(with_budget()))["runs"]["used"] == 0
+            async with aclosing(services.runs.watch((await begin(services, with_budget(runs=1)))[1].id, 0)) as pages:
                 assert await anext(pages)
 
 
@@ -234,7 +234,7 @@ class Looking(BaseProvider):
         return None
 
 
-@pytest.mark.parametrize(("principal", "least"), [(ann(tokens_per_month=10**9), ALLOWANCE), (ann(), 0)])
+@pytest.mark.parametrize(("principal", "least"), [(with_budget(tokens_per_month=10**9), ALLOWANCE), (with_budget(), 0)])
 async def test_the_store_knows_of_the_tokens_before_the_model_is_asked(
     tmp_path: Path, principal: Principal, least: int
 ) -> None:
@@ -249,7 +249,7 @@ async def test_the_store_knows_of_the_tokens_before_the_model_is_asked(
 
 async def test_a_tool_gets_no_more_time_than_its_run_has_left(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        conversation = Conversation("ses_1", [], lambda *_: None, nothing, store.close, redactor=Redactor())
+        conversation = Conversation("ses_1", [], lambda *_: None, keep_nothing, store.close, redactor=Redactor())
         for left, limit_s in ((lambda: 7.0, 7.0), (lambda: math.inf, 100.0)):
-            with await RunBudget(Ledger(store), ann(), left).tool_time(100, conversation) as running:
+            with await RunBudget(Ledger(store), with_budget(), left).tool_time(100, conversation) as running:
                 assert running.limit_s == limit_s

@@ -6,62 +6,28 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from app.checkpoints.call_changes import CallChanges, CallEvents
-from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.report import report, undone_message
 from app.checkpoints.retention import tidy, vacuum
 from app.checkpoints.undo import UndoRefused, recover, undo, undo_run
 from app.checkpoints.workspace_scans import RunOwner
-from app.core.events import Notice
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
-from app.storage.checkpoints import FILE, KEPT, LEFT_OUT, UNDOING, UNDONE, CheckpointStore, Entry
+from app.storage.checkpoints import FILE, KEPT, LEFT_OUT, UNDOING, UNDONE, Entry
 from app.storage.database import open_checkpoints
 from app.workspace.scanner import ScanLimits, Scanner
+from tests.support.checkpoints import around, change_in_run, checkpoints_in, tree
 
 pytestmark = pytest.mark.anyio
 
 STEPS = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.chmod"})
 MOST_STEPS = 60
-
-
-def opened(folder: Path, store: CheckpointStore | None = None, store_bytes: int = 1 << 30) -> Checkpoints:
-    (folder / "work").mkdir(exist_ok=True)
-    store = store or open_checkpoints(folder / "checkpoints.db")
-    return Checkpoints(
-        store, ScanLimits(file_bytes=100_000), folder / "work", passed_by=["people"], store_bytes=store_bytes
-    )
-
-
-@asynccontextmanager
-async def around(checkpoints: Checkpoints, owner: RunOwner, workspace: Path) -> AsyncIterator[str | None]:
-    """A call of the run. Yields the notice that nothing of it can be undone, if there is one."""
-    events = CallEvents()
-    async with CallChanges(workspace, checkpoints).around(owner, "c1", events):
-        yield next((event.message for event in events if isinstance(event, Notice)), None)
-
-
-async def run_of(checkpoints: Checkpoints, run: str, change: Callable[[], object]) -> None:
-    async with around(checkpoints, RunOwner(run, f"session of {run}", "ann"), checkpoints.root):
-        change()
-
-
-def tree(work: Path) -> dict[str, tuple[int, bytes]]:
-    return {
-        str(path.relative_to(work)): (
-            path.lstat().st_mode,
-            bytes(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else b"",
-        )
-        for path in sorted(work.rglob("*"))
-    }
 
 
 def first_state(work: Path) -> None:
@@ -92,7 +58,7 @@ def child_undoes(folder: Path, run: str, killed_at: int) -> bool:
     if child := os.fork():
         return os.waitpid(child, 0)[1] == 0
     try:
-        checkpoints = opened(folder)
+        checkpoints = checkpoints_in(folder)
         row = checkpoints.store.row(run)
         left = killed_at
 
@@ -119,12 +85,12 @@ async def test_an_undo_that_is_killed_at_any_step_is_finished(tmp_path: Path) ->
         work.mkdir(parents=True)
         first_state(work)
         before = tree(work)
-        checkpoints = opened(folder)
-        await run_of(checkpoints, "r", partial(changed, work))
+        checkpoints = checkpoints_in(folder)
+        await change_in_run(checkpoints, "r", partial(changed, work))
         after = tree(work)
         checkpoints.store.close()
         is_whole = child_undoes(folder, "r", killed_at)
-        checkpoints = opened(folder)
+        checkpoints = checkpoints_in(folder)
         row = checkpoints.store.row("r")
         assert row
         states.add(row.state)
@@ -139,14 +105,14 @@ async def test_an_undo_that_is_killed_at_any_step_is_finished(tmp_path: Path) ->
 
 
 async def test_what_a_person_changed_after_a_kill_is_left_and_named(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     work = checkpoints.root
     first_state(work)
-    await run_of(checkpoints, "r", lambda: changed(work))
+    await change_in_run(checkpoints, "r", lambda: changed(work))
     checkpoints.store.close()
     assert not child_undoes(tmp_path, "r", 3)
     (work / "kept/deep/file").write_text("a person's")
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     await recover(checkpoints)
     row = checkpoints.store.row("r")
     assert row and (row.state, row.note) == (UNDONE, "Not restored, because changed since: kept/deep/file")
@@ -155,10 +121,10 @@ async def test_what_a_person_changed_after_a_kill_is_left_and_named(tmp_path: Pa
 
 async def test_an_undo_that_cannot_be_whole_is_none(tmp_path: Path) -> None:
     """The content of one file is missing: those before it are put back."""
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     work = checkpoints.root
     first_state(work)
-    await run_of(checkpoints, "r", lambda: changed(work))
+    await change_in_run(checkpoints, "r", lambda: changed(work))
     after = tree(work)
     by_path = {one.path: one for one in checkpoints.store.changes("r")}
     lost = by_path[b"kept/deep/file"].before
@@ -184,12 +150,12 @@ async def test_an_undo_that_cannot_be_whole_is_none(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_a_server_was_killed_in_is_looked_behind(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     work = checkpoints.root
     async with AsyncExitStack() as never_left:
         await never_left.enter_async_context(around(checkpoints, RunOwner("r", "s", "ann"), work))
         (work / "made").write_text("by the call")
-        after_a_kill = opened(tmp_path, open_checkpoints(tmp_path / "checkpoints.db"))
+        after_a_kill = checkpoints_in(tmp_path, open_checkpoints(tmp_path / "checkpoints.db"))
         await recover(after_a_kill)
         assert [(one.path, one.shared) for one in after_a_kill.store.changes("r")] == [(b"made", True)]
         with pytest.raises(UndoRefused, match="made: something else may have changed it"):
@@ -197,8 +163,8 @@ async def test_a_call_that_a_server_was_killed_in_is_looked_behind(tmp_path: Pat
 
 
 async def test_the_model_learns_once_of_an_undo(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
-    await run_of(checkpoints, "r", lambda: (checkpoints.root / "made").write_text("by the call"))
+    checkpoints = checkpoints_in(tmp_path)
+    await change_in_run(checkpoints, "r", lambda: (checkpoints.root / "made").write_text("by the call"))
     await undo_run(checkpoints, "r", "ann")
     session = "session of r"
     assert checkpoints.unreported == {session}
@@ -208,7 +174,7 @@ async def test_the_model_learns_once_of_an_undo(tmp_path: Path) -> None:
 
 
 async def test_calls_side_by_side_share_what_changed_meanwhile(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     work = checkpoints.root
     async with around(checkpoints, RunOwner("one", "s", "ann"), work):
         (work / "alone").write_text("1")
@@ -227,30 +193,30 @@ async def test_calls_side_by_side_share_what_changed_meanwhile(tmp_path: Path) -
 
 
 async def test_what_is_as_it_was_is_no_change(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     file = checkpoints.root / "file"
     file.write_text("same")
-    await run_of(checkpoints, "r", lambda: file.write_text("other"))
-    await run_of(checkpoints, "r", lambda: file.write_text("same"))
+    await change_in_run(checkpoints, "r", lambda: file.write_text("other"))
+    await change_in_run(checkpoints, "r", lambda: file.write_text("same"))
     assert report(checkpoints.store, "r")["files"] == []
     with pytest.raises(UndoRefused, match="changed nothing"):
         await undo_run(checkpoints, "r", "ann")
 
 
 async def test_the_oldest_go_when_the_store_is_full(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path, store_bytes=300_000)
+    checkpoints = checkpoints_in(tmp_path, store_bytes=300_000)
     file = checkpoints.root / "file"
     for number in range(8):
-        await run_of(checkpoints, f"r{number}", lambda: file.write_bytes(os.urandom(90_000)))
+        await change_in_run(checkpoints, f"r{number}", lambda: file.write_bytes(os.urandom(90_000)))
     kept = {row.run for row in checkpoints.store.rows(KEPT)}
     assert "r7" in kept and "r0" not in kept and checkpoints.store.size() <= 300_000
     await undo_run(checkpoints, "r7", "ann")
 
 
 async def test_sessions_that_are_gone_take_their_checkpoints_along(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     for run in ("r", "s"):
-        await run_of(checkpoints, run, partial((checkpoints.root / run).write_text, run))
+        await change_in_run(checkpoints, run, partial((checkpoints.root / run).write_text, run))
 
     async def owner_of(session: str) -> str | None:
         return "ann" if session == "session of s" else None
@@ -261,8 +227,8 @@ async def test_sessions_that_are_gone_take_their_checkpoints_along(tmp_path: Pat
 
 
 async def test_the_last_look_forgets_what_was_deleted_with_its_session(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
-    await run_of(checkpoints, "r", partial((checkpoints.root / "a").write_text, "zanzibar"))
+    checkpoints = checkpoints_in(tmp_path)
+    await change_in_run(checkpoints, "r", partial((checkpoints.root / "a").write_text, "zanzibar"))
     [change] = checkpoints.store.changes("r")
     (checkpoints.root / "a").unlink()
     await tidy(checkpoints, no_owner)
@@ -273,10 +239,10 @@ async def test_the_last_look_forgets_what_was_deleted_with_its_session(tmp_path:
 
 async def test_a_vacuumed_file_holds_no_word_of_what_is_gone(tmp_path: Path) -> None:
     """Neither of a session nor, from the last look, of a file; what is there still is known."""
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     work, words = checkpoints.root, ("zanzibar", "edited", "harmless")
     for word in words:
-        await run_of(checkpoints, word, partial((work / word).write_text, word * 20))
+        await change_in_run(checkpoints, word, partial((work / word).write_text, word * 20))
     checkpoints.store.close()
     (work / "zanzibar").unlink()
     (work / "edited").write_text("other")
@@ -284,20 +250,20 @@ async def test_a_vacuumed_file_holds_no_word_of_what_is_gone(tmp_path: Path) -> 
     checkpoints.store.close()
     data = (tmp_path / "checkpoints.db").read_bytes()  # closed: there is no log beside it
     assert b"harmless" * 20 in data and b"zanzibar" not in data and b"edited" not in data
-    again = opened(tmp_path)
-    await run_of(again, "r", partial((work / "edited").write_text, "more"))
+    again = checkpoints_in(tmp_path)
+    await change_in_run(again, "r", partial((work / "edited").write_text, "more"))
     assert [(one.path, one.before is not None) for one in again.store.changes("r")] == [(b"edited", True)]
     await undo_run(again, "r", "ann")
     assert (work / "edited").read_text() == "other" and (work / "harmless").exists()
 
 
 async def test_a_vacuum_leaves_a_call_that_was_cut_off_to_the_next_start(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     (checkpoints.root / "a").write_text("before")
     await checkpoints.begin(RunOwner("r", "s", "ann"), checkpoints.root)
     (checkpoints.root / "a").write_text("after")
     await vacuum(checkpoints.store, no_owner)
-    again = opened(tmp_path)
+    again = checkpoints_in(tmp_path)
     await again.recover()
     [change] = again.store.changes("r")
     assert change.before and again.store.content(change.before.digest) == b"before"
@@ -309,7 +275,7 @@ async def no_owner(_: str) -> None:
 
 async def test_a_store_that_fails_stops_no_run(tmp_path: Path) -> None:
     (tmp_path / "checkpoints.db").write_text("no database at all, but long enough to be read as one" * 20)
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     async with around(checkpoints, RunOwner("r", "s", "ann"), checkpoints.root) as why:
         assert why and "Move that file away" in why
     await recover(checkpoints)
@@ -384,7 +350,7 @@ def test_a_look_is_bounded(tmp_path: Path, limits: ScanLimits, why: str) -> None
 
 
 async def test_a_cancelled_call_is_looked_behind(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     begun = asyncio.Event()
 
     async def call() -> None:

@@ -31,7 +31,7 @@ from app.storage.checkpoints import (
 )
 from app.storage.database import open_checkpoints
 from app.workspace.scanner import ScanLimits, Scanner, differences
-from tests.app.checkpoints.test_checkpoints import around, opened, run_of, tree
+from tests.support.checkpoints import around, change_in_run, checkpoints_in, tree
 from tools.base.outcome import ToolFailed
 
 pytestmark = pytest.mark.anyio
@@ -65,11 +65,11 @@ def watch(checkpoints: Checkpoints, before: Callable[[Sequence[CheckpointRow]], 
 
 @pytest.mark.parametrize("was_there", [True, False])
 async def test_what_a_person_writes_during_an_undo_stays(tmp_path: Path, was_there: bool) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     file, other = checkpoints.root / "file", checkpoints.root / "other"
     if was_there:
         file.write_text("old")
-    await run_of(checkpoints, "r", lambda: (file.write_text("by the run"), other.write_text("by the run")))
+    await change_in_run(checkpoints, "r", lambda: (file.write_text("by the run"), other.write_text("by the run")))
 
     def save(rows: Sequence[CheckpointRow]) -> None:
         if rows and rows[0].state == UNDOING:
@@ -111,7 +111,7 @@ def test_only_what_the_look_has_found_is_replaced(tmp_path: Path) -> None:
 
 async def test_a_look_that_fails_for_one_run_gives_up_the_others(tmp_path: Path) -> None:
     """It has seen some of what another run has done, and nobody will find that again."""
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     checkpoints.limits = ScanLimits(files=3)
     work = checkpoints.root
     async with around(checkpoints, RunOwner("one", "s", "ann"), work):
@@ -128,9 +128,9 @@ async def test_a_look_that_fails_for_one_run_gives_up_the_others(tmp_path: Path)
 
 @pytest.mark.parametrize("at", ["begin", "end"])
 async def test_a_run_that_the_store_failed_is_not_undone_in_part(tmp_path: Path, at: str) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     work = checkpoints.root
-    await run_of(checkpoints, "r", lambda: (work / "first").write_text("1"))
+    await change_in_run(checkpoints, "r", lambda: (work / "first").write_text("1"))
     is_full = at == "begin"
 
     def fail(_: object) -> None:
@@ -143,15 +143,15 @@ async def test_a_run_that_the_store_failed_is_not_undone_in_part(tmp_path: Path,
         is_full = True
     is_full = False
     if at == "end":  # the run goes on: what is known of its later calls is not all
-        await run_of(checkpoints, "r", lambda: (work / "third").write_text("3"))
+        await change_in_run(checkpoints, "r", lambda: (work / "third").write_text("3"))
     with pytest.raises(UndoRefused, match=r"cannot be undone: A look .* failed: The disk is full"):
         await undo_run(checkpoints, "r", "ann")
     assert {"first", "second"} <= tree(work).keys()
 
 
 async def test_a_look_that_no_recovery_could_take_is_missed(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
-    await run_of(checkpoints, "r", lambda: (checkpoints.root / "first").write_text("1"))
+    checkpoints = checkpoints_in(tmp_path)
+    await change_in_run(checkpoints, "r", lambda: (checkpoints.root / "first").write_text("1"))
     row = checkpoints.store.row("r")
     assert row and row.state == KEPT
     checkpoints.store.put([CheckpointRow("r", row.session, row.principal, row.workspace, row.created)])
@@ -162,18 +162,18 @@ async def test_a_look_that_no_recovery_could_take_is_missed(tmp_path: Path) -> N
 
 
 async def test_the_last_that_is_left_of_something_is_not_undone(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     work = checkpoints.root
     (work / "repository.git").mkdir()
     (work / "repository.git/HEAD").write_text("precious")
     (work / "large").write_bytes(b"x" * 200_000)
-    await run_of(checkpoints, "moved", lambda: (work / "repository.git").rename(work / "bare"))
+    await change_in_run(checkpoints, "moved", lambda: (work / "repository.git").rename(work / "bare"))
 
     def pack() -> None:
         (work / "large").unlink()
         (work / "large.gz").write_text("packed")
 
-    await run_of(checkpoints, "packed", pack)
+    await change_in_run(checkpoints, "packed", pack)
     for run, name in (("moved", "repository.git"), ("packed", "large")):
         with pytest.raises(UndoRefused, match=f"{name}: the run has removed it and it is not kept"):
             await undo_run(checkpoints, run, "ann")
@@ -235,10 +235,10 @@ def holds_in_child(check: Callable[[], bool]) -> bool:
 
 
 async def test_a_run_whose_checkpoint_was_deleted_is_not_undone_in_part(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path, store_bytes=100_000)
+    checkpoints = checkpoints_in(tmp_path, store_bytes=100_000)
     work = checkpoints.root
     for number in range(3):
-        await run_of(checkpoints, "r", partial((work / str(number)).write_bytes, os.urandom(60_000)))
+        await change_in_run(checkpoints, "r", partial((work / str(number)).write_bytes, os.urandom(60_000)))
     row = checkpoints.store.row("r")
     assert row and (row.state, row.note) == (UNAVAILABLE, DELETED) and not checkpoints.store.changes("r")
     with pytest.raises(UndoRefused, match="cannot be undone: It was deleted"):
@@ -246,7 +246,7 @@ async def test_a_run_whose_checkpoint_was_deleted_is_not_undone_in_part(tmp_path
 
 
 async def test_a_workspace_that_is_waited_for_stays_the_same(tmp_path: Path) -> None:
-    checkpoints = opened(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     folder = checkpoints.folder("waited for")
     async with checkpoints.looking(folder):
         waiting = asyncio.create_task(checkpoints.looking(folder).__aenter__())

@@ -9,25 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.config.settings import NAMES, PATHS, WORD_LISTS, Loaded, Settings, load_settings
-from app.config.sources import SettingsError
+from app.config.settings import NAMES, PATHS, WORD_LISTS, Settings
 from app.models.providers import PROVIDERS, ProviderKind
-
-HOME = {"HOME": "/home/someone"}
-
-
-def load(
-    folder: Path, flags: dict[str, object] | None = None, environ: dict[str, str] | None = None, toml: str | None = None
-) -> Loaded:
-    if toml is not None:
-        (folder / "dragoman.toml").write_text(toml)
-    return load_settings(flags or {}, HOME | (environ or {}), folder=folder)
-
-
-def problems(folder: Path, *args: object, **kwargs: object) -> str:
-    with pytest.raises(SettingsError) as raised:
-        load(folder, *args, **kwargs)  # type: ignore[arg-type]
-    return str(raised.value)
+from tests.support.settings import load, problems
 
 
 def test_without_anything_the_defaults_are_in_force(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from app.storage.sessions import MessageRow, ResultRow, SessionRow, SummaryRow
 from app.storage.sqlite.schema import SCHEMA
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
-from tests.support.access.guards import of_kind
 from tests.support.access.people import bearer
 from tests.support.databases.postgres import opened
+from tests.support.server.events import of_kind
 from tests.support.server.serving import serving
 from tools.base.outcome import Result, ToolFailed
 from tools.builtin.recall_history import recall_history

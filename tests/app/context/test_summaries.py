@@ -32,9 +32,9 @@ from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
-from tests.app.budget.test_budgets import ann
-from tests.app.context.test_view import HEAD, HISTORIES, measured, turn
+from tests.support.budgets import with_budget
 from tests.support.databases.postgres import opened
+from tests.support.models.histories import HEAD, HISTORIES, measured, turn
 from tests.support.trimming import Counted
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +94,7 @@ class Desk:
 @asynccontextmanager
 async def desk(folder: Path, *replies: Reply, tokens: int = 10**9) -> AsyncGenerator[Desk, None]:
     async with asyncio.timeout(LIMIT_S), opened(folder) as store:
-        ledger, principal = Ledger(store), ann(tokens_per_month=tokens)
+        ledger, principal = Ledger(store), with_budget(tokens_per_month=tokens)
         yield Desk(Scripted(replies), ledger, RunBudget(ledger, principal))
 
 
@@ -237,7 +237,7 @@ async def test_without_a_budget_nothing_is_summarised_and_nothing_is_owed(tmp_pa
     async with desk(tmp_path, NOTES, tokens=100) as tried:
         fitted = await lived(tried.view(), tried.conversation([]), long(40))
         assert fitted.events[0] == Notice("context", FAILED.format(why="has no budget"))
-        assert (await tried.ledger.usage(ann(tokens_per_month=100)))["tokens_per_month"]["reserved"] == 0
+        assert (await tried.ledger.usage(with_budget(tokens_per_month=100)))["tokens_per_month"]["reserved"] == 0
 
 
 async def test_a_stored_summary_that_does_not_fit_the_session_is_not_used(tmp_path: Path) -> None:

@@ -26,38 +26,17 @@ from app.redaction.redactor import Redactor
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals
+from tests.support.models.histories import HEAD, HISTORIES, measured, store_nothing, turn
 from tests.support.trimming import Counted
 from tools.catalogue import TOOLS
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
-HEAD = [Message("system", "You are an assistant. " * 3)]
 RECALL = [tool for tool in TOOLS if tool.name == "recall_history"]
 
 
-def measured(message: Message) -> int:
-    return 5 + len(message.text) // 4
-
-
-async def stored() -> None:
-    """Nothing is kept."""
-
-
 def conversation(messages: Sequence[Message] = ()) -> Conversation:
-    return Conversation("ses_1", list(messages), lambda *_: None, lambda _: None, stored, redactor=Redactor())
-
-
-def turn(number: int, rounds: int, size: int) -> list[Message]:
-    said = [Message("user", f"Question {number} {'q' * size}")]
-    for one in range(rounds):
-        call = AskedCall(f"c{number}x{one}", "bash", {}, NATIVE)
-        said += [Message("assistant", "", (call,)), Message("tool", "r" * size, call=call.id, name="bash")]
-    return [*said, Message("assistant", f"Answer {number}.")]
-
-
-HISTORIES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400)), min_size=1, max_size=20).map(
-    lambda turns: [message for at, (rounds, size) in enumerate(turns) for message in turn(at, rounds, size)]
-)
+    return Conversation("ses_1", list(messages), lambda *_: None, lambda _: None, store_nothing, redactor=Redactor())
 
 
 @settings(max_examples=60, deadline=None)

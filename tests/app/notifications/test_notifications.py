@@ -6,106 +6,33 @@ import asyncio
 import json
 import stat
 from base64 import b64decode
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from app.core.events import AgentEvent, ApprovalRequired, Notice, RunFinished
-from app.log.event_writer import EventWriter
+from app.core.events import ApprovalRequired, Notice
 from app.notifications.backoff import DISABLED_AFTER_S, LONGEST_S, MOST_ATTEMPTS, delay_s
-from app.notifications.delivery_queue import Timing
 from app.notifications.key_files import KeyFiles
 from app.notifications.kinds import KINDS
 from app.notifications.outbox import LATE_S
 from app.notifications.sender import Sender, retry_after
-from app.notifications.service import Notifications, TargetDisabled, TargetForbidden, TooManyTargets
+from app.notifications.service import TargetDisabled, TargetForbidden, TooManyTargets
 from app.notifications.signing import signed_headers
 from app.notifications.targets import MOST_PENDING
 from app.policy.entitlements import NotEntitled
-from app.storage.database import DATABASE, open_store
 from app.storage.labels import SessionLabel
-from app.storage.notices.notifications import DeliveryRow, TargetRow
 from app.storage.principals import LOCAL_USER, Principal
-from app.storage.runs import RunRow
-from app.storage.sessions import SessionRow
-from app.storage.store import Store
-from app.storage.tokens import TokenRow
 from app.transcript.run_request import HELPER, NotFound
+from tests.support.notifications import ENDED, WAITS, notifying_server
 from tests.support.server.receivers import HANG, HUGE, ManualClock, receiver, until, verified
-from tests.support.server.serving import settings_in
 from tools.base.rights import Role
 from tools.jobs.records import FollowUp, Job, JobState
 
 pytestmark = pytest.mark.anyio
 
-ENDED = RunFinished("answered", "An answer that no receiver gets.", 1, 0, {})
-WAITS = ApprovalRequired("call_1", "bash", {"command": "cat secret"}, "It asks.", None)
 LEAKED = Notice("canary", "It leaked.")
-
-
-@dataclass(slots=True)
-class House:
-    """The notifications of a server, its store and its clock."""
-
-    notifications: Notifications
-    store: Store
-    journal: EventWriter
-    clock: ManualClock
-
-    async def happens(
-        self, *events: AgentEvent, run: str = "run_1", principal: str = LOCAL_USER.name, policy: str = "{}"
-    ) -> None:
-        """Log events of a run, durably."""
-        session = f"ses_{principal}"
-        if await self.store.session(session) is None:
-            await self.store.write([SessionRow(session, principal, 1.0, "A title")])
-        log = self.journal.open_log(run, lambda: None)
-        log.outbox = partial(
-            self.notifications.outbox.of_run, RunRow(run, session, principal, "m", "running", 1.0, policy=policy)
-        )
-        for event in events:
-            log.add(event)
-        await self.journal.flush()
-
-    async def hook(self, url: str, *events: str, by: Principal = LOCAL_USER, everyone: bool = False) -> TargetRow:
-        return await self.notifications.add_webhook(by, url, "hook", events, everyone=everyone)
-
-    async def row(self, target: TargetRow, state: str) -> DeliveryRow:
-        """The newest delivery, once it is in this state."""
-        async with asyncio.timeout(30):
-            for _ in count():
-                if (rows := await self.notifications.deliveries(target)) and rows[0].state == state:
-                    return rows[0]
-                await asyncio.sleep(0)
-        raise AssertionError
-
-    async def tokens(self, **roles: str) -> None:
-        await self.store.write([TokenRow(name * 8, name, role, 1.0) for name, role in roles.items()])
-
-
-@asynccontextmanager
-async def house(
-    folder: Path, limit_s: float = 10.0, clock: ManualClock | None = None, **flags: object
-) -> AsyncGenerator[House, None]:
-    settings = settings_in(folder, **{"private_hosts": "127.0.0.1", **flags})
-    clock = clock or ManualClock()
-    store = await open_store(settings.data_dir / DATABASE)
-    async with EventWriter(store) as journal:
-        sender = Sender(settings.private_hosts, (settings.port,), time_limit_s=limit_s)
-        made = Notifications(settings, store, journal, sender, Timing(clock.now, clock.sleep, lambda: 1.0))
-        await made.targets.load()
-        await made.courier.begin()
-        try:
-            yield House(made, store, journal, clock)
-        finally:
-            await made.courier.rest()
-    await store.close()
 
 
 def job(ended: float, principal: str = LOCAL_USER.name) -> Job:
@@ -113,7 +40,7 @@ def job(ended: float, principal: str = LOCAL_USER.name) -> Job:
 
 
 async def test_each_event_is_signed_and_says_little(tmp_path: Path) -> None:
-    async with receiver() as there, house(tmp_path, public_url="https://agent.example.org") as one:
+    async with receiver() as there, notifying_server(tmp_path, public_url="https://agent.example.org") as one:
         hook = await one.hook(there.url)
         secret = one.notifications.secret(hook)
         await one.happens(ENDED, run="run_helper", policy=json.dumps({HELPER: True}))
@@ -145,7 +72,7 @@ def test_a_signature_is_that_of_the_specification() -> None:
 
 
 async def test_a_failure_is_repeated_with_the_same_id(tmp_path: Path) -> None:
-    async with receiver(200, 500, 503, headers="retry-after: 60\r\n") as there, house(tmp_path) as one:
+    async with receiver(200, 500, 503, headers="retry-after: 60\r\n") as there, notifying_server(tmp_path) as one:
         hook = await one.hook(there.url)
         await one.happens(ENDED)
         slept = [await one.clock.next_sleep() for _ in range(2)]
@@ -177,7 +104,7 @@ FAULTS = {HANG: "no answer", HUGE: "", 302: "redirects", 404: "404", 500: "500"}
 @pytest.mark.parametrize("status", FAULTS)
 async def test_a_bad_receiver_costs_one_bounded_attempt(tmp_path: Path, status: int) -> None:
     async with receiver() as elsewhere, receiver(status, headers=f"location: {elsewhere.url}\r\n") as there:
-        async with house(tmp_path, limit_s=2.0 if status == HANG else 10.0) as one:
+        async with notifying_server(tmp_path, limit_s=2.0 if status == HANG else 10.0) as one:
             hook = await one.hook(there.url)
             await one.happens(ENDED)
             await there.got(1)
@@ -192,7 +119,7 @@ async def test_a_bad_receiver_costs_one_bounded_attempt(tmp_path: Path, status: 
 
 
 async def test_a_slow_receiver_delays_no_other(tmp_path: Path) -> None:
-    async with receiver(HANG) as slow, receiver() as quick, house(tmp_path) as one:
+    async with receiver(HANG) as slow, receiver() as quick, notifying_server(tmp_path) as one:
         await one.hook(slow.url)
         fast = await one.hook(quick.url)
         await one.happens(ENDED)
@@ -201,7 +128,7 @@ async def test_a_slow_receiver_delays_no_other(tmp_path: Path) -> None:
 
 
 async def test_a_dead_delivery_can_be_retried(tmp_path: Path) -> None:
-    async with receiver(500) as there, house(tmp_path) as one:
+    async with receiver(500) as there, notifying_server(tmp_path) as one:
         hook = await one.hook(there.url)
         await one.happens(ENDED)
         for _ in range(MOST_ATTEMPTS - 1):
@@ -218,7 +145,7 @@ async def test_a_dead_delivery_can_be_retried(tmp_path: Path) -> None:
 
 async def test_a_target_that_fails_for_days_is_disabled_with_notice(tmp_path: Path) -> None:
     """Each attempt of these days: one failure, and a server that was off until now, do not disable it."""
-    async with receiver(500) as there, receiver() as other, house(tmp_path) as one:
+    async with receiver(500) as there, receiver() as other, notifying_server(tmp_path) as one:
         hook = await one.hook(there.url, "run.ended")
         await one.hook(other.url, "endpoint.disabled")
         await one.happens(ENDED)
@@ -246,7 +173,7 @@ async def test_a_target_that_fails_for_days_is_disabled_with_notice(tmp_path: Pa
 
 async def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     """The check of an address takes long; a secret that was made meanwhile is the one that signs."""
-    async with receiver() as there, receiver() as moved, house(tmp_path, max_notification_targets=2) as one:
+    async with receiver() as there, receiver() as moved, notifying_server(tmp_path, max_notification_targets=2) as one:
         hook = await one.hook(there.url)
         resolved, looking = asyncio.Event(), asyncio.Event()
 
@@ -274,7 +201,7 @@ async def test_events_reach_their_owner_only(tmp_path: Path) -> None:
     ann, bob, root = (
         Principal(name, Role(role)) for name, role in (("ann", "user"), ("bob", "user"), ("root", "admin"))
     )
-    async with receiver() as of_ann, receiver() as of_bob, receiver() as of_all, house(tmp_path) as one:
+    async with receiver() as of_ann, receiver() as of_bob, receiver() as of_all, notifying_server(tmp_path) as one:
         await one.tokens(ann="user", bob="user", root="admin")
         hook = await one.hook(of_ann.url, by=ann)
         await one.hook(of_bob.url, by=bob)
@@ -296,7 +223,7 @@ async def test_events_reach_their_owner_only(tmp_path: Path) -> None:
 
 
 async def test_a_webhook_of_someone_who_became_a_guest_is_switched_off_with_the_reason(tmp_path: Path) -> None:
-    async with receiver() as there, house(tmp_path) as one:
+    async with receiver() as there, notifying_server(tmp_path) as one:
         await one.tokens(ann="guest")
         target = await one.hook(there.url, by=Principal("ann", Role.USER))
         await one.happens(ENDED, principal="ann")
@@ -310,7 +237,7 @@ async def test_a_webhook_of_someone_who_became_a_guest_is_switched_off_with_the_
 
 
 async def test_a_labelled_conversation_is_not_named(tmp_path: Path) -> None:
-    async with receiver() as there, house(tmp_path) as one:
+    async with receiver() as there, notifying_server(tmp_path) as one:
         await one.hook(there.url)
         await one.store.write([SessionLabel("ses_local", "secret", "mark", "", "", 1.0)])
         await one.happens(ENDED)
@@ -320,7 +247,7 @@ async def test_a_labelled_conversation_is_not_named(tmp_path: Path) -> None:
 
 async def test_the_rights_of_the_owner_are_those_of_now(tmp_path: Path) -> None:
     root = Principal("root", Role.ADMIN)
-    async with receiver() as there, house(tmp_path) as one:
+    async with receiver() as there, notifying_server(tmp_path) as one:
         hook = await one.hook(there.url, by=root, everyone=True)
         await one.tokens(root="user", ann="user")  # no admin any more
         await one.happens(ENDED, principal="ann")
@@ -332,12 +259,12 @@ async def test_what_was_written_before_a_crash_is_delivered_once(tmp_path: Path)
     """The server dies while its receiver keeps it waiting; the next one delivers, with the same id."""
     clock = ManualClock()
     async with receiver(200, HANG) as there:
-        async with house(tmp_path, clock=clock) as one:
+        async with notifying_server(tmp_path, clock=clock) as one:
             hook = await one.hook(there.url)
             await one.happens(ENDED)
             one.notifications.outbox.job_ended(job(clock.now()))
             await there.got(1)
-        async with house(tmp_path, clock=clock) as one:
+        async with notifying_server(tmp_path, clock=clock) as one:
             await there.got(3)
             await until(lambda: not one.notifications.targets.pending.get(hook.id))
             one.notifications.outbox.job_ended(job(clock.now()))  # as each start does
@@ -350,7 +277,7 @@ async def test_what_was_written_before_a_crash_is_delivered_once(tmp_path: Path)
 
 
 async def test_what_is_over_is_not_news(tmp_path: Path) -> None:
-    async with receiver() as there, house(tmp_path) as one:
+    async with receiver() as there, notifying_server(tmp_path) as one:
         hook = await one.hook(there.url)
         for ended in (one.clock.now() - 1, one.clock.now() - LATE_S - 1):  # before the webhook was there
             one.notifications.outbox.job_ended(job(ended))
@@ -366,7 +293,7 @@ async def test_what_is_over_is_not_news(tmp_path: Path) -> None:
 
 
 async def test_without_targets_nothing_happens(tmp_path: Path) -> None:
-    async with house(tmp_path) as one:
+    async with notifying_server(tmp_path) as one:
         tasks = len(asyncio.all_tasks())
         await one.happens(WAITS, ENDED)
         one.notifications.outbox.job_ended(job(one.clock.now()))
@@ -378,7 +305,7 @@ async def test_without_targets_nothing_happens(tmp_path: Path) -> None:
 
 
 async def test_everything_is_bounded(tmp_path: Path) -> None:
-    async with receiver(HANG) as there, house(tmp_path, max_notification_targets=2) as one:
+    async with receiver(HANG) as there, notifying_server(tmp_path, max_notification_targets=2) as one:
         hook = await one.hook(there.url)
         await one.hook(there.url, "job.ended")
         with pytest.raises(TooManyTargets):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import time
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.notifications.push_encryption import (
     MOST_TEXT,
@@ -20,45 +17,17 @@ from app.notifications.push_encryption import (
     encrypted,
     identity,
     new_scalar,
-    point_of,
     public_key,
     to_bytes,
     to_text,
 )
 from app.notifications.sender import UnfitKeys, UnfitUrl
 from app.storage.principals import LOCAL_USER, Principal
-from tests.app.notifications.test_notifications import ENDED, WAITS, house
+from tests.support.notifications import ENDED, WAITS, Browser, notifying_server
 from tests.support.server.receivers import receiver, until
 from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
-
-
-class Browser:
-    """The keys of a browser, and what it does with a message."""
-
-    def __init__(self, scalar: int | None = None, auth: bytes = b"A" * 16) -> None:
-        self.key = ec.derive_private_key(scalar, ec.SECP256R1()) if scalar else ec.generate_private_key(ec.SECP256R1())
-        self.auth = auth
-
-    @property
-    def keys(self) -> tuple[str, str]:
-        """The two of a subscription: `p256dh` and `auth`."""
-        return to_text(point_of(self.key)), to_text(self.auth)
-
-    def decrypted(self, body: bytes) -> bytes:
-        """Return the text of a message, by the steps of RFC 8188 and 8291 with HMAC alone."""
-        salt, size, length = body[:16], int.from_bytes(body[16:20], "big"), body[20]
-        sender, record = body[21 : 21 + length], body[21 + length :]
-        assert len(record) <= size == RECORD
-        shared = self.key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender))
-        info = b"WebPush: info\0" + point_of(self.key) + sender + b"\1"
-        secret = hmac.digest(salt, hmac.digest(hmac.digest(self.auth, shared, sha256), info, sha256), sha256)
-        key = hmac.digest(secret, b"Content-Encoding: aes128gcm\0\1", sha256)[:16]
-        nonce = hmac.digest(secret, b"Content-Encoding: nonce\0\1", sha256)[:12]
-        text = AESGCM(key).decrypt(nonce, record, None)
-        assert text[-1] == 2, "the last record"
-        return text[:-1]
 
 
 def number(text: str) -> int:
@@ -107,7 +76,7 @@ def test_the_server_says_who_it_is() -> None:
 
 async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
     browser = Browser()
-    async with receiver(201) as service, house(tmp_path) as one:
+    async with receiver(201) as service, notifying_server(tmp_path) as one:
         row = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "Laptop", [])
         await one.happens(WAITS, ENDED)
         waits, ended = await service.got(2)
@@ -133,7 +102,7 @@ async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("status", "is_left"), [(404, False), (410, False), (403, True), (500, True)])
 async def test_a_browser_that_is_gone_is_forgotten(tmp_path: Path, status: int, is_left: bool) -> None:
-    async with receiver(status) as service, house(tmp_path) as one:
+    async with receiver(status) as service, notifying_server(tmp_path) as one:
         row = await one.notifications.subscribe(LOCAL_USER, service.url, *Browser().keys, "Laptop", [])
         await one.happens(ENDED)
         if status == 500:
@@ -149,7 +118,7 @@ async def test_a_browser_belongs_to_one_principal(tmp_path: Path) -> None:
     """To the one who signed in there last: the other's events must not appear on it any more."""
     ann, bob = Principal("ann", Role.USER), Principal("bob", Role.GUEST)
     browser = Browser()
-    async with receiver(201) as service, house(tmp_path) as one:
+    async with receiver(201) as service, notifying_server(tmp_path) as one:
         await one.tokens(ann="user", bob="guest")
         for principal in (ann, bob):
             await one.notifications.subscribe(principal, service.url, *browser.keys, "Laptop", [])
@@ -164,7 +133,7 @@ async def test_a_browser_belongs_to_one_principal(tmp_path: Path) -> None:
     ("p256dh", "auth"), [("AAAA", "A" * 22), ("B" * 87, "A" * 22), (to_text(b"\4" + b"\1" * 64), "A" * 22), ("", "")]
 )
 async def test_unfit_subscriptions_are_refused(tmp_path: Path, p256dh: str, auth: str) -> None:
-    async with house(tmp_path, private_hosts="") as one:
+    async with notifying_server(tmp_path, private_hosts="") as one:
         with pytest.raises(UnfitKeys):
             await one.notifications.subscribe(LOCAL_USER, "https://push.example.org/x", p256dh, auth, "", [])
         with pytest.raises(UnfitKeys):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from app.core.rules import ToolRule
@@ -11,8 +9,9 @@ from app.policy.classification import Classification, Source
 from app.policy.gate import Gate
 from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER, Principal
+from tests.support.access.operator_rules import run_nothing
 from tools.base.rights import Hints, Origin, Risk, Role, Trust
-from tools.tool import Context, Tool, ToolList, answering
+from tools.tool import Tool, ToolList, answering
 from tools.toolbox import Allow, Ask, Refuse, Toolbox
 
 ANN = Principal("ann", Role.USER)
@@ -130,12 +129,10 @@ def test_what_eases_a_new_tool(trust: Trust, hints: Hints, eased: bool) -> None:
     assert bool(made.eased_by(NAME, Origin("s", "t", hints))) is eased
 
 
-async def nothing(_: dict[str, Any], __: Context) -> str:
-    return "ran"
-
-
 def test_a_change_counts_for_the_next_call_in_both_layers() -> None:
-    one = Tool(NAME, "", {"type": "object"}, Risk.ADMIN, answering(nothing), untrusted=True, origin=Origin("s", "t"))
+    one = Tool(
+        NAME, "", {"type": "object"}, Risk.ADMIN, answering(run_nothing), untrusted=True, origin=Origin("s", "t")
+    )
     made = classification()
     tools = ToolList([made.of(one)])
     gate, admin = (Gate(who, PolicyContext(boxed=True), True, made) for who in (ANN, LOCAL_USER))
@@ -161,7 +158,9 @@ def test_a_change_counts_for_the_next_call_in_both_layers() -> None:
 
 def test_a_call_for_anybody_is_refused_asked_about_or_allowed_as_declared() -> None:
     made = classification(declared={SERVER: Trust(role=Role.USER, risk=Risk.READ)})
-    one = Tool(NAME, "", {"type": "object"}, Risk.ADMIN, answering(nothing), untrusted=True, origin=Origin("s", "t"))
+    one = Tool(
+        NAME, "", {"type": "object"}, Risk.ADMIN, answering(run_nothing), untrusted=True, origin=Origin("s", "t")
+    )
     for role, decision in [(Role.GUEST, Refuse), (Role.USER, Allow), (Role.ADMIN, Allow)]:
         assert isinstance(Gate(Principal("x", role), classification=made).decide(one, {}), decision)
     planning = Gate(ANN, PolicyContext(planning=True), classification=made)

@@ -23,41 +23,24 @@ from app.policy.policy_context import PolicyContext, Writes
 from app.storage.principals import LOCAL_USER, Principal
 from app.transcript.reply import Reply
 from parsing import Call
+from tests.support.access.operator_rules import ANN, ANY, catalogue_tool, kind_of, run_nothing, some_tool
 from tests.support.parsing.forms import WRITERS
 from tools.base.outcome import Progress, Result
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk, Role
 from tools.catalogue import TOOLS
 from tools.tool import Context, Tool, ToolList, answering
-from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox
+from tools.toolbox import Allow, Ask, Refuse, Toolbox
 
-ANN = Principal("ann", Role.USER)
 GUEST = Principal("gus", Role.GUEST)
-ANY = {"type": "object"}
-
-
-async def nothing(_: dict[str, Any], __: Context) -> str:
-    return "ran"
-
-
-def tool(risk: Risk, **more: Any) -> Tool:
-    return Tool("some_tool", "", ANY, risk, answering(nothing), **({"role": Role.GUEST} | more))
-
-
-def word(decision: Decision) -> str:
-    return type(decision).__name__.lower()
 
 
 @pytest.mark.parametrize("risk", Risk)
 def test_a_tool_that_nobody_classified_belongs_to_admins(risk: Risk) -> None:
-    unknown = Tool("mcp__new__thing", "", ANY, risk, answering(nothing))
+    unknown = Tool("mcp__new__thing", "", ANY, risk, answering(run_nothing))
     for principal in (GUEST, ANN):
         assert isinstance(decide(principal, unknown), Refuse)
     assert not isinstance(decide(LOCAL_USER, unknown), Refuse)
-
-
-def named(name: str) -> Tool:
-    return next(one for one in TOOLS if one.name == name)
 
 
 MODES = [
@@ -75,14 +58,14 @@ MODES = [
 
 @pytest.mark.parametrize(("risk", "confined", "boxed", "said"), MODES)
 def test_what_each_mode_asks(risk: Risk, confined: bool, boxed: bool, said: str) -> None:
-    one = tool(risk, confined=confined)
+    one = some_tool(risk, confined=confined)
     policy = [PolicyContext(mode, boxed) for mode in ApprovalMode]
-    assert " ".join(word(decide(LOCAL_USER, one, {}, each)) for each in policy) == said
+    assert " ".join(kind_of(decide(LOCAL_USER, one, {}, each)) for each in policy) == said
 
 
 @pytest.mark.parametrize("principal", [GUEST, ANN])
 def test_auto_is_for_admins(principal: Principal) -> None:
-    assert isinstance(decide(principal, tool(Risk.NETWORK), {}, PolicyContext(ApprovalMode.AUTO)), Ask)
+    assert isinstance(decide(principal, some_tool(Risk.NETWORK), {}, PolicyContext(ApprovalMode.AUTO)), Ask)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +78,8 @@ def test_auto_is_for_admins(principal: Principal) -> None:
     ],
 )
 def test_patterns_of_a_principal_and_a_session_only_narrow(principal: Principal, disabled: tuple[str, ...]) -> None:
-    assert isinstance(decide(principal, tool(Risk.READ), None, PolicyContext(disabled=disabled)), Refuse)
-    assert decide(ANN, tool(Risk.READ)) == Allow()
+    assert isinstance(decide(principal, some_tool(Risk.READ), None, PolicyContext(disabled=disabled)), Refuse)
+    assert decide(ANN, some_tool(Risk.READ)) == Allow()
 
 
 def test_the_first_rule_that_matches_classifies() -> None:
@@ -104,7 +87,7 @@ def test_the_first_rule_that_matches_classifies() -> None:
         ToolRule(match="mcp__files__read*", role=Role.USER, risk=Risk.READ, approval="never"),
         ToolRule(match="mcp__*", role=Role.GUEST),
     ]
-    unknown = Tool("mcp__files__read_text", "", ANY, Risk.ADMIN, answering(nothing))
+    unknown = Tool("mcp__files__read_text", "", ANY, Risk.ADMIN, answering(run_nothing))
     assert decide(ANN, classified(unknown, rules)) == Allow()
     assert isinstance(decide(GUEST, classified(unknown, rules)), Refuse)
     write = classified(replace(unknown, name="mcp__files__write"), rules)
@@ -142,7 +125,7 @@ def test_a_pattern_for_commands_is_read_as_the_shell_reads_it(command: str, cove
 
 
 def test_the_operators_commands_never_ask() -> None:
-    bash = named("bash")
+    bash = catalogue_tool("bash")
     policy = PolicyContext(ApprovalMode.ASK, commands=("git status *",))
     assert decide(ANN, bash, {"command": "git status -s"}, policy) == Allow()
     assert isinstance(decide(ANN, bash, {"command": "git status $(id)"}, policy), Ask)

@@ -16,7 +16,7 @@ from app.policy.gate import Gate, decide
 from app.policy.grants import Grant
 from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER
-from tests.app.policy.test_gate import ANN, named, nothing, tool, word
+from tests.support.access.operator_rules import ANN, catalogue_tool, kind_of, run_nothing, some_tool
 from tools.base.permit import fingerprint
 from tools.base.rights import Risk
 from tools.builtin.outbound_effects import call_sent
@@ -43,10 +43,10 @@ def test_untrusted_text_makes_all_that_leaves_ask_even_under_a_grant(
     risk: Risk, confined: bool, boxed: bool, asks: bool, mode: ApprovalMode
 ) -> None:
     grant = Grant("some_tool", fingerprint("local", "some_tool", {}))
-    one = tool(risk, confined=confined, approval="never")
+    one = some_tool(risk, confined=confined, approval="never")
     policy = PolicyContext(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
     wanted = "allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask"
-    assert word(decide(LOCAL_USER, one, {}, policy)) == wanted
+    assert kind_of(decide(LOCAL_USER, one, {}, policy)) == wanted
 
 
 READINGS = [
@@ -68,7 +68,7 @@ def test_after_untrusted_text_a_tool_that_reads_asks_for_an_address(
     arguments: dict[str, Any], asks: bool, mode: ApprovalMode
 ) -> None:
     unclassified = Tool(
-        "mcp__notes__get", "", {}, Risk.ADMIN, answering(nothing), leaves=partial(call_sent, "notes", "get")
+        "mcp__notes__get", "", {}, Risk.ADMIN, answering(run_nothing), leaves=partial(call_sent, "notes", "get")
     )
     one = classified(unclassified, [ToolRule(match="mcp__*", risk=Risk.READ, approval="never")])
     policy = PolicyContext(mode, boxed=True)
@@ -76,11 +76,11 @@ def test_after_untrusted_text_a_tool_that_reads_asks_for_an_address(
     since = dataclasses.replace(policy, tainted=True)
     assert decide(LOCAL_USER, one, None, since) == Allow()
     decision = decide(LOCAL_USER, one, arguments, since)
-    assert word(decision) == ("allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask")
+    assert kind_of(decision) == ("allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask")
     assert not asks or "The MCP server notes would get this call" in str(decision)
     exact = Grant(one.name, fingerprint("local", one.name, arguments), tainted=True)
     assert decide(LOCAL_USER, one, arguments, dataclasses.replace(since, grants=(exact,))) == Allow()
-    assert decide(LOCAL_USER, named("read_file"), {"path": "//a", "url": "https://a"}, since) == Allow()
+    assert decide(LOCAL_USER, catalogue_tool("read_file"), {"path": "//a", "url": "https://a"}, since) == Allow()
 
 
 LEFT = [
@@ -101,7 +101,7 @@ def test_a_question_names_what_would_leave_or_be_left(
     name: str, arguments: dict[str, Any], named_so: str, tainted: bool
 ) -> None:
     decision = decide(
-        LOCAL_USER, named(name), arguments, PolicyContext(boxed=True, workspace=Path("/w"), tainted=tainted)
+        LOCAL_USER, catalogue_tool(name), arguments, PolicyContext(boxed=True, workspace=Path("/w"), tainted=tainted)
     )
     assert isinstance(decision, Ask) and named_so in decision.reason
     assert ("untrusted text" in decision.reason) is tainted
@@ -111,7 +111,7 @@ def test_a_question_names_what_would_leave_or_be_left(
 def test_what_the_owners_programs_run_asks_in_every_mode_but_for_a_grant_of_this_very_call(
     name: str, arguments: dict[str, Any]
 ) -> None:
-    one = replace(named(name), approval="never")
+    one = replace(catalogue_tool(name), approval="never")
     exact = Grant(name, fingerprint("local", name, arguments))
     wide = Grant(name, pattern=dict.fromkeys(arguments, "*"))
     for mode in ApprovalMode:
@@ -148,7 +148,7 @@ ASKED = (
 @pytest.mark.parametrize("command", [*UNASKED, *ADDING, *ASKED])
 def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     """In mode `ask`, that is; in the default one nothing asks that stays in the box."""
-    bash, boxed = named("bash"), PolicyContext(ApprovalMode.ASK, boxed=True)
+    bash, boxed = catalogue_tool("bash"), PolicyContext(ApprovalMode.ASK, boxed=True)
     wanted: type = Ask if command in ASKED else Allow
     assert isinstance(decide(ANN, bash, {"command": command}, boxed), wanted)
     assert isinstance(decide(ANN, bash, {"command": command}, dataclasses.replace(boxed, tainted=True)), wanted)
@@ -161,7 +161,7 @@ def test_what_only_reads_or_adds_never_asks_in_a_box(command: str) -> None:
     "command", ["curl localhost:8000", "curl -s http://127.0.0.1/x", "wget -q -O f http://localhost/a"]
 )
 def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command: str) -> None:
-    bash, policy = named("bash"), PolicyContext(ApprovalMode.ASK, boxed=True)
+    bash, policy = catalogue_tool("bash"), PolicyContext(ApprovalMode.ASK, boxed=True)
     refused = decide(ANN, bash, {"command": command}, policy)
     assert isinstance(refused, Refuse) and "cannot be reached" in refused.reason
     assert isinstance(decide(ANN, bash, {"command": command, "network": ["example.org"]}, policy), Ask)
@@ -182,12 +182,12 @@ def test_nobody_is_asked_for_a_call_of_this_machine_that_cannot_succeed(command:
     ],
 )
 def test_what_a_call_of_localhost_reaches_elsewhere_is_not_refused(command: str) -> None:
-    refused = decide(ANN, named("bash"), {"command": command}, PolicyContext(ApprovalMode.ASK, boxed=True))
+    refused = decide(ANN, catalogue_tool("bash"), {"command": command}, PolicyContext(ApprovalMode.ASK, boxed=True))
     assert not isinstance(refused, Refuse)
 
 
 def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() -> None:
-    bash, write = named("bash"), named("write_file")
+    bash, write = catalogue_tool("bash"), catalogue_tool("write_file")
     run, look = {"command": "python3 script.py"}, {"command": "ls -l"}
     grant = Grant("bash", fingerprint("local", "bash", run), created=time.time() + 1)
     policy = PolicyContext(commands=("make test", "ls *"), grants=(grant,))
@@ -195,7 +195,7 @@ def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() 
     for call in (run, look, {"command": "make test"}):
         assert gate.decide(bash, call) == Allow()
     gate.wrote(bash)  # has had its own yes
-    gate.wrote(named("read_file"))
+    gate.wrote(catalogue_tool("read_file"))
     assert gate.decide(bash, run) == Allow()
     gate.wrote(write)
     gate.policy.writes.last += 2
@@ -212,19 +212,21 @@ def test_where_no_box_keeps_it_in_a_yes_to_execute_holds_until_the_next_write() 
 
 def test_a_command_that_the_operator_allows_is_not_allowed_with_network() -> None:
     policy = PolicyContext(boxed=True, commands=("echo *",))
-    assert decide(ANN, named("bash"), {"command": "echo a"}, policy) == Allow()
-    assert isinstance(decide(ANN, named("bash"), {"command": "echo a", "network": ["example.org"]}, policy), Ask)
+    assert decide(ANN, catalogue_tool("bash"), {"command": "echo a"}, policy) == Allow()
+    assert isinstance(
+        decide(ANN, catalogue_tool("bash"), {"command": "echo a", "network": ["example.org"]}, policy), Ask
+    )
 
 
 @pytest.mark.parametrize("arguments", [{"command": "make"}, {"command": "pip install x", "network": True}])
 def test_network_for_every_command_is_no_reason_to_ask_until_there_is_untrusted_text(arguments: dict[str, Any]) -> None:
     policy = PolicyContext(networked=True, way_out="It can send what it reads.")
-    assert decide(ANN, named("bash"), arguments, policy) == Allow()
-    asked = decide(ANN, named("bash"), arguments, dataclasses.replace(policy, tainted=True))
+    assert decide(ANN, catalogue_tool("bash"), arguments, policy) == Allow()
+    asked = decide(ANN, catalogue_tool("bash"), arguments, dataclasses.replace(policy, tainted=True))
     assert isinstance(asked, Ask) and asked.reason.startswith("It can send what it reads.")
-    first = decide(ANN, named("bash"), arguments, dataclasses.replace(policy, mode=ApprovalMode.ASK))
+    first = decide(ANN, catalogue_tool("bash"), arguments, dataclasses.replace(policy, mode=ApprovalMode.ASK))
     assert isinstance(first, Ask) and "with the network, as all commands here" in first.reason
-    assert isinstance(decide(ANN, named("bash"), arguments, dataclasses.replace(policy, networked=False)), Ask)
+    assert isinstance(decide(ANN, catalogue_tool("bash"), arguments, dataclasses.replace(policy, networked=False)), Ask)
 
 
 def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> None:
@@ -244,7 +246,7 @@ def test_after_untrusted_text_only_a_yes_given_since_then_lets_a_call_out() -> N
 
 
 def test_an_argument_of_the_same_name_of_another_tool_is_no_matter_of_hosts() -> None:
-    own = Tool("mcp__x__y", "", {"type": "object", "properties": {"network": {}}}, Risk.WRITE, answering(nothing))
+    own = Tool("mcp__x__y", "", {"type": "object", "properties": {"network": {}}}, Risk.WRITE, answering(run_nothing))
     pattern = Grant(own.name, pattern={"a": "*"})
     policy = PolicyContext(boxed=True, grants=(Grant("bash", hosts=("example.org",)), pattern))
     assert isinstance(decide(LOCAL_USER, own, {"a": "b"}, policy), Allow)
@@ -262,7 +264,7 @@ def test_hosts_that_were_granted_before_untrusted_text_ask_again_after_it(since:
 
 
 def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, call = tool(Risk.NETWORK), {"a": 1}
+    network, call = some_tool(Risk.NETWORK), {"a": 1}
     grant = Grant(network.name, fingerprint("local", network.name, call), expires=time.time() + 600)
     gate = Gate(LOCAL_USER, PolicyContext(ApprovalMode.DENY, boxed=True, grants=(grant,)))
     assert gate.decide(network) == gate.decide(network, call) == Allow()
@@ -272,7 +274,7 @@ def test_what_is_offered_is_what_would_be_decided_now(monkeypatch: pytest.Monkey
 
 
 def test_unboxed_a_tool_is_not_offered_once_a_write_has_voided_its_grant() -> None:
-    bash, call = named("bash"), {"command": "python3 script.py"}
+    bash, call = catalogue_tool("bash"), {"command": "python3 script.py"}
     grant = Grant("bash", fingerprint("local", "bash", call), created=time.time() + 1)
     gate = Gate(LOCAL_USER, PolicyContext(ApprovalMode.DENY, grants=(grant,)))
     assert gate.decide(bash) == gate.decide(bash, call) == Allow()

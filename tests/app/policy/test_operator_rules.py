@@ -21,7 +21,7 @@ from app.policy.grants import Grant
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import OperatorRules
 from app.storage.principals import LOCAL_USER
-from tests.support.access.operator_rules import BASH, NO_EVIL, NO_RM, NO_SECRETS, rules, verdict
+from tests.support.access.operator_rules import BASH, NO_EVIL, NO_RM, NO_SECRETS, rules, run_nothing, verdict
 from tools.base.outcome import Progress, Result
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk, Role
@@ -32,16 +32,12 @@ from tools.toolbox import Allow, Ask, Refuse, Toolbox
 pytestmark = pytest.mark.anyio
 
 
-async def nothing(_: dict[str, Any], __: Context) -> str:
-    return "ran"
-
-
 async def ran(_: dict[str, Any], __: Context) -> AsyncGenerator[Progress | Result, None]:
     yield Result(ok=True, text="ran")
 
 
 # A tool of a server that is not known: each argument may be anything.
-MCP = Tool("mcp__x__y", "", {"type": "object"}, Risk.EXECUTE, answering(nothing), Role.GUEST, approval="never")
+MCP = Tool("mcp__x__y", "", {"type": "object"}, Risk.EXECUTE, answering(run_nothing), Role.GUEST, approval="never")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from app.policy.guards import CANARY, Guards
 from app.policy.policy_context import PolicyContext
 from app.storage.principals import Principal
 from tests import ROOT
-from tests.app.config.test_settings import load, problems
+from tests.support.settings import load, problems
 from tools.base.permit import fingerprint
 from tools.base.rights import Origin, Risk, Role
 from tools.builtin.web_search import SearchBackend, with_backend

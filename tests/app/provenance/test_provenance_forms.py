@@ -17,8 +17,7 @@ from app.core.messages import AskedCall, Message
 from app.provenance.quotation import Provenance
 from app.provenance.quoted_text import MOST_WORK, QuotedCall, Work, WrittenCall
 from app.provenance.read_texts import TOO_MUCH, Library, Source
-from tests.app.provenance.test_provenance import HINT, TOOLBOX, result
-from tests.support.parsing.quoting import called, conversation, quoted
+from tests.support.parsing.quoting import HINT, TOOLBOX, called, conversation, quoted, result
 
 pytestmark = pytest.mark.anyio
 

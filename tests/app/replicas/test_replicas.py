@@ -4,83 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 
 from app.replicas.peers import Body, Refusal, ReplicaGone
-from app.replicas.postgres.lease import Replica, new_id
 from app.replicas.postgres.messages import MOST_BYTES
-from app.replicas.postgres.peers import PostgresPeers
 from app.replicas.postgres.watching import Feed
 from app.storage.changes import LOST, LeaseLost, StoreFailed
-from app.storage.postgres.store import PostgresStore
-from app.storage.runs import EventRow, RunRow
-from app.storage.sessions import SessionRow
+from app.storage.runs import EventRow
 from app.storage.state import StateRow
 from tests.support.databases.postgres import Cluster
+from tests.support.replicas.peers import PeerServer, begin_run, peer_servers
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 30
 LONG = "x" * 3 * MOST_BYTES
-
-
-class Holder:
-    """The runs of a server in these tests: their ids."""
-
-    def __init__(self) -> None:
-        self.runs = set[str]()
-        self.abandoned = asyncio.Event()
-
-    def has(self, run: str) -> bool:
-        return run in self.runs
-
-    async def abandon(self) -> None:
-        self.abandoned.set()
-
-
-class Server:
-    def __init__(self, peers: PostgresPeers, store: PostgresStore) -> None:
-        self.peers, self.store, self.holder = peers, store, Holder()
-        peers.begin(self.holder, partial(setattr, store, "fenced_by"), store.connections)
-
-    @asynccontextmanager
-    async def connected(self) -> AsyncGenerator[Any, None]:
-        """A connection of its own: that of the lease is in use."""
-        connection = await self.store.connections.connect()
-        try:
-            yield connection
-        finally:
-            connection.terminate()
-
-    async def buries(self, replica: str) -> None:
-        async with self.connected() as connection:
-            await connection.execute("UPDATE replicas SET state = 'gone' WHERE id = $1", replica)
-            await connection.execute("UPDATE runs SET owner = NULL WHERE owner = $1 AND ended IS NULL", replica)
-
-
-@asynccontextmanager
-async def servers(postgres: Cluster, *nodes: str, lease_s: float = 60.0) -> AsyncGenerator[list[Server], None]:
-    url = postgres.database()
-    async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
-        found = []
-        for node in nodes:
-            store = await PostgresStore.open(url)
-            stack.push_async_callback(store.close)
-            me = Replica(new_id(), node, "1", f"/{node}")
-            found.append(Server(await stack.enter_async_context(PostgresPeers(url, me, lease_s).opened()), store))
-        yield found
-
-
-def run_row(run: str, session: str = "ses_1") -> RunRow:
-    return RunRow(run, session, "local", "m", "running", 1.0)
-
-
-async def begun(server: Server, run: str = "run_1") -> None:
-    await server.store.write([SessionRow("ses_1", "local", 1.0, "t"), run_row(run)])
-    server.holder.runs.add(run)
 
 
 def event(seq: int, run: str = "run_1", text: str = "x") -> EventRow:
@@ -90,7 +29,7 @@ def event(seq: int, run: str = "run_1", text: str = "x") -> EventRow:
 async def test_a_lock_has_one_holder_among_all_servers(postgres: Cluster) -> None:
     inside, most = 0, 0
 
-    async def work(server: Server) -> None:
+    async def work(server: PeerServer) -> None:
         nonlocal inside, most
         async with server.peers.lock("session", "ses_1"):
             inside += 1
@@ -98,14 +37,14 @@ async def test_a_lock_has_one_holder_among_all_servers(postgres: Cluster) -> Non
             await server.store.write([StateRow("x", "y")])
             inside -= 1
 
-    async with servers(postgres, "a", "b") as both:
+    async with peer_servers(postgres, "a", "b") as both:
         await asyncio.gather(*(work(server) for server in both * 8))
     assert most == 1
 
 
 async def test_who_starts_a_run_owns_it_and_others_find_out(postgres: Cluster) -> None:
-    async with servers(postgres, "a", "b") as (a, b):
-        await begun(a)
+    async with peer_servers(postgres, "a", "b") as (a, b):
+        await begin_run(a)
         assert await b.peers.owner_of("run_1") == (a.peers.me, False)
         assert await b.peers.owner_of("run_2") == (None, True)
         assert await b.peers.others() == [a.peers.me]
@@ -115,12 +54,12 @@ async def test_a_released_run_is_claimed_once_by_another_server(postgres: Cluste
     taken = list[tuple[str, str]]()
     claimed = asyncio.Event()
 
-    async def take_over(server: Server, run: str) -> None:
+    async def take_over(server: PeerServer, run: str) -> None:
         taken.append((server.peers.lease.me.node, run))
         claimed.set()
 
-    async with servers(postgres, "a", "b", "c") as (a, b, c):
-        await begun(a)
+    async with peer_servers(postgres, "a", "b", "c") as (a, b, c):
+        await begin_run(a)
         for server in (b, c):
             server.peers.begin_taking(partial(take_over, server))
         await a.peers.release(["run_1"])
@@ -131,8 +70,8 @@ async def test_a_released_run_is_claimed_once_by_another_server(postgres: Cluste
 
 
 async def test_a_server_that_was_buried_writes_nothing_and_begins_again(postgres: Cluster) -> None:
-    async with servers(postgres, "a", "b") as (a, b):
-        await begun(a)
+    async with peer_servers(postgres, "a", "b") as (a, b):
+        await begin_run(a)
         before = a.peers.me
         await b.buries(before)
         with pytest.raises(LeaseLost):
@@ -146,8 +85,8 @@ async def test_a_server_that_was_buried_writes_nothing_and_begins_again(postgres
 
 
 async def test_a_write_that_waits_for_the_database_keeps_the_identity_it_began_with(postgres: Cluster) -> None:
-    async with servers(postgres, "a", "b") as (a, b):
-        await begun(a)
+    async with peer_servers(postgres, "a", "b") as (a, b):
+        await begin_run(a)
         connect, held = a.store.connections.one, asyncio.Event()
 
         @asynccontextmanager
@@ -175,7 +114,7 @@ async def test_a_question_is_answered_once_whatever_its_length(postgres: Cluster
         asked.append(body["text"])
         return {"text": body["text"]}
 
-    async with servers(postgres, "a", "b") as (a, b):
+    async with peer_servers(postgres, "a", "b") as (a, b):
         b.peers.answerers["echo"] = echo
         assert await a.peers.ask(b.peers.me, "echo", {"text": text}) == {"text": text}
     assert asked == [text]
@@ -188,7 +127,7 @@ async def test_a_refusal_and_a_failure_come_back_as_what_they_are(postgres: Clus
     async def fail(_: Body) -> object:
         raise StoreFailed("The disk is full.")
 
-    async with servers(postgres, "a", "b") as (a, b):
+    async with peer_servers(postgres, "a", "b") as (a, b):
         b.peers.answerers.update(refuse=refuse, fail=fail)
         with pytest.raises(Refusal, match="Not now") as refused:
             await a.peers.ask(b.peers.me, "refuse", {})
@@ -200,7 +139,7 @@ async def test_a_refusal_and_a_failure_come_back_as_what_they_are(postgres: Clus
 
 
 async def test_a_question_to_a_server_that_has_gone_does_not_wait_for_ever(postgres: Cluster) -> None:
-    async with servers(postgres, "a") as (a,):
+    async with peer_servers(postgres, "a") as (a,):
         with pytest.raises(ReplicaGone):
             await a.peers.ask("rep_gone", "echo", {})
 
@@ -213,7 +152,7 @@ async def test_a_question_that_was_lost_is_sent_again(postgres: Cluster) -> None
         answered += 1
         return answered
 
-    async with servers(postgres, "a", "b") as (a, b):
+    async with peer_servers(postgres, "a", "b") as (a, b):
         b.peers.answerers["count"] = answer
         send, lost = a.peers.messages.send, list[str]()
 
@@ -232,8 +171,8 @@ async def test_rows_reach_a_watcher_at_another_server(postgres: Cluster) -> None
     async def here(_: Body) -> object:
         return True
 
-    async with servers(postgres, "a", "b") as (a, b):
-        await begun(a)
+    async with peer_servers(postgres, "a", "b") as (a, b):
+        await begin_run(a)
         b.peers.answerers["here"] = here
         assert await a.peers.ask(b.peers.me, "here", {})  # it listens: what was sent before would be lost
         with b.peers.following("run_1") as feed:

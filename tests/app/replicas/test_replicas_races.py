@@ -19,13 +19,13 @@ from app.replicas.postgres.messages import MOST_BYTES
 from app.replicas.postgres.peers import PostgresPeers
 from app.storage.changes import LOST, StoreFailed
 from app.storage.postgres.connections import CONNECT_S, Line
-from tests.app.replicas.test_replicas import LIMIT_S, Server, begun, servers
 from tests.support.databases.postgres import Cluster
+from tests.support.replicas.peers import LIMIT_S, PeerServer, begin_run, peer_servers
 
 pytestmark = pytest.mark.anyio
 
 
-async def begins_again(server: Server, by: Server) -> None:
+async def begins_again(server: PeerServer, by: PeerServer) -> None:
     """Let one server bury another, and wait until that one is a new replica."""
     before = server.peers.me
     await by.buries(before)
@@ -44,7 +44,7 @@ async def test_an_answer_reaches_a_server_that_has_begun_again_meanwhile(postgre
         await go_on.wait()
         return "x" * MOST_BYTES
 
-    async with servers(postgres, "a", "b") as (a, b):
+    async with peer_servers(postgres, "a", "b") as (a, b):
         b.peers.answerers["slow"] = slow
         asking = asyncio.create_task(a.peers.ask(b.peers.me, "slow", {"text": "x" * MOST_BYTES}))
         await asked.wait()
@@ -72,7 +72,7 @@ async def test_a_listener_that_is_hung_up_while_it_begins_begins_again(
         return 1
 
     monkeypatch.setattr(asyncpg.Connection, "_get_statement", ended_in_between)
-    async with servers(postgres, "a", "b") as (a, b):
+    async with peer_servers(postgres, "a", "b") as (a, b):
         b.peers.answerers["x"] = answer
         assert await a.peers.ask(b.peers.me, "x", {}) == 1
         assert len(hung_up) == 2
@@ -82,7 +82,7 @@ async def test_a_message_that_is_too_long_stops_no_other(postgres: Cluster) -> N
     async def answer(_: Body) -> object:
         return 1
 
-    async with servers(postgres, "a", "b") as (a, b):
+    async with peer_servers(postgres, "a", "b") as (a, b):
         b.peers.answerers["x"] = answer
         a.peers.messages.send_all("bell", names=["ö" * MOST_BYTES])
         async with asyncio.timeout(LIMIT_S):
@@ -99,8 +99,8 @@ async def test_a_lost_lease_ends_the_taking_over_of_runs(postgres: Cluster) -> N
         finally:
             ended.set()
 
-    async with servers(postgres, "a", "b") as (a, b):
-        await begun(b)
+    async with peer_servers(postgres, "a", "b") as (a, b):
+        await begin_run(b)
         a.peers.begin_taking(take_over)
         await b.peers.release(["run_1"])
         await begun_to.wait()
@@ -109,7 +109,7 @@ async def test_a_lost_lease_ends_the_taking_over_of_runs(postgres: Cluster) -> N
 
 
 async def test_a_request_that_leaves_while_its_lock_ends_leaves_no_connection_behind(postgres: Cluster) -> None:
-    async with servers(postgres, "a") as (a,):
+    async with peer_servers(postgres, "a") as (a,):
         locks = a.peers._locks
         for _ in range(40):  # more than the pool has
             held = locks.lock("session", "ses_1")
@@ -256,13 +256,13 @@ async def test_a_server_that_cannot_begin_leaves_no_connection_open(
 
 async def test_a_new_connection_has_all_of_the_time_that_is_left(postgres: Cluster) -> None:
     """As it has two tries of its own; an answer on one that may be half-open must leave time for another."""
-    async with servers(postgres, "a", lease_s=60) as (a,):
+    async with peer_servers(postgres, "a", lease_s=60) as (a,):
         lease = a.peers.lease
         on_one = lease._in_time().when() or 0.0
         lease.disconnect()
         anew = lease._in_time().when() or 0.0
         assert anew - on_one > CONNECT_S / 2
-    async with servers(postgres, "a", lease_s=12) as (a,):
+    async with peer_servers(postgres, "a", lease_s=12) as (a,):
         lease = a.peers.lease
         lease.disconnect()
         anew = (lease._in_time().when() or 0.0) - asyncio.get_running_loop().time()
@@ -272,7 +272,7 @@ async def test_a_new_connection_has_all_of_the_time_that_is_left(postgres: Clust
 async def test_a_server_that_begins_is_not_held_for_frozen(postgres: Cluster) -> None:
     """Until it is registered it has no runs: a slow database must not cost its life, however short the lease is."""
     asked_for, anew = list[tuple[str, float]](), asyncio.Event()
-    async with servers(postgres, "a", lease_s=3) as (a,):
+    async with peer_servers(postgres, "a", lease_s=3) as (a,):
         lease, alive, after = a.peers.lease, a.peers.lease.on_alive, a.peers.lease.on_begun
 
         def noted(until: float) -> None:
@@ -292,7 +292,7 @@ async def test_a_server_that_begins_is_not_held_for_frozen(postgres: Cluster) ->
 
 
 async def test_a_long_look_around_does_not_put_off_the_next_beat(postgres: Cluster) -> None:
-    async with servers(postgres, "a", lease_s=20 * LIMIT_S) as (a,):
+    async with peer_servers(postgres, "a", lease_s=20 * LIMIT_S) as (a,):
         lease, looks, again = a.peers.lease, 0, asyncio.Event()
 
         async def look(_: Any) -> None:

@@ -21,7 +21,7 @@ from app.runs.tool_executor import SIDE_BY_SIDE
 from app.storage.changes import Change
 from app.storage.principals import LOCAL_USER
 from parsing import Arguments, Call
-from tests.support.access.guards import Event, of_kind
+from tests.support.server.events import Event, of_kind
 from tests.support.server.serving import Served, serving, until
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.rights import Risk, Role

@@ -25,7 +25,7 @@ from app.storage.sqlite.commit_queue import MOST_ENDED
 from app.storage.sqlite.pending_changes import KINDS, MOST_CHANGES, PendingChanges, encoded
 from app.storage.sqlite.schema import SCHEMA, TABLES
 from app.storage.usage import ModelUsage, UsageAdded
-from tests.app.storage.test_recent_events import FINISHED, count, delta, opened
+from tests.support.databases.sqlite import FINISHED, quiet_store, row_count, text_row
 
 pytestmark = pytest.mark.anyio
 SESSION = SessionRow("s", "ann", 1.0, "Grüße")
@@ -77,25 +77,29 @@ def test_each_kind_is_read_back_as_it_was() -> None:
 
 
 async def test_what_waits_is_in_one_row_until_it_is_read(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([SESSION, RUN])
-        await store.write([MESSAGE, delta("r", 1)])
-        assert (count(tmp_path, "event_batches"), count(tmp_path, "runs"), count(tmp_path, "messages")) == (2, 0, 0)
+        await store.write([MESSAGE, text_row("r", 1)])
+        assert (row_count(tmp_path, "event_batches"), row_count(tmp_path, "runs"), row_count(tmp_path, "messages")) == (
+            2,
+            0,
+            0,
+        )
         assert await store.run("r") == RUN
-        assert (count(tmp_path, "runs"), count(tmp_path, "messages")) == (1, 1)
+        assert (row_count(tmp_path, "runs"), row_count(tmp_path, "messages")) == (1, 1)
         assert [message.text for message in await store.messages("s")] == ["你好"]
 
 
 async def test_a_kill_loses_no_change_and_applies_none_twice(tmp_path: Path) -> None:
-    async with opened(tmp_path) as killed:
+    async with quiet_store(tmp_path) as killed:
         await killed.write([SESSION, RUN, USED, SPENT, InboxRow("r", 0, "first")])
         await killed.write([RunBegan("r"), USED, SPENT])
-        async with opened(tmp_path) as store:
+        async with quiet_store(tmp_path) as store:
             assert await store.usage("ann", "tokens", "2026-11") == 5.0
             assert [row.requests for row in await store.spent_by_runs("s")] == [2]
             assert [row.text for row in await store.inbox("r")] == ["first"]
             await store.write([InboxTaken("r"), USED])
-            async with opened(tmp_path) as third:
+            async with quiet_store(tmp_path) as third:
                 assert await third.usage("ann", "tokens", "2026-11") == 7.5
                 assert [row.state for row in await third.unfinished_runs()] == ["running"]
                 assert await third.inbox("r") == []
@@ -104,37 +108,37 @@ async def test_a_kill_loses_no_change_and_applies_none_twice(tmp_path: Path) -> 
 
 
 async def test_the_owner_of_a_session_is_known_at_once(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         assert await store.owner_of("s") is None
         await store.write([SESSION])
         assert await store.owner_of("s") == "ann"
         await store.write([RUN])
         assert await store.owner_of("s") == "ann"
-        assert count(tmp_path, "runs") == 0, "a request in a session would apply its changes twice"
+        assert row_count(tmp_path, "runs") == 0, "a request in a session would apply its changes twice"
         await store.delete_session("s")
         assert await store.owner_of("s") is None
 
 
 async def test_a_visitor_reads_what_waits_and_leaves_it_to_the_server(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([SESSION, RUN, USED, MESSAGE])
-        await store.write([delta("r", 1)])
-        async with opened(tmp_path, visitor=True) as visitor:
+        await store.write([text_row("r", 1)])
+        async with quiet_store(tmp_path, visitor=True) as visitor:
             for _ in range(2):
                 assert await visitor.usage("ann", "tokens", "2026-11") == 2.5
             assert (await visitor.run("r"), await visitor.session("s")) == (RUN, replace(SESSION, updated=1.5))
-            assert await visitor.events("r", 0, 10) == [delta("r", 1)]
-            await store.write([USED, delta("r", 2)])
+            assert await visitor.events("r", 0, 10) == [text_row("r", 1)]
+            await store.write([USED, text_row("r", 2)])
             assert await visitor.usage("ann", "tokens", "2026-11") == 5.0
             await visitor.write([AuditRow(1.0, "ann", "token", "revoked", "", "ann")])
             assert (await visitor.sizes())["messages"] == 1
             assert [message.text for _, message in await visitor.search("s", "你好", 10)] == ["你好"]  # a part
             assert await visitor.search("s", "word", 10) == []
-            assert (count(tmp_path, "runs"), count(tmp_path, "audit")) == (0, 1)
-        await store.write([USED, delta("r", 3)])
+            assert (row_count(tmp_path, "runs"), row_count(tmp_path, "audit")) == (0, 1)
+        await store.write([USED, text_row("r", 3)])
         assert await store.usage("ann", "tokens", "2026-11") == 7.5
         assert len(await store.events("r", 0, 10)) == 3
-        async with opened(tmp_path, visitor=True) as visitor:
+        async with quiet_store(tmp_path, visitor=True) as visitor:
             assert await visitor.usage("ann", "tokens", "2026-11") == 7.5
             assert len(await visitor.events("r", 0, 10)) == 3
 
@@ -148,21 +152,21 @@ async def test_a_visitor_reads_what_waits_and_leaves_it_to_the_server(tmp_path: 
     ],
 )
 async def test_what_no_column_holds_is_refused_at_once(tmp_path: Path, change: Change) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         with pytest.raises(StoreFailed):
             await store.write([change])
         assert await store.sessions("ann", 10) == []
 
 
 async def test_a_change_of_another_kind_finds_those_before_it_in_their_tables(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([SESSION])
         await store.write([SessionTitle("s", "new")])
         assert [row.title for row in await store.sessions("ann", 10)] == ["new"]
 
 
 async def test_a_caller_that_leaves_meanwhile_has_nothing_applied_twice(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([USED, RUN])
         with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # so that the thread has to apply them
@@ -181,7 +185,7 @@ async def test_a_caller_that_leaves_meanwhile_has_nothing_applied_twice(tmp_path
 
 
 async def test_what_a_caller_has_begun_to_write_is_written_before_the_end(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         checking = asyncio.create_task(store.check())  # so that the write has to wait
         await asyncio.sleep(0)
         writing = asyncio.create_task(store.write([USED]))
@@ -189,12 +193,12 @@ async def test_what_a_caller_has_begun_to_write_is_written_before_the_end(tmp_pa
         await asyncio.sleep(0)
         writing.cancel()
     await checking
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         assert await store.usage("ann", "tokens", "2026-11") == 2.5
 
 
 async def test_a_run_that_begins_after_another_is_the_last_activity(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([SESSION, RUN])
         assert await store.run("r")
         await store.write([RunEnded("r", "answered", 2.0)])
@@ -206,7 +210,7 @@ async def test_a_run_that_begins_after_another_is_the_last_activity(tmp_path: Pa
 async def test_a_change_that_the_database_refuses_does_not_stand_in_the_way(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([SESSION, MESSAGE])
         await store.write([SESSION, RUN])
         assert await store.run("r") == RUN
@@ -219,19 +223,19 @@ async def test_a_change_that_the_database_refuses_does_not_stand_in_the_way(
 
 
 async def test_no_more_waits_than_a_millisecond_of_work(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         for number in range(3 * MOST_CHANGES):
             await store.write([SessionRow(f"s{number}", "ann", 1.0, "t")])
             assert len(store._pending) <= MOST_CHANGES
-        assert count(tmp_path, "sessions") >= 2 * MOST_CHANGES
+        assert row_count(tmp_path, "sessions") >= 2 * MOST_CHANGES
         await store.write([SessionRow("long", "ann", 1.0, "t" * 20_000)])
         assert len(store._pending) == 0
         for number in range(3 * MOST_ENDED):
-            await store.write([delta(f"r{number}", 1)])
-            await store.write([type(delta("r", 1))(f"r{number}", 2, "run.finished", FINISHED)])
+            await store.write([text_row(f"r{number}", 1)])
+            await store.write([type(text_row("r", 1))(f"r{number}", 2, "run.finished", FINISHED)])
             assert store._recent.ended <= MOST_ENDED
             assert len(await store.events(f"r{number}", 0, 10)) == 2
-        assert count(tmp_path, "events") >= 2 * MOST_ENDED
+        assert row_count(tmp_path, "events") >= 2 * MOST_ENDED
 
 
 def applied(groups: Sequence[Sequence[Change]]) -> dict[str, list[Any]]:

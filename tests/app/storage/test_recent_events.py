@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,42 +24,18 @@ from app.storage.sqlite.connections import Reader
 from app.storage.sqlite.recent_events import MOST_EVENTS, packed, unpacked
 from app.storage.sqlite.sessions import SQLiteSessions
 from app.storage.sqlite.store import SQLiteStore
+from tests.support.databases.sqlite import FINISHED, quiet_store, row_count, text_row
 
 pytestmark = pytest.mark.anyio
-FINISHED = encode(RunFinished("answered", "", 1, 0, {}))
-
-
-def delta(run: str, seq: int) -> EventRow:
-    return EventRow(run, seq, TextDelta.type, encode(TextDelta(f"{seq} ")))
 
 
 def call(run: str, seq: int) -> EventRow:
     return EventRow(run, seq, ToolStarted.type, encode(ToolStarted(f"c{seq}", "bash", {}, "native")))
 
 
-@asynccontextmanager
-async def opened(folder: Path, *, visitor: bool = False, quiet_s: float = math.inf) -> AsyncIterator[SQLiteStore]:
-    """A store that does nothing by itself if nothing is written for a moment: these tests say what waits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_store, "QUIET_S", quiet_s)
-        async with asyncio.timeout(30):
-            store = await SQLiteStore.open(folder / "test.db", visitor=visitor)
-            try:
-                yield store
-            finally:
-                await store.close()
-
-
-def count(folder: Path, table: str) -> int:
-    with closing(sqlite3.connect(folder / "test.db")) as database:
-        number = database.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
-    assert isinstance(number, int)
-    return number
-
-
 @given(st.lists(st.booleans(), max_size=50), st.integers(0, 51))
 def test_packed_events_are_the_same_behind_every_cursor(calls: list[bool], after: int) -> None:
-    events = [(call if one else delta)("r", seq) for seq, one in enumerate(calls, start=1)]
+    events = [(call if one else text_row)("r", seq) for seq, one in enumerate(calls, start=1)]
     rows = list(packed(events))
     assert not [row for row in rows if row.type == ToolStarted.type and row not in events]
     assert list(unpacked([row for row in rows if row.seq > after], after)) == events[after:]
@@ -74,17 +49,17 @@ def test_a_row_has_a_bounded_number_of_events_however_many_come_at_once() -> Non
 
 
 async def test_the_events_of_many_runs_in_one_write_are_one_row(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        events = [delta(f"r{number}", 1) for number in range(40)]
+    async with quiet_store(tmp_path) as store:
+        events = [text_row(f"r{number}", 1) for number in range(40)]
         await store.write(events)
         assert [await store.events(one.run, 0, 10) for one in events] == [[one] for one in events]
-        assert (count(tmp_path, "event_batches"), count(tmp_path, "events")) == (1, 0)
+        assert (row_count(tmp_path, "event_batches"), row_count(tmp_path, "events")) == (1, 0)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 64, 1000])
 async def test_a_long_log_is_read_in_pages_as_it_was_written(tmp_path: Path, limit: int) -> None:
-    whole = [(delta, call)[seq % 50 == 0]("r", seq) for seq in range(1, 5 * MOST_EVENTS + 9)]
-    async with opened(tmp_path) as store:
+    whole = [(text_row, call)[seq % 50 == 0]("r", seq) for seq in range(1, 5 * MOST_EVENTS + 9)]
+    async with quiet_store(tmp_path) as store:
         for row in whole:
             await store.write([row])
         read, rows = list[EventRow](), list[EventRow]()
@@ -95,23 +70,23 @@ async def test_a_long_log_is_read_in_pages_as_it_was_written(tmp_path: Path, lim
         assert await store.last_seq("r") == len(whole)
         assert await store.started_calls("r") == {f"c{seq}" for seq in range(50, len(whole), 50)}
         assert await store.call_events("r", f"c{len(whole) // 50 * 50}")
-        assert count(tmp_path, "events") < len(whole) / 10
+        assert row_count(tmp_path, "events") < len(whole) / 10
 
 
 async def test_a_kill_loses_no_event_and_doubles_none(tmp_path: Path) -> None:
     """Another store reads what the first one has not settled, as the next server does after a kill."""
-    whole = [delta("r", seq) for seq in range(1, MOST_EVENTS + 30)]
-    async with opened(tmp_path) as killed:
-        for row in [*whole, delta("other", 1)]:
+    whole = [text_row("r", seq) for seq in range(1, MOST_EVENTS + 30)]
+    async with quiet_store(tmp_path) as killed:
+        for row in [*whole, text_row("other", 1)]:
             await killed.write([row])
-        async with opened(tmp_path) as store:
+        async with quiet_store(tmp_path) as store:
             assert await store.events("r", 0, 1000) == whole
             assert await store.last_seq("r") == len(whole)
             end = EventRow("r", len(whole) + 1, RunFinished.type, FINISHED)
             await store.write([end])
-            async with opened(tmp_path) as third:
+            async with quiet_store(tmp_path) as third:
                 assert await third.events("r", 0, 1000) == [*whole, end]
-                assert await third.events("other", 0, 10) == [delta("other", 1)]
+                assert await third.events("other", 0, 10) == [text_row("other", 1)]
 
 
 async def write_and_tidy(store: SQLiteStore, *batches: list[EventRow]) -> None:
@@ -124,11 +99,11 @@ async def write_and_tidy(store: SQLiteStore, *batches: list[EventRow]) -> None:
 
 async def test_batches_are_deleted_once_they_have_aged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "COMMITS", 10)
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         for begin in (1, 11, 21):
-            await write_and_tidy(store, *([delta("r", seq)] for seq in range(begin, begin + 10)))
-        assert count(tmp_path, "event_batches") <= 10
-        assert await store.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 31)]
+            await write_and_tidy(store, *([text_row("r", seq)] for seq in range(begin, begin + 10)))
+        assert row_count(tmp_path, "event_batches") <= 10
+        assert await store.events("r", 0, 100) == [text_row("r", seq) for seq in range(1, 31)]
 
 
 async def test_batches_of_before_are_deleted_from_the_first_of_them_on(
@@ -136,33 +111,33 @@ async def test_batches_of_before_are_deleted_from_the_first_of_them_on(
 ) -> None:
     monkeypatch.setattr(sqlite_store, "COMMITS", 10)
     done = list[str]()
-    async with opened(tmp_path):
+    async with quiet_store(tmp_path):
         pass
     with closing(sqlite3.connect(tmp_path / "test.db")) as database, database:
         database.execute("INSERT INTO event_batches (number, events) VALUES (1000000, '')")
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         assert store._loop_connection
         store._loop_connection._connection.set_trace_callback(done.append)
         for begin in (1, 11):
-            await write_and_tidy(store, *([delta("r", seq)] for seq in range(begin, begin + 10)))
+            await write_and_tidy(store, *([text_row("r", seq)] for seq in range(begin, begin + 10)))
         assert 0 < len([sql for sql in done if sql.startswith("DELETE")]) < 5
-        assert count(tmp_path, "event_batches") == 10
+        assert row_count(tmp_path, "event_batches") == 10
 
 
 async def test_a_run_that_is_quiet_gets_rows_before_its_batch_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "COMMITS", 10)
-    quiet = [delta(f"quiet{number}", 1) for number in range(10)]
-    async with opened(tmp_path) as store:
+    quiet = [text_row(f"quiet{number}", 1) for number in range(10)]
+    async with quiet_store(tmp_path) as store:
         await write_and_tidy(store, *([event] for event in quiet))
-        await write_and_tidy(store, *([delta("r", seq)] for seq in range(1, 11)))
-        assert (count(tmp_path, "event_batches"), count(tmp_path, "events")) == (10, 10)
-        await store.write([delta("quiet0", 2)])
-        async with opened(tmp_path) as again:
+        await write_and_tidy(store, *([text_row("r", seq)] for seq in range(1, 11)))
+        assert (row_count(tmp_path, "event_batches"), row_count(tmp_path, "events")) == (10, 10)
+        await store.write([text_row("quiet0", 2)])
+        async with quiet_store(tmp_path) as again:
             assert [await again.events(event.run, 0, 1) for event in quiet] == [[event] for event in quiet]
-            assert await again.events("quiet0", 0, 10) == [quiet[0], delta("quiet0", 2)]
-            assert await again.events("r", 0, 100) == [delta("r", seq) for seq in range(1, 11)]
+            assert await again.events("quiet0", 0, 10) == [quiet[0], text_row("quiet0", 2)]
+            assert await again.events("r", 0, 100) == [text_row("r", seq) for seq in range(1, 11)]
 
 
 async def test_batches_of_commits_that_the_thread_makes_are_deleted_as_well(
@@ -170,22 +145,22 @@ async def test_batches_of_commits_that_the_thread_makes_are_deleted_as_well(
 ) -> None:
     monkeypatch.setattr(sqlite_store, "COMMITS", 10)
     text = encode(TextDelta("x" * 400))
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         for begin in (1, 11, 21):
             seqs = range(begin, begin + 10)
             runs = range(100)
             await write_and_tidy(store, *([EventRow(f"r{n}", seq, TextDelta.type, text) for n in runs] for seq in seqs))
-        assert count(tmp_path, "event_batches") <= 10
+        assert row_count(tmp_path, "event_batches") <= 10
 
 
 async def test_the_log_of_writes_begins_anew_when_all_of_it_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "COMMITS", 10)
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         sizes = list[int]()
         for begin in range(1, 200, 10):
-            await write_and_tidy(store, *([delta("r", seq)] for seq in range(begin, begin + 10)))
+            await write_and_tidy(store, *([text_row("r", seq)] for seq in range(begin, begin + 10)))
             sizes.append((tmp_path / "test.db-wal").stat().st_size)
     assert sizes[-1] == sizes[5]
 
@@ -200,12 +175,12 @@ async def test_what_waits_reaches_its_tables_when_nothing_is_written(
         indexed.set()
 
     monkeypatch.setattr(SQLiteStore, "_index_messages", index)
-    async with opened(tmp_path, quiet_s=0.0) as store:
+    async with quiet_store(tmp_path, quiet_s=0.0) as store:
         await store.write([SessionRow("s", "ann", 1.0, "t")])
         await store.write([MessageRow("s", 0, "r", dump(Message("user", "a marmot")))])
-        assert count(tmp_path, "messages") == 0
+        assert row_count(tmp_path, "messages") == 0
         await indexed.wait()
-        assert (count(tmp_path, "messages"), count(tmp_path, "message_words_docsize")) == (1, 1)
+        assert (row_count(tmp_path, "messages"), row_count(tmp_path, "message_words_docsize")) == (1, 1)
 
 
 class Joining(Reader):
@@ -221,9 +196,9 @@ class Joining(Reader):
 
 
 async def test_a_log_that_is_joined_while_it_is_read_has_no_text_twice(tmp_path: Path) -> None:
-    whole = [(delta, call)[seq % 4 == 1]("r", seq) for seq in range(1, 101)]
+    whole = [(text_row, call)[seq % 4 == 1]("r", seq) for seq in range(1, 101)]
     packs = [row for at in range(0, len(whole), 18) for row in packed(whole[at : at + 18])]
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([RunRow("r", "s", "ann", "m", "running", 1.0)])
         await store.replace_events("r", packs)
         await store._reader.close()
@@ -234,47 +209,47 @@ async def test_a_log_that_is_joined_while_it_is_read_has_no_text_twice(tmp_path:
 
 
 async def test_recent_events_that_are_replaced_get_no_rows_later(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.write([RunRow("r", "s", "ann", "m", "running", 1.0), delta("r", 1)])
-        await store.replace_events("r", [delta("r", 1)])
-        await store.write([delta("other", 1)])
+    async with quiet_store(tmp_path) as store:
+        await store.write([RunRow("r", "s", "ann", "m", "running", 1.0), text_row("r", 1)])
+        await store.replace_events("r", [text_row("r", 1)])
+        await store.write([text_row("other", 1)])
         await store.forget_before(0.0, 0.0)
-        assert await store.events("r", 0, 10) == [delta("r", 1)]
-        assert count(tmp_path, "event_batches") == 0
+        assert await store.events("r", 0, 10) == [text_row("r", 1)]
+        assert row_count(tmp_path, "event_batches") == 0
 
 
 async def test_a_deleted_session_leaves_no_words_in_the_batches(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.write([SessionRow("s", "ann", 1.0, "t"), delta("r", 1)])
+    async with quiet_store(tmp_path) as store:
+        await store.write([SessionRow("s", "ann", 1.0, "t"), text_row("r", 1)])
         await store.delete_session("s")
-        assert count(tmp_path, "event_batches") == 0
-        assert await store.events("r", 0, 10) == [delta("r", 1)]  # of a run that is not of this session
+        assert row_count(tmp_path, "event_batches") == 0
+        assert await store.events("r", 0, 10) == [text_row("r", 1)]  # of a run that is not of this session
 
 
 async def test_a_write_waits_for_another_process_and_is_whole(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         with closing(sqlite3.connect(tmp_path / "test.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            writing = asyncio.create_task(store.write([delta("r", 1), SessionRow("s", "ann", 1.0, "t")]))
+            writing = asyncio.create_task(store.write([text_row("r", 1), SessionRow("s", "ann", 1.0, "t")]))
             await asyncio.sleep(0)
             assert not writing.done()
             assert await store.events("r", 0, 10) == []
             other.execute("COMMIT")
             await writing
-        assert await store.events("r", 0, 10) == [delta("r", 1)]
+        assert await store.events("r", 0, 10) == [text_row("r", 1)]
 
 
 async def test_what_a_cancelled_caller_has_written_is_read(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         async with store._one_writer:  # so that the write has to wait
-            writing = asyncio.create_task(store.write([delta("r", 1)]))
+            writing = asyncio.create_task(store.write([text_row("r", 1)]))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             writing.cancel()
         await store.write([SessionRow("s", "ann", 1.0, "t")])
         async with store._one_writer:
             assert [row.seq for row in await store.events("r", 0, 10)] == [1]
-        async with opened(tmp_path) as again:
+        async with quiet_store(tmp_path) as again:
             assert [row.seq for row in await again.events("r", 0, 10)] == [1]
 
 
@@ -282,10 +257,10 @@ async def test_messages_are_found_and_deleted_whether_indexed_or_not(tmp_path: P
     def said(position: int, words: str) -> MessageRow:
         return MessageRow("s", position, "r", dump(Message("user", words)))
 
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([SessionRow("s", "ann", 1.0, "t"), SessionRow("other", "ann", 1.0, "t")])
         await store.write([said(at, f"apple number {at}") for at in range(100)])
-        assert count(tmp_path, "message_words_docsize") == 0
+        assert row_count(tmp_path, "message_words_docsize") == 0
         assert len(await store.search("s", "apple", 1000)) == 100
         await store.write([said(100, "a new pear"), MessageRow("other", 0, "q", dump(Message("user", "a plum")))])
         assert [position for position, _ in await store.search("s", "pear", 10)] == [100]

@@ -23,14 +23,14 @@ from app.storage.runs import ALL, EventRow, RunEnded, RunRow
 from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite import store as sqlite_store
 from app.storage.sqlite.store import SQLiteStore
-from tests.app.storage.test_recent_events import delta, opened
+from tests.support.databases.sqlite import quiet_store, text_row
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_cancelled_transaction_leaves_no_statement_behind(tmp_path: Path) -> None:
     """Its statement still waits for the thread when the caller is cancelled."""
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         await store.write([SessionRow("s", "ann", 1.0, "t")])
         free = threading.Event()
         held = asyncio.ensure_future(store._writer._execute(free.wait, 30))  # type: ignore[no-untyped-call]
@@ -60,8 +60,8 @@ class Noted:
 
 
 async def test_the_end_of_a_run_is_kept_once_though_its_first_caller_is_cancelled(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.write([RunRow("r", "s", "ann", "m", "running", 1.0), delta("r", 1)])
+    async with quiet_store(tmp_path) as store:
+        await store.write([RunRow("r", "s", "ann", "m", "running", 1.0), text_row("r", 1)])
         end = EventRow("r", 2, RunFailed.type, encode(RunFailed("storage_failed", "", retryable=True)))
         noted = Noted(store)
         lost = TerminalRetry(noted, Approvals(store))
@@ -75,12 +75,12 @@ async def test_the_end_of_a_run_is_kept_once_though_its_first_caller_is_cancelle
                 await keeping
         await lost.keep("r")
         assert lost.events("r", 0) == []
-        assert await store.events("r", 0, ALL) == [delta("r", 1), end]
+        assert await store.events("r", 0, ALL) == [text_row("r", 1), end]
 
 
 async def test_a_number_that_no_column_holds_is_a_failure_of_the_store(tmp_path: Path) -> None:
     """Any other exception would end the task that writes for all runs."""
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         with pytest.raises(StoreFailed):
             await store.write([RunEnded("r", "answered", 1 << 64)])
 
@@ -97,7 +97,7 @@ async def test_a_disk_that_is_full_now_and_then_leaves_no_gap(
     monkeypatch.setattr(sqlite_store, "COMMITS", 7)
     choose = random.Random(seed)
     taken: dict[str, list[EventRow]] = {f"r{number}": [] for number in range(4)}
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         for _ in range(100):
             fill(store, full=choose.random() < 0.3)
             run, rows = choose.choice(list(taken.items()))
@@ -109,7 +109,7 @@ async def test_a_disk_that_is_full_now_and_then_leaves_no_gap(
                 rows += new
             assert await store.events(run, 0, ALL) == rows
             assert await store.last_seq(run) == len(rows)
-        async with opened(tmp_path) as again:
+        async with quiet_store(tmp_path) as again:
             assert {run: await again.events(run, 0, ALL) for run in taken} == taken
 
 
@@ -127,7 +127,7 @@ async def full_disk(folder: Path) -> AsyncIterator[None]:
 async def test_on_a_full_disk_all_that_was_accepted_can_be_read(tmp_path: Path) -> None:
     sessions = [SessionRow(f"s{number}", "ann", 1.0, "t") for number in range(20)]
     message = MessageRow("s1", 0, "r1", dump(Message("user", "Hi there")))
-    async with opened(tmp_path) as store:
+    async with quiet_store(tmp_path) as store:
         for session in sessions:
             await store.write([session, RunRow(f"r{session.id[1:]}", session.id, "ann", "m", "queued", 2.0)])
         await store.write([message])

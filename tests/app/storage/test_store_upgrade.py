@@ -10,17 +10,17 @@ from itertools import count
 import asyncpg
 import pytest
 
-from app.core.events import TextDelta, encode
 from app.storage.changes import StoreFailed
 from app.storage.postgres import database, schema
 from app.storage.postgres.statements import STATEMENTS, WRITE
 from app.storage.postgres.store import PostgresStore
 from app.storage.postgres.write_function import Statement, WriteFunction
-from app.storage.runs import ALL, EventRow, RunEnded, RunRow
+from app.storage.runs import ALL, RunEnded, RunRow
 from app.storage.sessions import SessionRow
 from app.storage.transfer.tables import COLUMNS, OWN, RUNS
 from tests.support.databases.earlier import path_of, tables
 from tests.support.databases.postgres import Cluster
+from tests.support.databases.sqlite import text_row
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60
@@ -51,10 +51,6 @@ def begin_next_version(monkeypatch: pytest.MonkeyPatch, *, oldest: int = schema.
     monkeypatch.setattr(schema, "OLDEST", oldest)
 
 
-def text(run: str, number: int) -> EventRow:
-    return EventRow(run, number, TextDelta.type, encode(TextDelta(f"{number} ")))
-
-
 async def begin_run(store: PostgresStore, name: str) -> None:
     await store.write(
         [SessionRow(f"ses_{name}", "ann", 1.0, name), RunRow(name, f"ses_{name}", "ann", "m", "running", 2.0)]
@@ -74,7 +70,7 @@ async def test_a_server_goes_on_writing_while_the_next_version_changes_the_schem
         async def write_on() -> None:
             nonlocal written
             for written in count(1):
-                await old.write([text("old", written)])
+                await old.write([text_row("old", written)])
                 assert (await old.last_seq("old")) == written
                 if enough.is_set():
                     return
@@ -84,14 +80,14 @@ async def test_a_server_goes_on_writing_while_the_next_version_changes_the_schem
             begin_next_version(changed)
             new = await NextStore.open(url)
             await begin_run(new, "new")
-            await new.write([text("new", 1), RunEnded("new", "answered", 3.0)])
+            await new.write([text_row("new", 1), RunEnded("new", "answered", 3.0)])
             enough.set()
             await writing
         await old.write([RunEnded("old", "answered", 3.0)])  # by a version that does not know the column
         again = await PostgresStore.open(url)
         assert [event.seq for event in await again.events("old", 0, ALL)] == list(range(1, written + 1))
         assert await new.events("old", 0, ALL) == await old.events("old", 0, ALL)
-        assert await again.events("new", 0, ALL) == [text("new", 1)]
+        assert await again.events("new", 0, ALL) == [text_row("new", 1)]
         weights = (
             "SELECT runs.id, weight, colour FROM runs JOIN sessions ON sessions.id = runs.session ORDER BY runs.id"
         )
@@ -116,12 +112,12 @@ async def test_an_upgrade_waits_for_a_table_in_short_tries(postgres: Cluster, mo
                     await connection.execute(HOLDS)
                     with pytest.raises(StoreFailed, match="Another program holds that table"):
                         await NextStore.open(url)
-                    await old.write([text("old", 1)])
+                    await old.write([text_row("old", 1)])
                     changed.setattr(database, "MOST_CLASHES", 1_000)
                     opening = asyncio.create_task(NextStore.open(url))
                     while not await other.fetchval(WAITS):
                         assert not opening.done()
-                    await old.write([text("old", 2)])
+                    await old.write([text_row("old", 2)])
                 new = await opening
         assert [event.seq for event in await new.events("old", 0, ALL)] == [1, 2]
         await new.close()

@@ -20,6 +20,7 @@ from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from routes.protocol.requests import ChatRequest
 from tests.support.models.chatting import DONE, LIMIT_S, chunk
+from tests.support.models.histories import store_nothing
 from tests.support.models.upstream import Act, upstream
 from tests.support.server.serving import serving
 
@@ -89,10 +90,6 @@ class Sink:
         self.added += 1
 
 
-async def stored() -> None:
-    """Nothing has to be."""
-
-
 def comparable(events: Sequence[AgentEvent]) -> list[dict[str, Any]]:
     """The events: neighbouring deltas joined, calls by their order, without times."""
     rows, ids = list[dict[str, Any]](), dict[str, str]()
@@ -120,7 +117,9 @@ async def events_of_run(
         async with serving(folder, None, None, **model, max_answer_characters=str(most)) as served:
             agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
             history = [Message("user", "x", at=0)]
-            conversation = Conversation("s", history, lambda *_: None, lambda _: None, stored, redactor=Redactor())
+            conversation = Conversation(
+                "s", history, lambda *_: None, lambda _: None, store_nothing, redactor=Redactor()
+            )
             inbox = Inbox(lambda *_: None, lambda: None)
             async with aclosing(agent.run("r", conversation, inbox, None, sink)) as generated:
                 async for event in generated:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.page.approvals.test_page_approvals import asking, decided, press, runs, waiting
+from tests.support.models.replies import bash_block
+from tests.support.page.approvals import asking_page, press, questions_on, until_decided
 from tests.support.page.browser import expect, say, shot
-from tests.tools.sandbox.test_network_box import THERE, site
+from tests.support.sandbox.sites import THERE, site
 from tools.sandbox.sandbox import NoSandbox, find_sandbox
 
 FOUND = find_sandbox(levels=["bubblewrap"])
@@ -28,12 +29,12 @@ def reaching(command: str, network: bool | list[str]) -> str:
 async def test_a_command_with_network_is_one_question_and_hosts_can_be_allowed(tmp_path: Path) -> None:
     with site({"/": b"a page", "/other": b"another page"}) as there:
         calls = [reaching(f"curl -sS {there.url}{path}", True) for path in ("/", "/other")]
-        script = [*calls, runs("echo home"), "Done."]
+        script = [*calls, bash_block("echo home"), "Done."]
         more = {"approval_admin": "sandboxed", "private_hosts": there.host}
-        async with asking(tmp_path, *script, **more) as (served, provider, browser, page):
+        async with asking_page(tmp_path, *script, **more) as (served, provider, browser, page):
             browser.expected.append("422")
             await say(page, "Look.")
-            box = waiting(page)
+            box = questions_on(page)
             await expect(box.get_by_role("heading")).to_have_text("Run this command with network access?")
             await expect(box).to_contain_text("with network access to any public host: everything it can read")
             await expect(box).to_contain_text("It cannot reach services of this machine or its local network")
@@ -50,7 +51,7 @@ async def test_a_command_with_network_is_one_question_and_hosts_can_be_allowed(t
             await hosts.fill(f"{THERE}\n*.example.org")
             await shot(page, "approval-network")
             await press(page, "Approve and allow")
-            await decided(page)
+            await until_decided(page)
             await expect(page.get_by_text("Done.")).to_be_visible()
             assert there.asked == ["/", "/other"]
             told = [message.text for message in provider.requests[-1].messages]
@@ -63,13 +64,13 @@ async def test_hosts_that_a_call_names_are_shown_and_can_be_approved_once(tmp_pa
     with site({"/": b"a page"}) as there:
         script = [reaching(f"curl -sS {there.url}/", [there.host, "a.example"])] * 2
         more = {"approval_admin": "sandboxed", "private_hosts": there.host}
-        async with asking(tmp_path, *script, "Done.", **more) as (_, _, _, page):
+        async with asking_page(tmp_path, *script, "Done.", **more) as (_, _, _, page):
             await say(page, "Look.")
             for _ in range(2):  # a yes to one call is none to the next
-                await expect(waiting(page)).to_contain_text(
+                await expect(questions_on(page)).to_contain_text(
                     f"with network access to {there.host}, a.example: everything it can read"
                 )
                 await press(page, "Approve once")
-                await decided(page)
+                await until_decided(page)
             await expect(page.get_by_text("Done.")).to_be_visible()
             assert there.asked == ["/", "/"]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.page.cards.test_cards import asked, bash
+from tests.support.models.replies import native_bash
 from tests.support.page.browser import Locator, Page, browsing, expect, home, shot
-from tests.support.page.stories import cards
+from tests.support.page.stories import IN_VIEW, cards, page_of_turn
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -129,7 +129,7 @@ os.write(1, b"\\x1b[?1049l")
 async def test_a_program_that_draws_is_shown_and_typed_into(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work/draws.py").write_text(PROGRAM)
-    async with asked(tmp_path, [bash("python3 draws.py")], "Done.") as (_, _, page):
+    async with page_of_turn(tmp_path, [native_bash("python3 draws.py")], "Done.") as (_, _, page):
         card, rows = cards(page), cards(page).locator(".xterm-rows")
         await expect(rows).to_contain_text("ready")
         await expect(rows).to_contain_text(re.compile(r"size \d+x(1\d|2\d) "))  # not the 40 rows that it began with
@@ -174,7 +174,7 @@ async def test_lines_become_a_screen_where_lines_cannot_show_them(tmp_path: Path
     drawn = (
         "printf 'a: wait\\nb: wait\\n'; printf '\\033[2A\\033[2Ka: done\\n'; seq 1 20; printf '\\033[32mend\\033[m\\n'"
     )
-    async with asked(tmp_path, [bash(drawn)], [bash("seq 1 3000")], "Done.") as (_, _, page):
+    async with page_of_turn(tmp_path, [native_bash(drawn)], [native_bash("seq 1 3000")], "Done.") as (_, _, page):
         card, lines = cards(page), cards(page, 1)
         await expect(lines).to_have_attribute("data-state", "done")
         await expect(lines.locator(".tail-count")).to_have_text("3,000 lines, truncated for the model")
@@ -189,13 +189,6 @@ async def test_lines_become_a_screen_where_lines_cannot_show_them(tmp_path: Path
         await page.keyboard.press("Shift+Enter")
         await expect(lines.get_by_role("status")).to_have_text("13 of 13")
         assert json.loads(await lines.locator(".tail").evaluate(IN_VIEW)) == "2999"
-
-
-IN_VIEW = """(box) => JSON.stringify([...CSS.highlights.get("tail-found")].map((range) => {
-  const { top, bottom } = range.getBoundingClientRect(), { top: first, bottom: last } = box.getBoundingClientRect();
-  if (top < first || bottom > last) return "out of view";
-  return range.startContainer.data.slice(0, range.endOffset + 1).trim().split("\\n").at(-1);
-})[0])"""
 
 
 # A screen alone, of which the test decides what is written.

@@ -5,44 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.core.provider import PictureChunk
-from app.models.scripted import Pause, Reply, Scripted
+from app.models.scripted import Pause, Reply
 from parsing import Call, CallDelta, CallOpened
 from tests.support.models.pictures import CAT
+from tests.support.models.replies import native_bash
 from tests.support.models.upstream import answer, upstream
-from tests.support.page.browser import STORY_S, Browsing, Locator, Page, browsing, expect, home, say, shot
-from tests.support.page.stories import cards, held, let_go
+from tests.support.page.browser import Browsing, Locator, Page, expect, shot
+from tests.support.page.stories import cards, held, let_go, page_of_turn
 from tests.support.sandbox.processes import alive, all_gone, endless
-from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
-
-
-def bash(command: str, index: int = 0) -> Call:
-    return Call(index, "bash", {"command": command}, "native")
-
-
-@asynccontextmanager
-async def asked(
-    folder: Path, *replies: Reply, approval: str = "sandboxed", **flags: Any
-) -> AsyncGenerator[tuple[Served, Browsing, Page], None]:
-    """A page on which somebody has just asked for something."""
-    async with (
-        asyncio.timeout(STORY_S),
-        serving(folder, Scripted(replies), approval_admin=approval, **flags) as served,
-        browsing() as browser,
-    ):
-        page = await browser.page()
-        await page.goto(home(served))
-        await say(page, "Do it.")
-        yield served, browser, page
 
 
 SEE = Call(0, "read_file", {"path": "cat.png"}, "native")
@@ -96,10 +73,16 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
     command = f"{PROGRESS}{held('on')}; printf '\\nlinked\\n'; {held('go')}; seq 1 60; printf '\\033[32mover\\033[m\\n'"
     failing = "seq 1 30; echo 'no such file' >&2; exit 3"
     drawn: Reply = [PictureChunk(CAT), "Done."]
-    replies = ([bash(command)], [bash(failing)], [bash("printf 'x,y\\n' > table.csv; rm on")], [SEE], drawn)
+    replies = (
+        [native_bash(command)],
+        [native_bash(failing)],
+        [native_bash("printf 'x,y\\n' > table.csv; rm on")],
+        [SEE],
+        drawn,
+    )
     (tmp_path / "work").mkdir()
     (tmp_path / "work/cat.png").write_bytes(CAT)
-    async with asked(tmp_path, *replies) as (_, browser, page):
+    async with page_of_turn(tmp_path, *replies) as (_, browser, page):
         card, tail = cards(page), cards(page).locator(".tail")
         await expect(card).to_have_attribute("data-state", "running")
         await expect(page.get_by_role("group", name="bash: printf")).to_have_attribute("aria-label", _ends("running"))
@@ -149,7 +132,7 @@ def _ends(words: str) -> re.Pattern[str]:
 
 async def test_the_whole_output_is_read_while_it_grows_and_the_reader_stays_where_they_are(tmp_path: Path) -> None:
     command = f"seq 1 2000; {held('on')}; seq 2001 4000; {held('go')}; seq 4001 4100"
-    async with asked(tmp_path, [bash(command)], "Done.") as (_, _, page):
+    async with page_of_turn(tmp_path, [native_bash(command)], "Done.") as (_, _, page):
         card, tail = cards(page), cards(page).locator(".tail")
         await card.get_by_role("button", name="Show all").click()
         await expect(tail).to_contain_text("\n1999\n2000\n")
@@ -179,7 +162,7 @@ async def test_the_stop_button_ends_this_call_and_its_processes(tmp_path: Path) 
     sleeper = endless()
     asks = "read -p 'Name? ' name; read -s -p 'Word? ' word; echo \"${#word} characters\"; stty size"
     command = f'{asks}; {sleeper} & echo "started by $name"; wait'
-    async with asked(tmp_path, [bash(command)], "It goes on.") as (_, browser, page):
+    async with page_of_turn(tmp_path, [native_bash(command)], "It goes on.") as (_, browser, page):
         card = cards(page)
         await expect(card.locator(".tail")).to_have_text("Name? ")
         line = card.get_by_role("textbox", name="Type into this command")
@@ -229,7 +212,7 @@ async def test_arguments_grow_as_the_model_writes_them(tmp_path: Path) -> None:
         ["```bash\necho 'made of text'\n", "exit 0\n```"],
         "Done.",
     )  # fmt: skip
-    async with asked(tmp_path, *replies) as (_, _, page):
+    async with page_of_turn(tmp_path, *replies) as (_, _, page):
         growing = cards(page).locator(".streaming-text")
         await expect(growing).to_have_text("line 0 ⟨U+202E⟩\nline 1 ⟨U+202E⟩\nline 2 ⟨U+202E⟩\n")
         await expect(cards(page).locator(".card-title")).to_have_text("notes/a.md")
@@ -258,7 +241,7 @@ async def test_a_block_of_code_that_ran_is_shown_once(tmp_path: Path) -> None:
         [drafted, "And:\n```bash\n\n```\n"],
         "The end.",
     )
-    async with asked(tmp_path, *replies) as (_, _, page):
+    async with page_of_turn(tmp_path, *replies) as (_, _, page):
         first, second = cards(page), cards(page, 1)
         await expect(first.locator(".streaming-text")).to_have_text(begun)
         await expect(page.locator(".answer")).to_have_text(["First:"])
@@ -294,13 +277,13 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
             Call(1, "list_files", {}, "native"),
             Call(2, "read_file", {"path": "nowhere"}, "native"),
         ],
-        [Call(0, "telepathy", {"whom": "you"}, "native"), bash("echo '{\"a\": [1]}'; seq 1 9000", 1)],
+        [Call(0, "telepathy", {"whom": "you"}, "native"), native_bash("echo '{\"a\": [1]}'; seq 1 9000", 1)],
         [Call(0, "web_search", {"query": "green tea"}, "native")],
         "Done.",
     )
     async with (
         upstream(answer(json.dumps({"results": [GREEN, FORGED]}))) as engine,
-        asked(tmp_path, *replies, approval="auto", search_url=f"http://127.0.0.1:{engine.port}") as (_, _, page),
+        page_of_turn(tmp_path, *replies, approval="auto", search_url=f"http://127.0.0.1:{engine.port}") as (_, _, page),
     ):
         changed = cards(page, 1)
         await expect(changed.locator(".card-extra")).to_have_text("+2 −1")
@@ -353,8 +336,8 @@ async def searched(card: Locator) -> None:
 
 async def test_a_question_that_is_not_listed_yet_is_shown_as_soon_as_it_is(tmp_path: Path) -> None:
     opened = (CallOpened(0, "bash"), CallOpened(1, "bash"))
-    replies: tuple[Reply, ...] = ([*opened, bash("touch first"), bash("touch second", 1)], "Done.")
-    async with asked(tmp_path, *replies, approval="ask") as (served, _, page):
+    replies: tuple[Reply, ...] = ([*opened, native_bash("touch first"), native_bash("touch second", 1)], "Done.")
+    async with page_of_turn(tmp_path, *replies, approval="ask") as (served, _, page):
         await expect(cards(page).locator(".card-state")).to_have_text("waiting for you")
         await expect(cards(page, 1).locator(".card-state")).to_have_text("queued")
         [waiting] = (await served.client.get("/approvals")).json()["approvals"]
@@ -367,8 +350,8 @@ async def test_a_question_that_is_not_listed_yet_is_shown_as_soon_as_it_is(tmp_p
 
 async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(tmp_path: Path) -> None:
     opened = (CallOpened(0, "bash"), CallOpened(1, "bash"))
-    replies: tuple[Reply, ...] = ([*opened, bash("touch first"), bash("touch second", 1)], "Done.")
-    async with asked(tmp_path, *replies, approval="ask") as (served, _, page):
+    replies: tuple[Reply, ...] = ([*opened, native_bash("touch first"), native_bash("touch second", 1)], "Done.")
+    async with page_of_turn(tmp_path, *replies, approval="ask") as (served, _, page):
         first, second = cards(page), cards(page, 1)
         await expect(first.locator(".card-state")).to_have_text("waiting for you")
         await expect(second.locator(".card-state")).to_have_text("queued")

@@ -11,11 +11,10 @@ import pytest
 from playwright.async_api import Route
 
 from app.models.scripted import Scripted
-from tests.page.cards.test_card_screen import IN_VIEW
-from tests.page.cards.test_cards import asked, bash
 from tests.support.models.pictures import CAT
+from tests.support.models.replies import native_bash
 from tests.support.page.browser import Locator, Page, browsing, expect, home
-from tests.support.page.stories import cards
+from tests.support.page.stories import IN_VIEW, cards, page_of_turn
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -56,7 +55,7 @@ async def search(page: Page, card: Locator, words: str) -> None:
 
 @pytest.mark.parametrize("path", [OUTPUT, "**/whole_lines.js"])
 async def test_a_search_typed_before_the_lines_are_there_finds_them(tmp_path: Path, path: str) -> None:
-    async with asked(tmp_path, [bash("seq 1 3000")], "Done.") as (_, _, page):
+    async with page_of_turn(tmp_path, [native_bash("seq 1 3000")], "Done.") as (_, _, page):
         card = await numbers(page)
         async with held_back(page, path):
             await card.get_by_role("button", name="Search").click()
@@ -69,7 +68,7 @@ async def test_a_search_typed_before_the_lines_are_there_finds_them(tmp_path: Pa
 
 
 async def test_a_search_goes_on_where_lines_become_a_screen_and_lines_again(tmp_path: Path) -> None:
-    async with asked(tmp_path, [bash("seq 1 3000")], "Done.") as (_, _, page):
+    async with page_of_turn(tmp_path, [native_bash("seq 1 3000")], "Done.") as (_, _, page):
         card = await numbers(page)
         found, selected = card.get_by_role("status"), card.locator(".xterm-selection div")
         async with held_back(page, OUTPUT):
@@ -91,7 +90,7 @@ async def test_a_search_goes_on_where_lines_become_a_screen_and_lines_again(tmp_
 
 
 async def test_a_search_in_lines_that_cannot_be_loaded_says_so(tmp_path: Path) -> None:
-    async with asked(tmp_path, [bash("seq 1 3000")], "Done.") as (_, browser, page):
+    async with page_of_turn(tmp_path, [native_bash("seq 1 3000")], "Done.") as (_, browser, page):
         card = await numbers(page)
         refusal = {"error": {"type": "server_error", "code": "unavailable", "message": "The store is busy."}}
         browser.expected.append("status of 503")

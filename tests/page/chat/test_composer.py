@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Scripted
-from tests.routes.http.attachments.test_attachments import Blind
 from tests.support.models.pictures import CAT, LAW
+from tests.support.models.scripted_models import Blind
 from tests.support.nightly import only_at_night
 from tests.support.page.browser import Page, browsing, expect, home, say, shot
 from tests.support.server.serving import serving

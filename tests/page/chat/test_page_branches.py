@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Reply, Scripted
-from tests.page.test_axe import LOOKS, judged, judging
 from tests.support.models.endpoints import model_server
 from tests.support.nightly import at_night
+from tests.support.page.axe import LOOKS, page_for_axe, violations
 from tests.support.page.browser import STORY_S, Locator, Page, browsing, expect, home, say, shot
 from tests.support.server.serving import Served, serving
 
@@ -206,24 +206,24 @@ async def test_calls_of_both_compared_answers_ask_for_approval(tmp_path: Path) -
 async def test_axe_finds_nothing_wrong_with_branches(tmp_path: Path, look: str) -> None:
     script = ["Roses are red.", "Violets are blue.", "Moss is green.", "One answer.", "Another answer."]
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
-        page = await judging(browser, **LOOKS[look])
+        page = await page_for_axe(browser, **LOOKS[look])
         turn = await two_turns(page, served)
         await turn.get_by_role("button", name="Edit message").click()
-        found = await judged(page, "edit")
+        found = await violations(page, "edit")
         await turn.get_by_role("textbox", name="Edit message").press("Enter")
         await expect(turn.locator(".branch-count")).to_have_text("2 / 2")
         await expect(turn.locator(".turn-foot")).to_be_visible()
         menu = turn.get_by_role("button", name="Answer again or compare")
         await menu.click()
-        found += await judged(page, "menu")
+        found += await violations(page, "menu")
         await shot(page, f"branches-menu-{look}")
         await page.get_by_role("menuitem", name="Compare two models").click()
-        found += await judged(page, "choice")
+        found += await violations(page, "choice")
         await page.get_by_role("dialog").get_by_role("button", name="Compare").click()
         await expect(page.get_by_text("Another answer.")).to_be_visible()
         await expect(page.locator(".compare .turn-foot")).to_have_count(2)
         await expect(page.locator(".runs > .run")).to_have_count(2)
         await expect(page.locator(".runs > .run").last).to_be_hidden()
-        found += await judged(page, "compare")
+        found += await violations(page, "compare")
         await shot(page, f"branches-compare-{look}")
         assert not found

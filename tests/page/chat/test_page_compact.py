@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.routes.http.context.test_context import Secretary, turns
 from tests.support.page.browser import STORY_S, browsing, expect, home, shot
+from tests.support.server.long_conversations import Secretary, chat_turns
 from tests.support.server.serving import serving
 from tests.support.terminal.terminals import terminal
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 async def test_the_page_has_the_conversation_summarised(tmp_path: Path) -> None:
     async with serving(tmp_path, Secretary()) as served, browsing() as browser:
-        session = (await turns(served, 4))[0][0]["session"]
+        session = (await chat_turns(served, 4))[0][0]["session"]
         page = await browser.page()
         await page.goto(f"{home(served)}/#{session}")
         box = page.get_by_role("textbox", name="Message")
@@ -38,7 +38,7 @@ async def test_the_page_has_the_conversation_summarised(tmp_path: Path) -> None:
 
 async def test_the_terminal_has_the_conversation_summarised(tmp_path: Path) -> None:
     async with asyncio.timeout(STORY_S), serving(tmp_path, Secretary()) as served:
-        await turns(served, 4)
+        await chat_turns(served, 4)
         async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
             await shown.ends_with("\n>")
             shown.press("/compact\r")

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.routes.http.delegation.test_helpers import call, delegates, helpers_in
+from tests.support.models.replies import tool_call
 from tests.support.page.browser import browsing, expect, home, say
+from tests.support.server.delegating import delegates, helpers_in
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_the_card_opens_the_helper_and_the_tray_answers_for_it(tmp_path: Path) -> None:
-    write = call("write_file", path="a.txt", content="x")
+    write = tool_call("write_file", path="a.txt", content="x")
     replies = {"Ask": [delegates("Help"), "All is done."], "Help": [write, "Written by the helper."]}
     async with (
         helpers_in(tmp_path, replies, approval_admin="ask") as served,

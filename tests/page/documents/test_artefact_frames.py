@@ -17,9 +17,9 @@ from app.core.provider import CallForm
 from app.models.scripted import Scripted
 from routes.page import FRAME, PROBE
 from tests import ROOT
-from tests.page.documents.test_artefacts import block, opened
 from tests.support.page.browser import Browsing, Locator, Page, browsing, expect, home, shot
 from tests.support.page.chromium import BROWSER
+from tests.support.page.stories import code_block, show_answer
 from tests.support.server.serving import Served, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("chromium")]
@@ -126,7 +126,7 @@ async def shown(tmp_path: Path, answer: str) -> AsyncGenerator[tuple[Served, Bro
 
 async def previewed(page: Page, served: Served) -> Locator:
     """Each of the code blocks as a preview."""
-    await opened(page, home(served))
+    await show_answer(page, home(served))
     figures = page.locator("figure.code")
     for figure in await figures.all():
         # Not by a pointer: what grows above moves the button away between its press and its release.
@@ -148,7 +148,7 @@ async def packets_of(at: Mapping[str, Port]) -> dict[str, int]:
 async def test_nothing_makes_a_frame_that_sends(tmp_path: Path, unknown: tuple[str, ...]) -> None:
     made, written = ways()
     async with ports(*made, *written) as at:
-        answer = "".join(block("html", text) for text in documents(at))
+        answer = "".join(code_block("html", text) for text in documents(at))
         async with shown(tmp_path, answer) as (served, _, page):
             crashes: list[Any] = []
             page.on("crash", lambda _: crashes.append(1))
@@ -171,7 +171,7 @@ STILL = "Shown without its scripts: this browser does not keep a preview offline
 
 
 async def test_where_a_preview_is_not_kept_offline_it_stands_still(tmp_path: Path) -> None:
-    answer = "".join(block(*each) for each in STATIC.items()) + block("html", "<p style='color: teal'>Plain")
+    answer = "".join(code_block(*each) for each in STATIC.items()) + code_block("html", "<p style='color: teal'>Plain")
     async with shown(tmp_path, answer) as (served, _, page):
         await page.set_viewport_size({"width": 1280, "height": 3_000})  # a frame out of sight is not laid out
         await without_header(page, FRAME, PROBE)
@@ -200,7 +200,7 @@ fetch("/livez", { mode: "no-cors" }).then(() => say(" sent"), () => say(" refuse
 
 
 async def test_where_no_frame_has_webrtc_scripts_run(tmp_path: Path) -> None:
-    async with shown(tmp_path, block("html", RUNS)) as (served, _, page):
+    async with shown(tmp_path, code_block("html", RUNS)) as (served, _, page):
         await page.add_init_script(NO_WEBRTC)
         await without_header(page, FRAME, PROBE)
         figures = await previewed(page, served)
@@ -212,7 +212,7 @@ async def test_a_document_with_frames_is_shown_without_them(tmp_path: Path) -> N
         "<iframe src=https://x.test/></iframe><p>After</p>"
         "<script>for (let i = 0, frame = 2; i <frame ; i++) document.body.append('ran')</script>"
     )
-    async with shown(tmp_path, block("html", text)) as (served, _, page):
+    async with shown(tmp_path, code_block("html", text)) as (served, _, page):
         figures = await previewed(page, served)
         await expect(figures.frame_locator("iframe").locator("body")).to_contain_text("ranran")
         await expect(figures.frame_locator("iframe").locator("iframe")).to_have_count(0)
@@ -221,7 +221,7 @@ async def test_a_document_with_frames_is_shown_without_them(tmp_path: Path) -> N
 
 
 async def test_a_preview_of_a_shared_conversation_runs_as_well(tmp_path: Path) -> None:
-    answer = block("html", HELLO + FRAMED.replace("PORT", "9"))
+    answer = code_block("html", HELLO + FRAMED.replace("PORT", "9"))
     async with shown(tmp_path, answer) as (served, _, page):
         events = await served.chat("Show me.")
         shared = await served.client.post(f"/sessions/{events[0]['session']}/shares", json={})
@@ -251,7 +251,7 @@ document.write("<ifr"); document.write("ame src=x></ifr" + "ame>");
 
 
 async def test_tags_that_scripts_write_in_pieces_belong_together(tmp_path: Path) -> None:
-    async with shown(tmp_path, block("html", WRITES)) as (served, _, page):
+    async with shown(tmp_path, code_block("html", WRITES)) as (served, _, page):
         document = (await previewed(page, served)).frame_locator("iframe")
         await expect(document.locator("table tr")).to_have_text(["123", "246"])
         await expect(document.locator("td")).to_have_count(6)

@@ -15,8 +15,9 @@ import pytest
 
 from app.core.provider import CallForm
 from app.models.scripted import Scripted
-from tests.support.page.browser import REFUSED_PROBE, Page, browsing, expect, home, say, shot
+from tests.support.page.browser import REFUSED_PROBE, browsing, expect, home, shot
 from tests.support.page.chromium import BROWSER
+from tests.support.page.stories import code_block, show_answer
 from tests.support.server.serving import serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("chromium")]
@@ -108,28 +109,18 @@ async def elsewhere() -> AsyncGenerator[Elsewhere, None]:
         server.close()
 
 
-def block(language: str, text: str) -> str:
-    return f"```{language}\n{text}\n```\n\n"
-
-
-async def opened(page: Page, at: str) -> None:
-    await page.goto(at)
-    await say(page, "Show me.")
-    await expect(page.get_by_text("The end.")).to_be_visible()
-
-
 async def test_a_preview_reaches_nothing(tmp_path: Path) -> None:
     async with elsewhere() as other:
         script = TRIES.replace("WHERE", other.address)
         answer = "".join(
-            block("html", text.replace("WHERE", other.address))
+            code_block("html", text.replace("WHERE", other.address))
             for text in (f"<body><script>{script}</script>", LEAVING, REFRESH)
         )
         scripted = Scripted([f"{answer}The end."], call_form=CallForm.NATIVE)
         async with serving(tmp_path, scripted) as served, browsing() as browser:
             browser.expected.append("")  # each of its tries is a complaint
             page = await browser.page()
-            await opened(page, home(served))
+            await show_answer(page, home(served))
             await page.evaluate("localStorage.setItem('secret', 'x')")
             previews = page.get_by_role("button", name="Preview")
             await previews.first.click()
@@ -163,12 +154,14 @@ COUNTER = """<title>x</title><button onclick="n.textContent++">Add</button> <b i
 
 
 async def test_pages_pictures_and_diagrams_are_shown_beside_their_code(tmp_path: Path) -> None:
-    diagrams = block("mermaid", "flowchart LR\n  A[Begin] --> B[End]") + block("mermaid", "flowchart LR\n  A[Begin -->")
-    answer = f"{block('html', COUNTER)}{block('xml', PICTURE)}{diagrams}{block('xml', '<a/>')}The end."
+    diagrams = code_block("mermaid", "flowchart LR\n  A[Begin] --> B[End]") + code_block(
+        "mermaid", "flowchart LR\n  A[Begin -->"
+    )
+    answer = f"{code_block('html', COUNTER)}{code_block('xml', PICTURE)}{diagrams}{code_block('xml', '<a/>')}The end."
     async with serving(tmp_path, Scripted([answer], call_form=CallForm.NATIVE)) as served, browsing() as browser:
         browser.expected += ["none is not defined", REFUSED_PROBE]
         page = await browser.page(color_scheme="dark")
-        await opened(page, home(served))
+        await show_answer(page, home(served))
         code, previews = page.locator("figure.code"), page.get_by_role("button", name="Preview")
         await expect(previews).to_have_count(4)
         for at in range(4):
@@ -227,11 +220,11 @@ async def test_a_preview_neither_floods_the_page_nor_takes_its_focus(tmp_path: P
         ("html", AGAIN),
         ("constructor", "x"),
     ]
-    scripted = Scripted(["".join(block(*part) for part in parts) + "The end."], call_form=CallForm.NATIVE)
+    scripted = Scripted(["".join(code_block(*part) for part in parts) + "The end."], call_form=CallForm.NATIVE)
     async with serving(tmp_path, scripted) as served, browsing() as browser:
         browser.expected.append(REFUSED_PROBE)
         page = await browser.page()
-        await opened(page, home(served))
+        await show_answer(page, home(served))
         code = page.locator("figure.code")
         await expect(page.get_by_role("button", name="Preview")).to_have_count(4)
         await code.nth(0).get_by_role("button", name="Preview").click()

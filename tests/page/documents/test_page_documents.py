@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 from anyio import Path as AsyncPath
 
 from app.models.scripted import Pause, Reply, Scripted
-from tests.page.test_axe import judged, judging
+from tests.support.models.replies import tool_call
+from tests.support.page.axe import page_for_axe, violations
 from tests.support.page.browser import PHONE, WIDE, Page, browsing, expect, home, say, shot
 from tests.support.server.serving import serving
 
@@ -20,24 +20,20 @@ TOUCHED: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": Tr
 TEXT = "# Trip\n\nWe go by **train**.\n\n- bread\n- cheese\n\nWe sleep in a *tent*.\n"
 
 
-def calling(name: str, **arguments: object) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
 async def test_a_document_is_written_edited_and_decided_on(tmp_path: Path) -> None:
     held = asyncio.Event()
-    written = calling("create_document", title="Trip <b>", content=TEXT)
-    suggest = calling("suggest_edits", document="Trip <b>", old="a *tent*", new="an inn", reason="It rains.")
+    written = tool_call("create_document", title="Trip <b>", content=TEXT)
+    suggest = tool_call("suggest_edits", document="Trip <b>", old="a *tent*", new="an inn", reason="It rains.")
     replies: list[Reply] = [
         (written[:110], Pause(held), written[110:]),
-        calling("update_document", document="Trip <b>", old="bread", new="fish"),
+        tool_call("update_document", document="Trip <b>", old="bread", new="fish"),
         suggest,
         "All is written.",
         "I have seen it.",
     ]
     async with serving(tmp_path, Scripted(replies)) as served, browsing() as browser:
         browser.expected.append("409")
-        page = await judging(browser, viewport=WIDE)
+        page = await page_for_axe(browser, viewport=WIDE)
         await page.goto(home(served))
         await say(page, "Write of the trip.")
         pane = page.get_by_role("complementary", name="Trip <b>")
@@ -49,7 +45,7 @@ async def test_a_document_is_written_edited_and_decided_on(tmp_path: Path) -> No
         await expect(pane.get_by_text("Version 2, by the model")).to_be_visible()
         suggestion = pane.get_by_role("group", name="Suggestion 1", exact=True)
         await expect(suggestion).to_contain_text("It rains.")
-        found = await judged(page, "suggestion")
+        found = await violations(page, "suggestion")
         await shot(page, "document-wide")
         await suggestion.get_by_role("button", name="Accept").click()
         await expect(pane.get_by_text("We sleep in an inn.")).to_be_visible()
@@ -59,7 +55,7 @@ async def test_a_document_is_written_edited_and_decided_on(tmp_path: Path) -> No
         await pane.get_by_text("Versions", exact=True).click()
         await pane.get_by_text("Version 6, by you,").click()
         await expect(pane.locator(".diff")).to_contain_text("Mine.")
-        found += await judged(page, "versions")
+        found += await violations(page, "versions")
         await shot(page, "document-versions")
         await say(page, "Do you see it?")
         await expect(page.get_by_text("I have seen it.", exact=True)).to_be_visible()

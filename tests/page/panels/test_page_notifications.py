@@ -10,8 +10,8 @@ import pytest
 
 from app.core.provider import ProviderFailed
 from app.models.scripted import Pause, Raise, Scripted
-from tests.app.notifications.test_push import Browser
-from tests.page.approvals.test_page_approvals import NOTICES
+from tests.support.notifications import Browser
+from tests.support.page.approvals import NOTICES
 from tests.support.page.browser import STORY_S, Page, browsing, expect, home, say
 from tests.support.server.receivers import receiver, verified
 from tests.support.server.serving import Served, serving

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.page.test_axe import LOOKS, judged, judging
 from tests.support.access.people import bearer
+from tests.support.page.axe import LOOKS, page_for_axe, violations
 from tests.support.page.browser import browsing, expect, home, shot, signed_in
 from tests.support.server.serving import serving, until
 
@@ -83,27 +83,27 @@ async def test_axe_finds_nothing_in_what_a_person_sets(tmp_path: Path, look: str
         async with aclosing(served.turn(message="Go", approval="sandboxed")) as turn:
             await until(turn, "run.finished")
         await served.client.put("/prompts/review", json={"text": "Review {{file}}.", "about": "A look at a file"})
-        page = await judging(browser, **LOOKS[look])
+        page = await page_for_axe(browser, **LOOKS[look])
         await page.goto(home(served))
         await expect(page.get_by_label("Token")).to_be_visible()
-        found = await judged(page, "sign-in")
+        found = await violations(page, "sign-in")
         await shot(page, f"sign-in-{look}")
         await signed_in(page, served, root["authorization"].removeprefix("Bearer "))
         box = page.get_by_role("textbox", name="Message")
         await box.fill("/")
         await expect(page.get_by_role("option", name="/review")).to_be_visible()
-        found += await judged(page, "commands", "#composer")
+        found += await violations(page, "commands", "#composer")
         await shot(page, f"commands-{look}")
         await box.fill("/review")
         await box.press("Enter")
         await expect(page.get_by_role("dialog")).to_be_visible()
-        found += await judged(page, "blanks of a prompt")
+        found += await violations(page, "blanks of a prompt")
         await page.keyboard.press("Escape")
         for command in ("options", "prompts"):
             await box.fill(f"/{command}")
             await box.press("Enter")
             await expect(page.locator("#panel form").first).to_be_visible()
-            found += await judged(page, command)
+            found += await violations(page, command)
             await shot(page, f"{command}-{look}")
             await page.keyboard.press("Escape")
         await page.get_by_role("button", name="Settings").click()
@@ -112,5 +112,5 @@ async def test_axe_finds_nothing_in_what_a_person_sets(tmp_path: Path, look: str
             await expect(page.locator("#panel").get_by_text(shown).first).to_be_visible()
             await page.locator("#panel").get_by_text(shown).first.scroll_into_view_if_needed()
             await shot(page, f"{section.lower()}-{look}")
-        found += await judged(page, "settings")
+        found += await violations(page, "settings")
     assert not found, "\n".join(found)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.routes.http.administration.test_rules import FILE
+from tests.support.access.operator_rules import RULES_FILE
 from tests.support.page.browser import browsing, expect, home
 from tests.support.server.serving import serving
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_the_rules_are_listed(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text(FILE)
+    (tmp_path / "dragoman.toml").write_text(RULES_FILE)
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))

@@ -16,7 +16,7 @@ from app.storage.tokens import TokenRow
 from routes.access.authentication import is_loopback
 from routes.access.token_text import fingerprint, new_token
 from tests import ROOT
-from tests.support.server.dragoman_process import run_dragoman
+from tests.support.server.dragoman_process import dragoman_at_home
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -149,25 +149,21 @@ def test_which_addresses_are_loopback(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
 
-def dragoman(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """The command, in a home of its own, until it ends."""
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
-    return run_dragoman(*args, environ=environ)
-
-
 def test_another_bind_refuses_to_start_without_a_token(tmp_path: Path) -> None:
-    ended = dragoman(tmp_path, "serve", "--host", "0.0.0.0", "--port", "0", "--workspace", str(tmp_path / "work"))
+    ended = dragoman_at_home(
+        tmp_path, "serve", "--host", "0.0.0.0", "--port", "0", "--workspace", str(tmp_path / "work")
+    )
     assert ended.returncode == 1
     assert "dragoman token create --name NAME" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
 def test_a_token_is_shown_once_and_only_its_hash_is_kept(tmp_path: Path) -> None:
-    made = dragoman(tmp_path, "token", "create", "--name", "ann")
+    made = dragoman_at_home(tmp_path, "token", "create", "--name", "ann")
     token = made.stdout.split()[0]
     assert token.startswith("dgm_")
     assert len(token) > 40
-    assert [line.split()[:3] for line in dragoman(tmp_path, "token", "list").stdout.splitlines()] == [
+    assert [line.split()[:3] for line in dragoman_at_home(tmp_path, "token", "list").stdout.splitlines()] == [
         ["name", "role", "state"],
         ["ann", "user", "active"],
     ]
@@ -179,7 +175,7 @@ def test_a_token_is_shown_once_and_only_its_hash_is_kept(tmp_path: Path) -> None
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = dragoman(tmp_path, "serve", "--port", port, "--workspace", str(tmp_path / "work"))
+        ended = dragoman_at_home(tmp_path, "serve", "--port", port, "--workspace", str(tmp_path / "work"))
     assert ended.returncode == 1
     assert f"Cannot listen on 127.0.0.1:{port}" in ended.stderr
     assert "--port" in ended.stderr
@@ -188,7 +184,7 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
 def test_a_database_that_is_not_one_is_told(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "dragoman.db").write_bytes(b"no database, " * 1000)
-    ended = dragoman(tmp_path, "serve", "--port", "0", "--workspace", str(tmp_path / "work"))
+    ended = dragoman_at_home(tmp_path, "serve", "--port", "0", "--workspace", str(tmp_path / "work"))
     assert ended.returncode == 1
     assert "not a database" in ended.stderr
     assert "DRAGOMAN_DATA_DIR" in ended.stderr
@@ -203,7 +199,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, setting: str) -> N
         for name, place in (places | {setting: str(tmp_path / "file" / "x")}).items()
         for word in (f"--{name}", place)
     ]
-    ended = dragoman(tmp_path, "serve", "--port", "0", "--model-url", "scripted:", *flags)
+    ended = dragoman_at_home(tmp_path, "serve", "--port", "0", "--model-url", "scripted:", *flags)
     assert ended.returncode == 1
     assert f"DRAGOMAN_{setting.upper().replace('-', '_')}" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -216,7 +212,7 @@ def test_a_second_server_on_the_same_data_is_told(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout
         assert "dragoman" in first.stdout.readline()
-        ended = dragoman(tmp_path, *serve)
+        ended = dragoman_at_home(tmp_path, *serve)
         first.terminate()
     assert ended.returncode == 1
     assert "Another dragoman uses" in ended.stderr

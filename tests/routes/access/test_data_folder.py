@@ -11,9 +11,10 @@ import pytest
 from app.config.folders import FolderUnusable, lock_data_dir
 from app.models.scripted import Scripted
 from app.storage.data_dir import OURS, make_private
-from tests.routes.access.test_access import dragoman
-from tests.routes.http.jobs.test_jobs_over_http import in_background, job_of, says
+from tests.support.models.replies import in_background, says
 from tests.support.sandbox.accounts import OTHER, needs_root
+from tests.support.server.background_jobs import job_of
+from tests.support.server.dragoman_process import dragoman_at_home
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -118,7 +119,7 @@ def test_a_server_does_not_start_on_what_another_account_has_planted(tmp_path: P
     planted = tmp_path / "data" / name
     planted.write_text("dgm_local_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n" if name == "local.token" else "")
     os.chown(planted, OTHER, OTHER)
-    ended = dragoman(
+    ended = dragoman_at_home(
         tmp_path, "serve", "--port", "0", "--model-url", "scripted:", "--workspace", str(tmp_path / "work")
     )
     assert ended.returncode == 1

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,17 +15,9 @@ import httpx2
 import pytest
 
 from app.core.endpoint_spec import EndpointSpec
-from app.memory.memories import Source
 from app.models.scripted import Scripted
-from app.storage.approvals import GrantRow
-from app.storage.documents import DocumentRow, VersionRow
-from app.storage.library.folders import FolderRow
-from app.storage.library.shares import ShareRow
-from app.storage.profiles import ProfileRow
-from routes.access.token_text import fingerprint
 from routes.protocol.errors import SAFE_HEADERS
 from routes.server import ROUTES
-from tests.routes.http.jobs.test_jobs_over_http import in_background, job_of, says
 from tests.support.access.access_table import (
     LOST,
     OWN_HEADERS,
@@ -40,10 +31,10 @@ from tests.support.access.access_table import (
     Thing,
     ThingOrAdmins,
 )
-from tests.support.access.belongings import kept_of_ann, schedules_of_ann, targets_of_ann
+from tests.support.access.belongings import things_of_ann
 from tests.support.access.people import LIMIT_S, bearer
-from tests.support.models.pictures import CAT, hashed, image_part, text_part
-from tests.support.server.serving import Served, serving, until
+from tests.support.models.replies import in_background, says
+from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -92,40 +83,6 @@ class Asking:
                 if b"\n\n" in seen:
                     break
         return httpx2.Response(answer.status_code, headers=answer.headers, content=seen)
-
-
-async def things_of_ann(served: Served) -> dict[str, str]:
-    """A background job that runs, and a call that waits for her."""
-    _, job = await job_of(served)
-    async with aclosing(served.turn(message=[text_part("x"), image_part(CAT)], approval="ask")) as turn:
-        started = await until(turn, "run.started")
-        question = await until(turn, "approval.required")
-    grant = GrantRow("grt_" + "1" * 20, started["session"], "ann", "write_file", 1.0, "ann", "0" * 64)
-    document = DocumentRow("doc_" + "1" * 20, started["session"], "Notes", "plain", 1, 1, 1.0, 1.0)
-    version = VersionRow(document.id, 1, "model", started["run"], question["call"], 1.0, "Milk")
-    profile = ProfileRow("ann", "profile_of_hers", "{}", "ann", 1.0)
-    parts = '{"tool_results": true, "attachments": false}'
-    token = "dgm_" + "1" * 43
-    shown = json.dumps({"runs": [], "earlier": False, "files": [hashed(CAT)]})
-    share = ShareRow("shr_" + "1" * 20, fingerprint(token), started["session"], "ann", 1.0, 1.0, None, "", parts, shown)
-    folder = FolderRow("fld_" + "1" * 20, "ann", "Travels of hers", 1.0)
-    await served.services.store.write([grant, document, version, profile, folder, share])
-    named = {
-        "document": document.id,
-        "folder": folder.id,
-        "share": share.id,
-        "token": token,
-        "number": "7" * 12,
-        "profile": profile.name,
-    }
-    kept, _ = await served.services.memories.remember("ann", "Likes milk", "fact", Source())
-    named |= {"memory": kept.id}
-    named |= {"change": "chg_" + "1" * 20}
-    named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
-    ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
-    named |= await targets_of_ann(served, started["run"]) | await schedules_of_ann(served)
-    named |= await kept_of_ann(served)
-    return {"job": job, "grant": grant.id, **ids, **named}
 
 
 async def nobody_comes_in(asking: Asking, strangers: Mapping[str, Mapping[str, str]], ids: Mapping[str, str]) -> None:

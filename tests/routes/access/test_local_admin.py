@@ -9,9 +9,7 @@ import socket
 import stat
 import struct
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,8 @@ from app.models.scripted import Scripted
 from routes.access.local_admin import LOCAL_LENGTH, LOCAL_TOKEN, local_token, read_local_token
 from routes.access.peers import SockDiag, by_proc, by_sock_diag, entry_of, kernel_says, uid_of_listener, uid_of_peer
 from routes.server import create_server
-from tests import ROOT
 from tests.support.page.browser import browsing, expect
-from tests.support.sandbox.accounts import OTHER, as_other, needs_root
+from tests.support.sandbox.accounts import OTHER, as_other, needs_root, server_in_namespace
 from tests.support.server.serving import Served, listening, serving
 
 pytestmark = pytest.mark.anyio
@@ -269,30 +266,9 @@ async def test_a_request_that_is_sent_and_left_is_not_taken_for_roots(tmp_path: 
         assert (noted["action"], noted["decision"]) == ("sign_in", "refused")
 
 
-@contextmanager
-def server_that_cannot_tell(folder: Path) -> Iterator[list[str]]:
-    """The banner of a real server in a user namespace, where all accounts but its own look alike."""
-    unshare = ["unshare", "--user", "--map-root-user"]
-    if subprocess.run([*unshare, "true"], capture_output=True, check=False, timeout=30).returncode:
-        pytest.skip("needs user namespaces (unshare --user)")
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "DRAGOMAN_DATA_DIR": str(folder / "data"),
-        "DRAGOMAN_WORKSPACE": str(folder / "work"),
-    }
-    command = [*unshare, sys.executable, "-m", "routes", "serve", "--port", "0", "--model-url", "scripted:"]
-    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout
-            yield [server.stdout.readline() for _ in range(4)]
-        finally:
-            server.terminate()
-
-
 @pytest.mark.usefixtures("chromium")
 async def test_where_the_kernel_cannot_say_the_printed_address_lets_in(tmp_path: Path) -> None:
-    with server_that_cannot_tell(tmp_path) as (first, example, where, address):
+    with server_in_namespace(tmp_path) as (first, example, where, address):
         token = read_local_token(tmp_path / "data")
         assert token and token not in first + example + where
         assert str(tmp_path / "data" / LOCAL_TOKEN) in where

@@ -7,16 +7,17 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.models.scripted import Line, Pause, Scripted
 from app.storage.tokens import TokenRevoked, TokenRow
 from routes.access.token_text import fingerprint
-from tests.routes.access.test_access import dragoman
-from tests.routes.http.jobs.test_jobs_over_http import in_background, job_of, says, watched
 from tests.support.access.people import LIMIT_S, bearer, connected, parsed, port_of
+from tests.support.models.replies import in_background, says
+from tests.support.server.approvals import rest_of
+from tests.support.server.background_jobs import job_of, watched_job
+from tests.support.server.dragoman_process import dragoman_at_home
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -36,10 +37,6 @@ async def signed_in(
         root = await bearer(served, "root", "admin")
         served.client.headers |= await bearer(served, "ann")
         yield served, root
-
-
-async def rest_of(turn: AsyncGenerator[dict[str, Any], None]) -> list[dict[str, Any]]:
-    return [event async for event in turn]  # the caller closes it
 
 
 async def test_a_revoked_person_s_runs_and_streams_end_and_no_other_s(tmp_path: Path) -> None:
@@ -66,7 +63,7 @@ async def revoke(served: Served, folder: Path, how: str) -> None:
     [row] = [row for row in await served.services.store.tokens() if row.name == "ann"]
     match how:
         case "the command line":
-            ended = await asyncio.to_thread(dragoman, folder, "token", "revoke", "ann")
+            ended = await asyncio.to_thread(dragoman_at_home, folder, "token", "revoke", "ann")
             assert ended.returncode == 0, ended.stderr
         case "revoked and made again":
             again = TokenRow(fingerprint("again"), "ann", "guest", time.time())
@@ -109,7 +106,7 @@ async def test_a_job_ends_and_its_streams_do(tmp_path: Path) -> None:
     provider = Scripted([in_background("echo up; sleep 600"), says("It runs.")])
     async with signed_in(tmp_path, provider) as (served, root):
         _, job = await job_of(served)
-        watching = asyncio.create_task(watched(served, job))
+        watching = asyncio.create_task(watched_job(served, job))
         while not served.services.presence.streams("ann"):
             await served.client.get("/livez")
         assert (await served.client.delete("/tokens/ann", headers=root)).status_code == 204
@@ -122,7 +119,7 @@ async def test_a_job_ends_when_a_server_starts_whose_person_was_revoked_before(t
     provider = Scripted([in_background("sleep 600"), says("It runs.")])
     async with signed_in(tmp_path, provider) as (served, _):
         _, job = await job_of(served)
-    assert dragoman(tmp_path, "token", "revoke", "ann").returncode == 0
+    assert dragoman_at_home(tmp_path, "token", "revoke", "ann").returncode == 0
     async with asyncio.timeout(3 * LIMIT_S), serving(tmp_path, provider) as served:
         while served.services.jobs.get(job, "ann").under_way:
             await served.client.get("/livez")

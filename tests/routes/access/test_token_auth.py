@@ -20,9 +20,8 @@ from routes.access.local_admin import read_local_token
 from routes.access.token_auth import PROOF, PROOF_HEADER, NotProven, TokenAuth, proof, proof_id
 from routes.access.token_text import fingerprint, new_token
 from tests import ROOT
-from tests.routes.access.test_local_admin import server_that_cannot_tell
 from tests.support.access.people import bearer
-from tests.support.sandbox.accounts import OTHER, needs_root
+from tests.support.sandbox.accounts import OTHER, needs_root, server_in_namespace
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +133,7 @@ async def test_a_proof_cannot_be_passed_on_from_another_port(tmp_path: Path) -> 
 
 def test_the_own_token_is_found_where_the_kernel_cannot_say(tmp_path: Path) -> None:
     """Nothing has to be typed there either; and it goes to no other program."""
-    with server_that_cannot_tell(tmp_path) as (first, *_):
+    with server_in_namespace(tmp_path) as (first, *_):
         found = re.search(r"localhost:(\d+)", first)
         assert found
         url = f"http://127.0.0.1:{found[1]}"

@@ -15,9 +15,8 @@ from app.storage.principals import Budget, Principal, checked_name, expiry, prin
 from routes.access.authentication import NOTED_PER_MINUTE, WRONG_PER_MINUTE
 from routes.access.token_text import fingerprint
 from routes.access.tokens import revoke_token
-from tests.routes.access.test_access import dragoman
 from tests.support.access.people import bearer
-from tests.support.server.dragoman_process import server
+from tests.support.server.dragoman_process import dragoman_at_home, server
 from tests.support.server.serving import Served, serving
 from tools.base.rights import Role
 
@@ -149,7 +148,7 @@ async def test_wrong_tokens_are_slowed_down(tmp_path: Path) -> None:
 
 
 async def test_nobody_says_whom_they_come_from(tmp_path: Path) -> None:
-    made = dragoman(tmp_path, "token", "create", "--name", "ann")
+    made = dragoman_at_home(tmp_path, "token", "create", "--name", "ann")
     assert made.returncode == 0, made.stderr
     async with asyncio.timeout(60), server(tmp_path, "scripted:") as (client, _):
         for number in range(WRONG_PER_MINUTE + 1):
@@ -220,7 +219,7 @@ def test_names(name: str) -> None:
 
 
 def said(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return dragoman(folder, "token", *words)
+    return dragoman_at_home(folder, "token", *words)
 
 
 def test_the_command_line_makes_lists_and_revokes(tmp_path: Path) -> None:
@@ -262,5 +261,5 @@ def test_another_bind_wants_a_token_that_is_in_use(tmp_path: Path) -> None:
     said(tmp_path, "create", "--name", "bob")
     said(tmp_path, "revoke", "bob")
     serve = ("serve", "--host", "0.0.0.0", "--port", "0", "--workspace", str(tmp_path / "work"))
-    ended = dragoman(tmp_path, *serve, "--model-url", "scripted:")
+    ended = dragoman_at_home(tmp_path, *serve, "--model-url", "scripted:")
     assert (ended.returncode, "dragoman token create --name NAME" in ended.stderr) == (1, True)

@@ -11,9 +11,9 @@ import pytest
 
 from app.models.scripted import Scripted
 from tests import ROOT
-from tests.routes.access.test_access import dragoman
-from tests.routes.http.runs.test_kill import check
 from tests.support.databases.postgres import cluster, programs
+from tests.support.server.dragoman_process import dragoman_at_home
+from tests.support.server.killing import check_kept
 from tests.support.server.serving import answer_in, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ CALL = "I run it.\n```bash\nfor i in 1 2 3; do echo $i; done\n```\n"
 
 
 def backup(folder: Path, file: Path) -> str:
-    ended = dragoman(folder, "db", "backup", str(file))
+    ended = dragoman_at_home(folder, "db", "backup", str(file))
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
@@ -55,14 +55,14 @@ async def test_each_backup_taken_under_load_restores_to_runs_that_are_whole(tmp_
         db.close()
         target = tmp_path / f"restored-{file.stem}"
         target.mkdir()
-        assert dragoman(target, "db", "restore", str(file)).returncode == 0
+        assert dragoman_at_home(target, "db", "restore", str(file)).returncode == 0
         async with asyncio.timeout(60), serving(target, Scripted(["And on."] * 50)) as served:
             sessions = (await served.client.get("/sessions")).json()["sessions"]
             runs = [run for one in sessions for run in await served.services.store.runs(one["id"])]
             for run in runs:
                 stored = (await served.client.get(f"/runs/{run.id}/events")).text.split("\n\n")[:-1]
                 common = seen[run.id] if stored[-1] == seen[run.id][-1] else []
-                await check(served.client, run.id, common)
+                await check_kept(served.client, run.id, common)
             assert len(runs) == len(seen) or file != whole
             assert runs or file == files[0]
 
@@ -79,7 +79,7 @@ async def test_a_run_that_a_backup_cuts_is_not_continued(tmp_path: Path) -> None
             await asyncio.to_thread(backup, tmp_path, file)
             (tmp_path / "work" / "go").touch()
             assert answer_in((await until(turn, "run.finished"))["text"]) == "Done."
-    assert dragoman(target, "db", "restore", str(file)).returncode == 0
+    assert dragoman_at_home(target, "db", "restore", str(file)).returncode == 0
     async with asyncio.timeout(60), serving(target, again := Scripted(["Never."])) as served:
         *_, result, end = await served.events(run)
         assert (end["type"], end["code"], "restored" in end["message"]) == ("run.failed", "interrupted", True)
@@ -94,17 +94,17 @@ async def test_restoring_keeps_what_it_replaces_and_needs_the_server_stopped(tmp
         backup(tmp_path, file)
         assert file.stat().st_mode & 0o077 == 0
         second = (await served.chat("2"))[0]["session"]
-        refused = dragoman(tmp_path, "db", "restore", str(file))
+        refused = dragoman_at_home(tmp_path, "db", "restore", str(file))
         assert (refused.returncode, "Stop it" in refused.stderr) == (1, True)
-    again = dragoman(tmp_path, "db", "backup", str(file))
+    again = dragoman_at_home(tmp_path, "db", "backup", str(file))
     assert (again.returncode, "exists already" in again.stderr) == (1, True)
-    restored = dragoman(tmp_path, "db", "restore", str(file))
+    restored = dragoman_at_home(tmp_path, "db", "restore", str(file))
     [kept] = (tmp_path / "data").glob("dragoman.db.replaced-*")
     assert (restored.returncode, str(kept) in restored.stdout) == (0, True)
-    assert dragoman(tmp_path, "db", "export", first).returncode == 0
-    assert dragoman(tmp_path, "db", "export", second).returncode == 1
-    dragoman(tmp_path, "db", "restore", str(kept))  # and back
-    assert dragoman(tmp_path, "db", "export", second).returncode == 0
+    assert dragoman_at_home(tmp_path, "db", "export", first).returncode == 0
+    assert dragoman_at_home(tmp_path, "db", "export", second).returncode == 1
+    dragoman_at_home(tmp_path, "db", "restore", str(kept))  # and back
+    assert dragoman_at_home(tmp_path, "db", "export", second).returncode == 0
 
 
 def test_what_is_no_backup_replaces_nothing(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_what_is_no_backup_replaces_nothing(tmp_path: Path) -> None:
         (foreign, "is not a database of dragoman"),
         (newer, "newer dragoman"),
     ):
-        ended = dragoman(tmp_path, "db", "restore", str(file))
+        ended = dragoman_at_home(tmp_path, "db", "restore", str(file))
         assert (ended.returncode, reason in ended.stderr) == (1, True), ended.stderr
         assert not list((tmp_path / "data").glob("dragoman.db*"))
 
@@ -135,16 +135,16 @@ async def test_a_damaged_database_is_replaced_without_its_log(tmp_path: Path) ->
     backup(tmp_path, file)
     database.write_bytes(b"no database any more" * 500)
     database.with_name("dragoman.db-wal").write_bytes(b"its log" * 500)
-    assert dragoman(tmp_path, "db", "restore", str(file)).returncode == 0
+    assert dragoman_at_home(tmp_path, "db", "restore", str(file)).returncode == 0
     assert not database.with_name("dragoman.db-wal").exists()
-    assert dragoman(tmp_path, "db", "export", session).returncode == 0
+    assert dragoman_at_home(tmp_path, "db", "export", session).returncode == 0
     async with serving(tmp_path, Scripted(["Two."])) as served:
         assert (await served.chat("2", session=session))[-1]["text"] == "Two."
 
 
 async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])):
-        ended = dragoman(tmp_path, "db", "backup", str(tmp_path / "no" / "folder.db"))
+        ended = dragoman_at_home(tmp_path, "db", "backup", str(tmp_path / "no" / "folder.db"))
     assert (ended.returncode, "folder.db cannot be written" in ended.stderr) == (1, True)
 
 

@@ -12,7 +12,7 @@ from app.models.scripted import Scripted
 from app.storage.changes import StoreFailed
 from app.storage.sqlite.schema import SCHEMA
 from app.storage.sqlite.store import SQLiteStore
-from tests.routes.access.test_access import dragoman
+from tests.support.server.dragoman_process import dragoman_at_home
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -24,15 +24,15 @@ async def test_sizes_vacuum_and_export(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["```bash\necho hi\n```\n", "Done."])) as served:
         events = await served.chat("Say hi")
         session = events[0]["session"]
-        refused = dragoman(tmp_path, "db", "vacuum")  # it would hold up the server's runs until they fail
+        refused = dragoman_at_home(tmp_path, "db", "vacuum")  # it would hold up the server's runs until they fail
         assert (refused.returncode, "Stop it" in refused.stderr) == (1, True)
-    sizes = dragoman(tmp_path, "db", "sizes").stdout
+    sizes = dragoman_at_home(tmp_path, "db", "sizes").stdout
     assert {line.split()[0]: line.split()[1] for line in sizes.splitlines()}["messages"] == "4"
-    exported = json.loads(dragoman(tmp_path, "db", "export", session).stdout)
+    exported = json.loads(dragoman_at_home(tmp_path, "db", "export", session).stdout)
     assert [message["role"] for message in exported["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert exported["runs"][0]["events"] == [{k: v for k, v in event.items() if k != "seq"} for event in events]
-    assert "bytes before" in dragoman(tmp_path, "db", "vacuum").stdout
-    ended = dragoman(tmp_path, "db", "export", "ses_none")
+    assert "bytes before" in dragoman_at_home(tmp_path, "db", "vacuum").stdout
+    ended = dragoman_at_home(tmp_path, "db", "export", "ses_none")
     assert (ended.returncode, "ses_none" in ended.stderr) == (1, True)
 
 
@@ -45,12 +45,12 @@ async def test_the_command_line_beside_a_server_takes_nothing_from_it(
             events = await served.chat("On", session=session)
             session = events[0]["session"]
             assert events[-1]["type"] == "run.finished"
-            exported = json.loads(dragoman(tmp_path, "db", "export", session).stdout)
+            exported = json.loads(dragoman_at_home(tmp_path, "db", "export", session).stdout)
             assert len(exported["messages"]) == 2 * number
             assert [run["state"] for run in exported["runs"]] == ["answered"] * number
-            sizes = dict(line.split() for line in dragoman(tmp_path, "db", "sizes").stdout.splitlines())
+            sizes = dict(line.split() for line in dragoman_at_home(tmp_path, "db", "sizes").stdout.splitlines())
             assert (sizes["runs"], sizes["messages"]) == (str(number), str(2 * number))
-            assert dragoman(tmp_path, "token", "list").returncode == 0
+            assert dragoman_at_home(tmp_path, "token", "list").returncode == 0
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -67,7 +67,7 @@ async def test_a_vacuum_leaves_no_word_of_a_deleted_file_and_session(tmp_path: P
         await served.client.delete(f"/sessions/{session}")
         written.unlink()  # after the look that goes with the session
     assert b"zanzibar" in database(tmp_path, "checkpoints")
-    assert dragoman(tmp_path, "db", "vacuum").returncode == 0
+    assert dragoman_at_home(tmp_path, "db", "vacuum").returncode == 0
     assert not [name for name in ("checkpoints", "dragoman") if b"zanzibar" in database(tmp_path, name)]
 
 
@@ -75,14 +75,14 @@ async def test_what_is_a_secret_by_now_is_not_exported(tmp_path: Path) -> None:
     key = "sk-of-today-4711-Zeisig"
     async with serving(tmp_path, Scripted([f"It was {key}."])) as served:
         session = (await served.chat(f"Keep {key}"))[0]["session"]
-    exported = dragoman(tmp_path, "db", "export", session, "--model-key", key).stdout
+    exported = dragoman_at_home(tmp_path, "db", "export", session, "--model-key", key).stdout
     assert key not in exported
     assert json.loads(exported)["messages"][0]["text"] == "Keep [redacted]"
 
 
 @pytest.mark.parametrize("words", [("sizes",), ("vacuum",), ("export", "ses_1")])
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, words: tuple[str, ...]) -> None:
-    ended = dragoman(tmp_path, "db", *words)
+    ended = dragoman_at_home(tmp_path, "db", *words)
     assert (ended.returncode, "there is no database" in ended.stderr) == (1, True)
     assert not list(tmp_path.rglob("*.db"))
 

@@ -23,11 +23,11 @@ from routes.cli.doctor.command import as_json, exit_code, lines, subject_of
 from routes.cli.doctor.finding import Check, Finding, State, Subject, ok, problem
 from routes.cli.doctor.folders import file_system
 from routes.cli.doctor.mcp import settled_findings
-from tests.routes.access.test_access import dragoman
 from tests.support.databases.postgres import Cluster
 from tests.support.mcp.faulty_servers import FAULTY, faulty, managing
 from tests.support.models.endpoints import model_server
 from tests.support.models.upstream import answer, upstream
+from tests.support.server.dragoman_process import dragoman_at_home
 from tests.support.server.serving import serving
 from tools.mcp.model import ServerConfig
 
@@ -365,9 +365,9 @@ def test_the_kind_of_a_file_system_is_that_of_the_nearest_mount() -> None:
 
 
 def test_the_command_writes_json_and_exits_with_the_worst(tmp_path: Path) -> None:
-    ended = dragoman(tmp_path, "doctor", "--json", "--offline", "--port", "0", "--unsafe-no-sandbox")
+    ended = dragoman_at_home(tmp_path, "doctor", "--json", "--offline", "--port", "0", "--unsafe-no-sandbox")
     report = json.loads(ended.stdout)
     assert (ended.returncode, report["exit_code"], ended.stderr) == (1, 1, "")
     assert {row["state"] for row in report["checks"]} == {"ok", "skipped", "warning"}
-    wrong = dragoman(tmp_path, "doctor", "--offline", "--port", "no")
+    wrong = dragoman_at_home(tmp_path, "doctor", "--offline", "--port", "no")
     assert (wrong.returncode, "port (flag --port)" in wrong.stdout, "\x1b" in wrong.stdout) == (2, True, False)

@@ -25,9 +25,9 @@ from app.core.events import (
     ToolRejected,
     ToolStarted,
 )
-from tests.routes.lanes.ag_ui import test_ag_ui_stream as ag_ui
-from tests.routes.lanes.ui_message_stream import test_ui_stream as ui
+from tests.support.lanes.ag_ui_streams import ag_ui_streams, check_ag_ui
 from tests.support.lanes.logs import STARTED, USAGE, finished, rows_of
+from tests.support.lanes.ui_chunks import ui_streams
 
 calls = st.sampled_from(["c1", "c2", "c1~2", "q1"])
 words = st.sampled_from(["", "a", "\u2028", "\ud83d", "\n\n"])
@@ -58,8 +58,8 @@ logs = st.tuples(st.lists(events, max_size=24), ends).map(lambda log: rows_of(ST
 @given(logs)
 def test_ag_ui_keeps_its_rules(rows: list[Any]) -> None:
     started, answered = set[str](), list[str]()
-    for stream in ag_ui.all_streams(rows):
-        ag_ui.check_rules(stream)
+    for stream in ag_ui_streams(rows):
+        check_ag_ui(stream)
         for event in stream:
             if event["type"] == "TOOL_CALL_START" and event["toolCallName"] == "bash":
                 assert event["toolCallId"] not in started
@@ -70,4 +70,4 @@ def test_ag_ui_keeps_its_rules(rows: list[Any]) -> None:
 
 @given(logs)
 def test_the_ui_stream_keeps_its_rules(rows: list[Any]) -> None:
-    ui.all_streams(rows)
+    ui_streams(rows)

@@ -11,6 +11,7 @@ import pytest
 from app.models.scripted import Scripted
 from tests.support.access.people import bearer
 from tests.support.lanes.small_lane import PATH, Plain, holds, serving_plain, streamed, user, whole
+from tests.support.server.events import kinds
 
 pytestmark = pytest.mark.anyio
 
@@ -25,10 +26,6 @@ def hook(folder: Path) -> Path:
 
 def runs_of(served: Plain) -> list[str]:
     return list(served.services.runs._live)
-
-
-def kinds(events: list[dict[str, Any]]) -> list[str]:
-    return [event["type"] for event in events]
 
 
 async def test_where_no_one_can_answer_a_call_is_refused(tmp_path: Path) -> None:

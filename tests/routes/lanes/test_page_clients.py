@@ -16,6 +16,7 @@ from app.models.scripted import Line, Pause, Raise, Reply, Scripted
 from parsing import Call
 from tests.support.lanes.logs import data_of
 from tests.support.mcp.served import READS, helper, serving_mcp
+from tests.support.server.events import kinds
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -85,10 +86,6 @@ async def page(
 
 def conversation(model: Scripted, at: int = -1) -> list[tuple[str, str]]:
     return [(one.role, one.text) for one in model.requests[at].messages if one.role != "system"]
-
-
-def kinds(events: list[dict[str, Any]]) -> list[str]:
-    return [one["type"] for one in events]
 
 
 async def test_ag_ui_goes_on_in_its_thread(tmp_path: Path) -> None:

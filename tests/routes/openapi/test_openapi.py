@@ -22,10 +22,10 @@ from app.models.scripted import Scripted
 from routes.openapi.document import NAME, document, merged
 from routes.protocol.route import Route
 from routes.server import ROUTES
-from tests.routes.access.test_isolation import things_of_ann
-from tests.routes.http.jobs.test_jobs_over_http import in_background, says
 from tests.support.access.access_table import ROWS, Admins, NoGuests, OfLane, Open, Own
+from tests.support.access.belongings import things_of_ann
 from tests.support.access.people import LIMIT_S, bearer
+from tests.support.models.replies import in_background, says
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio

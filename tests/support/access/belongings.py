@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import aclosing
 
+from app.memory.memories import Source
 from app.notifications import push_encryption
+from app.storage.approvals import GrantRow
+from app.storage.documents import DocumentRow, VersionRow
+from app.storage.library.folders import FolderRow
+from app.storage.library.shares import ShareRow
 from app.storage.notices.notifications import DeliveryRow, TargetRow
 from app.storage.people.prompts import PromptRow
 from app.storage.people.sign_ins import SignInRow
+from app.storage.profiles import ProfileRow
 from app.storage.schedules import ScheduleRow, TriggerRow
-from tests.support.server.serving import Served
+from routes.access.token_text import fingerprint
+from tests.support.models.pictures import CAT, hashed, image_part, text_part
+from tests.support.server.background_jobs import job_of
+from tests.support.server.serving import Served, until
 
 
 async def targets_of_ann(served: Served, run: str) -> dict[str, str]:
@@ -41,3 +51,37 @@ async def kept_of_ann(served: Served) -> dict[str, str]:
     sign_in = SignInRow("sgn_" + "1" * 16, "0" * 64, "0" * 64, "ann", "Firefox", 1.0, 1.0, time.time() + 3600)
     await served.services.store.write([prompt, sign_in])
     return {"prompt": prompt.name, "sign_in": sign_in.id}
+
+
+async def things_of_ann(served: Served) -> dict[str, str]:
+    """A background job that runs, and a call that waits for her."""
+    _, job = await job_of(served)
+    async with aclosing(served.turn(message=[text_part("x"), image_part(CAT)], approval="ask")) as turn:
+        started = await until(turn, "run.started")
+        question = await until(turn, "approval.required")
+    grant = GrantRow("grt_" + "1" * 20, started["session"], "ann", "write_file", 1.0, "ann", "0" * 64)
+    document = DocumentRow("doc_" + "1" * 20, started["session"], "Notes", "plain", 1, 1, 1.0, 1.0)
+    version = VersionRow(document.id, 1, "model", started["run"], question["call"], 1.0, "Milk")
+    profile = ProfileRow("ann", "profile_of_hers", "{}", "ann", 1.0)
+    parts = '{"tool_results": true, "attachments": false}'
+    token = "dgm_" + "1" * 43
+    shown = json.dumps({"runs": [], "earlier": False, "files": [hashed(CAT)]})
+    share = ShareRow("shr_" + "1" * 20, fingerprint(token), started["session"], "ann", 1.0, 1.0, None, "", parts, shown)
+    folder = FolderRow("fld_" + "1" * 20, "ann", "Travels of hers", 1.0)
+    await served.services.store.write([grant, document, version, profile, folder, share])
+    named = {
+        "document": document.id,
+        "folder": folder.id,
+        "share": share.id,
+        "token": token,
+        "number": "7" * 12,
+        "profile": profile.name,
+    }
+    kept, _ = await served.services.memories.remember("ann", "Likes milk", "fact", Source())
+    named |= {"memory": kept.id}
+    named |= {"change": "chg_" + "1" * 20}
+    named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}
+    ids = {"session": started["session"], "run": started["run"], "call": question["call"], "sha256": hashed(CAT)}
+    named |= await targets_of_ann(served, started["run"]) | await schedules_of_ann(served)
+    named |= await kept_of_ann(served)
+    return {"job": job, "grant": grant.id, **ids, **named}

@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from tests.support.server.serving import Served
-
-Event = dict[str, Any]
-
-
-def of_kind(events: Sequence[Event], kind: str) -> list[Event]:
-    return [event for event in events if event["type"] == kind]
-
-
-def notices(events: Sequence[Event]) -> list[tuple[str, str]]:
-    return [(event["code"], event["message"]) for event in of_kind(events, "notice")]
-
-
-def streamed(events: Sequence[Event]) -> str:
-    return "".join(event.get("text", "") for event in events if event["type"].endswith(".delta"))
 
 
 async def audited(served: Served, by: str) -> list[tuple[str, str]]:

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.access.guards import Event, of_kind
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import Upstream, answer, stream, upstream
+from tests.support.server.events import Event, of_kind
 from tests.support.server.serving import Served, serving
 
 LIMIT_S = 60

@@ -7,13 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from tests.house.test_sources import FLOORS, Source, imports, sources
+from tests.support.sources import FLOORS, Source, imports, sources
 
 Graph = Mapping[str, frozenset[str]]
-
-
-def name_of(source: Source) -> str:
-    return source.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def room_of(module: str) -> str:
@@ -24,7 +20,7 @@ def room_of(module: str) -> str:
 
 @cache
 def modules() -> dict[str, Source]:
-    named = {name_of(one): one for one in sources() if one.path.startswith(FLOORS)}
+    named = {one.module: one for one in sources() if one.path.startswith(FLOORS)}
     return {name: one for name, one in named.items() if name == "parsing" or name not in FLOORS}
 
 

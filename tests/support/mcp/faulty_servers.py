@@ -10,10 +10,13 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import ROOT
 from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, PinStore, ServerConfig, ServerState, Status, Timeouts
+from tools.process.kill_group import find_kill_groups
 from tools.tool import Context, Tool
 
 FIXTURES = ROOT / "fixtures/mcp"
@@ -98,3 +101,7 @@ async def serving(*words: object) -> AsyncGenerator[asyncio.subprocess.Process, 
 
 def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
+
+
+# What has left its parent, its session and its environment is ended by a control group only.
+HIDES = pytest.param("hides", marks=pytest.mark.skipif(not find_kill_groups().folder, reason="no control groups here"))

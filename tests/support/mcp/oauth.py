@@ -8,7 +8,9 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import uvicorn
 from mcp.server.auth.provider import AccessToken, AuthorizationCode, AuthorizationParams, RefreshToken
 from mcp.server.auth.routes import create_auth_routes, create_protected_resource_routes
@@ -192,3 +194,15 @@ async def closed_server() -> AsyncGenerator[Resource, None]:
     resource = Resource(issuer, f"{resource_url}/mcp")
     async with served(issuer.app(issuer_url), at_issuer), served(resource.app(issuer_url), at_resource):
         yield resource
+
+
+CALLBACK = "http://localhost:8724/mcp/callback"
+WITHIN_S = 20
+
+
+async def callback_of(page: str) -> dict[str, str]:
+    """What the browser brings back to the callback."""
+    async with httpx2.AsyncClient(timeout=WITHIN_S, trust_env=False) as browser:
+        answer = await browser.get(page)
+    assert answer.headers["location"].startswith("http")
+    return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}

@@ -14,7 +14,7 @@ from app.core.messages import Message
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
 from app.models.http.client import TransportKind, model_client
 from app.models.wire.openai.provider import OpenAIChat
-from tests.support.models.upstream import Upstream, stream
+from tests.support.models.upstream import Act, Upstream, answer, stream
 from tools.base.rights import Risk
 from tools.tool import Tool, answering
 
@@ -71,3 +71,10 @@ async def failure_of(chat: Provider, request: ModelRequest = ASKED) -> tuple[lis
             async for piece in pieces:
                 seen.append(piece)  # noqa: PERF401 (what came first must outlive the exception)
     return seen, failed.value
+
+
+REFUSED_TOOLS = '{"error":{"message":"tools are not supported by this model"}}'
+
+
+def refusal(message: str, param: str | None = None, status: int = 400) -> Act:
+    return answer(json.dumps({"error": {"message": message, "param": param}}), status)

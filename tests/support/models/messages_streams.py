@@ -14,7 +14,7 @@ from app.models.http.client import model_client
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.provider import AnthropicMessages
 from tests.support.models.chatting import LIMIT_S
-from tests.support.models.upstream import Upstream, stream
+from tests.support.models.upstream import Act, Upstream, answer, stream
 
 KEY = "sk-ant-secret"
 URL = "https://api.example.com/v1/messages"
@@ -90,3 +90,7 @@ def outcome(parts: Sequence[bytes]) -> list[Any]:
     except ProviderFailed as failure:
         return [*joined(settled(pieces)), fails(failure.code, failure.retryable, failure.status)]
     return list(joined(settled(pieces)))
+
+
+def error_answer(kind: str, message: str, status: int, **headers: str) -> Act:
+    return answer(json.dumps({"type": "error", "error": {"type": kind, "message": message}}), status, **headers)

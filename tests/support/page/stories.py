@@ -7,9 +7,11 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from app.models.scripted import Pause
-from tests.support.page.browser import Locator, Page
+from app.models.scripted import Pause, Reply, Scripted
+from tests.support.page.browser import STORY_S, Browsing, Locator, Page, browsing, expect, home, say
+from tests.support.server.serving import Served, serving
 
 PIECE = 24  # bytes that a slow line carries at a time: events and characters are cut anywhere
 
@@ -114,3 +116,36 @@ async def line_to(port: int) -> AsyncGenerator[Line, None]:
     finally:
         server.close()
         line.cut()
+
+
+@asynccontextmanager
+async def page_of_turn(
+    folder: Path, *replies: Reply, approval: str = "sandboxed", **flags: Any
+) -> AsyncGenerator[tuple[Served, Browsing, Page], None]:
+    """A page on which somebody has just asked for something."""
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(folder, Scripted(replies), approval_admin=approval, **flags) as served,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Do it.")
+        yield served, browser, page
+
+
+IN_VIEW = """(box) => JSON.stringify([...CSS.highlights.get("tail-found")].map((range) => {
+  const { top, bottom } = range.getBoundingClientRect(), { top: first, bottom: last } = box.getBoundingClientRect();
+  if (top < first || bottom > last) return "out of view";
+  return range.startContainer.data.slice(0, range.endOffset + 1).trim().split("\\n").at(-1);
+})[0])"""
+
+
+def code_block(language: str, text: str) -> str:
+    return f"```{language}\n{text}\n```\n\n"
+
+
+async def show_answer(page: Page, at: str) -> None:
+    await page.goto(at)
+    await say(page, "Show me.")
+    await expect(page.get_by_text("The end.")).to_be_visible()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -13,12 +12,11 @@ from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
-from tests import ROOT
+from tests.support.parsing.cases import CASES
 from tools.base.rights import Risk, Role
 from tools.tool import Tool, answering
 from tools.toolbox import Allow, Toolbox
 
-CASES = [json.loads(line) for line in (ROOT / "fixtures/dialects/cases.jsonl").read_text("utf-8").splitlines()]
 SINGLES = {case["dialect"]: case for case in CASES if case["id"].endswith("/single")}
 
 
@@ -76,3 +74,16 @@ async def quoted(
     """Of these calls of a reply those that are quotations: by id, from where."""
     messages = [*read, Message("assistant", "", calls=tuple(calls))]
     return await (provenance or Provenance()).quotations(calls, conversation(messages), toolbox)
+
+
+TEXT = {"type": "string"}
+TOOLS = [
+    {"name": name, "parameters": {"type": "object", "properties": dict.fromkeys(names, TEXT), "required": names}}
+    for name, *names in (("bash", "command"), ("read_file", "path"), ("write_file", "path", "content"), ("clock",))
+]
+TOOLBOX = toolbox_of(TOOLS)
+HINT = {"fenced_tools": True}
+
+
+def result(text: str, name: str = "web_fetch", call: str = "x") -> Message:
+    return Message("tool", text, call=call, name=name, untrusted=True)

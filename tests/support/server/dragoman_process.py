@@ -146,3 +146,9 @@ async def server(
         url = found[0].decode()
         async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=NO_TLS) as client:
             yield client, process
+
+
+def dragoman_at_home(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """The command, in a home of its own, until it ends."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
+    return run_dragoman(*args, environ=environ)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import mcp.client.session
 import pytest
 
-from tests.support.mcp.faulty_servers import PATIENT, START_S, faulty, is_there, managing, news_of, ready, told
+from tests.support.mcp.faulty_servers import HIDES, PATIENT, START_S, faulty, is_there, managing, news_of, ready, told
 from tests.support.sandbox.processes import all_gone, endless, until_alive
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Risk, Role
@@ -23,15 +23,13 @@ from tools.mcp.connection.child import Child
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.manager import Manager
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerState, Timeouts
-from tools.process.kill_group import KillGroups, find_kill_groups
+from tools.process.kill_group import KillGroups
 from tools.tool import Context, Tool
 
 pytestmark = pytest.mark.anyio
 
 SOON = Timeouts(start_s=1.5)
 HASTY = Timeouts(START_S, idle_s=3, total_s=3)  # an answer takes far less, on a busy machine too
-# What has left its parent, its session and its environment is ended by a control group only.
-HIDES = pytest.param("hides", marks=pytest.mark.skipif(not find_kill_groups().folder, reason="no control groups here"))
 
 
 def any_tool(manager: Manager, name: str) -> Tool:

@@ -15,9 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests import ROOT
-from tests.support.mcp.faulty_servers import PATIENT, START_S, faulty, is_there, managing, ready, told, tool
+from tests.support.mcp.faulty_servers import HIDES, PATIENT, START_S, faulty, is_there, managing, ready, told, tool
 from tests.support.sandbox.processes import all_gone, endless
-from tests.tools.mcp.test_mcp_faults import HIDES
 from tools.base.pause_check import Paused
 from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerChanged, ServerConfig, ServerState
 from tools.mcp.trust_pins import identity_of

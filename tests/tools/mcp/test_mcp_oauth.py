@@ -11,15 +11,12 @@ import httpx2
 import pytest
 from mcp.client.auth import OAuthFlowError
 
-from tests.support.mcp.oauth import Resource, closed_server
+from tests.support.mcp.oauth import CALLBACK, WITHIN_S, Resource, callback_of, closed_server
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.auth.sign_in import refuse_open
 from tools.mcp.model import NeedsAuth, ServerConfig, SignInFailed
 
 pytestmark = pytest.mark.anyio
-
-CALLBACK = "http://localhost:8724/mcp/callback"
-WITHIN_S = 20
 
 
 class Person:
@@ -44,17 +41,9 @@ class Person:
         return needs.value.url
 
     async def sign_in(self) -> None:
-        came_back = await opened(await self.asked_to_open())
+        came_back = await callback_of(await self.asked_to_open())
         assert self.sign_ins.finish(came_back["state"], came_back["code"], came_back.get("iss")) == "closed"
         assert await self.get() == "welcome"
-
-
-async def opened(page: str) -> dict[str, str]:
-    """What the browser brings back to the callback."""
-    async with httpx2.AsyncClient(timeout=WITHIN_S, trust_env=False) as browser:
-        answer = await browser.get(page)
-    assert answer.headers["location"].startswith("http")
-    return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
 
 
 @asynccontextmanager
@@ -202,7 +191,7 @@ async def test_a_callback_that_nobody_waits_for_says_so(tmp_path: Path, state: s
 
 async def test_a_callback_counts_once(tmp_path: Path) -> None:
     async with visitor(tmp_path) as person:
-        came_back = await opened(await person.asked_to_open())
+        came_back = await callback_of(await person.asked_to_open())
         person.sign_ins.finish(came_back["state"], came_back["code"])
         with pytest.raises(SignInFailed):
             person.sign_ins.finish(came_back["state"], "another")

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.mcp.oauth import Resource, closed_server
-from tests.tools.mcp.test_mcp_oauth import CALLBACK, opened
+from tests.support.mcp.oauth import CALLBACK, Resource, callback_of, closed_server
 from tools.base.outcome import Progress, Result
 from tools.mcp.auth.oauth import SignIns
 from tools.mcp.manager import Manager
@@ -51,7 +50,7 @@ async def doubled(manager: Manager, folder: Path) -> Result:
 async def sign_in(manager: Manager, sign_ins: SignIns) -> None:
     status = await manager.settled("closed", SETTLED_S)
     assert status.state is ServerState.NEEDS_AUTH, status
-    back = await opened(status.auth_url)
+    back = await callback_of(status.auth_url)
     assert sign_ins.finish(back["state"], back["code"]) == "closed"
     await manager.reconnect("closed")
     assert (await manager.settled("closed", SETTLED_S)).state is ServerState.READY

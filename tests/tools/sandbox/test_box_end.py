@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.support.nightly import at_night
+from tests.support.sandbox.accounts import NOBODY, launched, python_of_nobody
 from tests.support.sandbox.jobs import ANN, LEVELS, opened, started, until
 from tests.support.sandbox.processes import all_gone, endless
-from tests.tools.sandbox.test_escape import NOBODY, launched, python_of_nobody
 from tools.base.outcome import Progress
 from tools.builtin.shell import running
 from tools.sandbox.sandbox import Sandbox

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,20 +16,17 @@ from uuid import uuid4
 
 import pytest
 
-from tests import ROOT
 from tests.support.nightly import at_night
 from tests.support.sandbox import escape_forms as forms
+from tests.support.sandbox.accounts import NOBODY, launched, python_of_nobody
 from tests.support.sandbox.escapes import ATTACKS, HARMLESS, attacks
 
-NOBODY = 65534
 LEVELS = ("bubblewrap", "landlock", "landlock-old")
 USERS = ("own", "nobody")
 # By day each level once, and each user. An older Landlock is the newer one that cannot refuse signals.
 SIEGES = at_night(
     tuple(product(LEVELS, USERS)), (("bubblewrap", "own"), ("landlock", "own"), ("landlock-old", "nobody"))
 )
-TIME_LIMIT_S = 110
-LIBRARIES = os.pathsep.join([str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +71,6 @@ def besieged(level: str, user: str) -> Siege | str:
         return str(said["off"])
     assert [one["name"] for one in outcomes] == [attack.name for attack in attacks(level)]
     return Siege(said, {one["name"]: (one["harms"], one["text"]) for one in outcomes}, circumstances(level, uid, said))
-
-
-def launched(words: list[str], uid: int, secret: str) -> subprocess.CompletedProcess[str]:
-    """A process whose environment has everything that no command may have."""
-    environment = {"PATH": os.defpath, "SECRET_OF_THE_SERVER": secret, "BASH_ENV": "/dev/null", "PYTHONPATH": LIBRARIES}
-    shift: dict[str, Any] = {} if uid == os.getuid() else {"user": uid, "group": uid, "extra_groups": []}
-    return subprocess.run(
-        words, cwd="/tmp", env=environment, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False, **shift
-    )
-
-
-@cache
-def python_of_nobody() -> str | None:
-    """One that nobody may start and that has the libraries."""
-    if os.getuid() != 0:
-        return None
-    for python in filter(None, (sys.executable, shutil.which("python3", path="/usr/local/bin:/usr/bin"))):
-        try:
-            if launched([python, "-c", "import tests.support.sandbox.escape_server"], NOBODY, "").returncode == 0:
-                return python
-        except PermissionError:
-            continue
-    return None
 
 
 def circumstances(level: str, uid: int, said: dict[str, Any]) -> set[str]:

@@ -10,14 +10,11 @@ import os
 import select
 import shutil
 import socket
-import ssl
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,64 +23,14 @@ import pytest
 import trustme
 
 from tests.support.sandbox.jobs import ANN, SESSION, end_of, opened, until
+from tests.support.sandbox.sites import THERE, Site, site
 from tools.base.outcome import Progress, Result
 from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import Bubblewrap, Landlock, NoSandbox, find_sandbox
 from tools.tool import Context
 
-THERE = "127.0.0.2"  # an address that no program takes for its own, so that it asks the proxy
 FOUND = find_sandbox(levels=["bubblewrap"])
 pytestmark = pytest.mark.skipif(isinstance(FOUND, NoSandbox), reason=getattr(FOUND, "reason", ""))
-
-
-@dataclass
-class Site:
-    """A real web server on this machine, which a test may name as a private host."""
-
-    port: int
-    pages: dict[str, bytes] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    moved: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def host(self) -> str:
-        return f"{THERE}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.host}"
-
-
-@contextmanager
-def site(pages: Mapping[str, bytes] = {}, certificate: trustme.LeafCert | None = None) -> Iterator[Site]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            there.asked.append(self.path)
-            page = there.pages.get(self.path.partition("?")[0])
-            self.send_response(302 if self.path in there.moved else 404 if page is None else 200)
-            if self.path in there.moved:
-                self.send_header("Location", there.moved[self.path])
-            self.send_header("Content-Length", str(len(page or b"")))
-            self.send_header("Content-Type", "application/json" if (page or b"").startswith(b"{") else "text/html")
-            self.end_headers()
-            self.wfile.write(page or b"")
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer((THERE, 0), Handler) as server:
-        there = Site(server.server_address[1], dict(pages))
-        if certificate:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            certificate.configure_cert(context)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield there
-        finally:
-            server.shutdown()
-            thread.join(10)
 
 
 def box_for(*sites: Site, network: bool = False, closed: tuple[int, ...] = ()) -> Bubblewrap:

@@ -14,7 +14,7 @@ from app.core.rules import ApprovalMode
 from app.policy.gate import decide
 from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER
-from tests.app.policy.test_gate import named
+from tests.support.access.operator_rules import catalogue_tool
 from tools.sandbox.git_repository import runs_nothing
 from tools.toolbox import Allow, Ask
 
@@ -170,7 +170,7 @@ def test_git_is_no_known_reader_where_a_repository_names_a_program(
     Path(f"{run}.d").mkdir()
     shutil.copy(run, f"{run}.d/pre-commit")
     policy = PolicyContext(ApprovalMode.ASK, boxed=True, workspace=work)
-    bash = named("bash")
+    bash = catalogue_tool("bash")
     assert decide(LOCAL_USER, bash, {"command": command}, policy) == Allow()
     plant(work, run)
     (tmp_path / "ran").unlink(missing_ok=True)

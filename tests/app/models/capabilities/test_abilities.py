@@ -27,6 +27,7 @@ from app.models.http.served_model import ServedModel
 from app.models.wire.openai.provider import OpenAIChat
 from tests.support.models.abilities import MISSING, PROPS, SERVERS, SLOT, endpoint, json_values, models, said
 from tests.support.models.chatting import LIMIT_S
+from tests.support.models.sockets import close_at_once
 from tests.support.models.upstream import Act, announced, answer, hang, upstream
 
 pytestmark = pytest.mark.anyio
@@ -206,12 +207,8 @@ def test_of_models_with_any_names_so_many_are_remembered() -> None:
     assert abilities.find(replace(one, model="1023"), "tools").source == "answer"
 
 
-async def hung_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.close()
-
-
 async def test_a_connection_that_had_ended_is_no_failure() -> None:
-    async with asyncio.timeout(LIMIT_S), upstream(hung_up, models(max_model_len=8192)) as server:
+    async with asyncio.timeout(LIMIT_S), upstream(close_at_once, models(max_model_len=8192)) as server:
         async with model_client(server.base_url) as client:
             assert await AbilityCache().window(ServedModel(client, server.base_url, "m")) == 8192
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.models.http.client import LIMITS
 from app.models.http.transport.lean import LeanTransport
-from tests.app.models.http.test_transport import (
+from tests.support.models.sockets import (
     LARGE,
     LIMIT_S,
     LOOPS,
@@ -20,7 +20,7 @@ from tests.app.models.http.test_transport import (
     client_of,
     outcome,
     outcomes,
-    serving,
+    serving_bytes,
     transports,
 )
 from tests.support.models.upstream import Act, Upstream, answer, hang, request, stream, upstream
@@ -142,7 +142,7 @@ async def test_whoever_is_cancelled_at_any_moment_leaves_nothing_behind(steps: i
             await reader.read()
         gone.release()
 
-    async with serving(serve) as url, client_of(transport := LeanTransport(LIMITS)) as client:
+    async with serving_bytes(serve) as url, client_of(transport := LeanTransport(LIMITS)) as client:
         asking = asyncio.create_task(client.post(url, content=b"{}"))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -176,7 +176,7 @@ async def test_many_at_once_get_what_is_theirs() -> None:
         body = f"{number:06}".encode() * 5
         assert (await client.post(url, content=body)).content == body
 
-    async with serving(echo) as url, client_of() as client, asyncio.timeout(LIMIT_S):
+    async with serving_bytes(echo) as url, client_of() as client, asyncio.timeout(LIMIT_S):
         async with asyncio.TaskGroup() as all_at_once:
             for number in range(100):
                 all_at_once.create_task(ask(number))
@@ -197,7 +197,7 @@ async def test_a_reader_that_waits_lets_the_server_wait() -> None:
             await writer.drain()
             written += 1
 
-    async with serving(pour) as url, client_of() as client, asyncio.timeout(LIMIT_S):
+    async with serving_bytes(pour) as url, client_of() as client, asyncio.timeout(LIMIT_S):
         async with client.stream("POST", url, content=b"{}") as response:
             for _ in range(1000):
                 await asyncio.sleep(0)
@@ -223,7 +223,7 @@ async def test_a_request_in_pieces_arrives() -> None:
         await reader.readuntil(b"\r\n\r\n")
         await answer(await reader.readuntil(b"0\r\n\r\n"))(reader, writer)
 
-    async with serving(repeat) as url:
+    async with serving_bytes(repeat) as url:
         for transport in transports().values():
             got = await outcome(transport, url, content=pieces())
             assert got == (200, b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n")
@@ -237,7 +237,7 @@ async def test_a_server_that_refuses_a_large_request_early_is_heard() -> None:
         await reader.read(100_000)
         await reader.read()
 
-    async with serving(refuse) as url:
+    async with serving_bytes(refuse) as url:
         assert await outcome(LeanTransport(LIMITS), url, content=LARGE * 4) == (413, b"too large")
 
 
@@ -248,7 +248,7 @@ async def test_a_server_that_takes_no_request_is_given_up() -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         await never.wait()
 
-    async with serving(deaf) as url:
+    async with serving_bytes(deaf) as url:
         for transport in transports().values():
             async with client_of(transport, write=0.05) as client:
                 with pytest.raises(httpx2.WriteTimeout):

@@ -17,7 +17,7 @@ import trustme
 from app.models.http.client import LIMITS, model_client
 from app.models.http.transport.dial import first_answer
 from app.models.http.transport.lean import LeanTransport
-from tests.app.models.http.test_transport import (
+from tests.support.models.sockets import (
     LIMIT_S,
     LOOPS,
     OK,
@@ -26,12 +26,12 @@ from tests.app.models.http.test_transport import (
     answering,
     bounded,
     client_of,
-    close,
+    close_at_once,
     outcome,
-    serving,
-    silence,
+    serving_bytes,
     transports,
 )
+from tests.support.models.upstream import hang
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
 HERE = "127.0.0.1"
@@ -120,7 +120,7 @@ def trusting(ca: trustme.CA | None) -> Iterator[dict[str, httpx2.AsyncBaseTransp
 
 
 @pytest.mark.parametrize(
-    "serve", [answering(OK + b"content-length: 5\r\n\r\nhello", silence), answering(OK + b"\r\nhello", close)]
+    "serve", [answering(OK + b"content-length: 5\r\n\r\nhello", hang), answering(OK + b"\r\nhello", close_at_once)]
 )
 async def test_tls_is_spoken_with_whom_it_should_be(serve: Serve) -> None:
     ca = trustme.CA()
@@ -132,7 +132,7 @@ async def test_tls_is_spoken_with_whom_it_should_be(serve: Serve) -> None:
 
 async def test_tls_is_not_spoken_with_anybody_else() -> None:
     ca, other = trustme.CA(), trustme.CA()
-    async with encrypted(ca, answering(OK + b"\r\nhello", close)) as (url, _):
+    async with encrypted(ca, answering(OK + b"\r\nhello", close_at_once)) as (url, _):
         with trusting(other) as both:
             assert {await outcome(one, url) for one in both.values()} == {("ConnectError", b"")}
         with trusting(ca) as both:
@@ -143,7 +143,7 @@ async def test_tls_is_not_spoken_with_anybody_else() -> None:
         writer.write(OK + b"\r\n")
         await reader.read()
 
-    async with serving(plainly) as plain:
+    async with serving_bytes(plainly) as plain:
         with trusting(ca) as both:
             got = {await outcome(one, plain.replace("http:", "https:")) for one in both.values()}
             assert got == {("ConnectError", b"")}
@@ -153,7 +153,7 @@ async def test_whom_to_trust_may_stand_in_the_environment(tmp_path: Path, monkey
     ca = trustme.CA()
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    async with encrypted(ca, answering(OK + b"\r\nhello", close)) as (url, _):
+    async with encrypted(ca, answering(OK + b"\r\nhello", close_at_once)) as (url, _):
         assert await outcome(LeanTransport(LIMITS, trust_env=True), url) == (200, b"hello")
         assert await outcome(LeanTransport(LIMITS, trust_env=False), url) == ("ConnectError", b"")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.models.http.transport.incoming import MOST_FRAMING, Head, Incoming
-from tests.app.models.http.test_transport import ANSWERS, CHUNKED, OK
+from tests.support.models.sockets import ANSWERS, CHUNKED, OK
 
 SMALL = [said for said, _ in ANSWERS.values() if len(said) < 2000]
 Seen = tuple[Head, bool, bool, bool, str, bytes]

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from app.models.http.transport.lean import LeanResponse
-from tests.app.models.http.test_transport import CHUNKED, FALLEN_SILENT_S, LIMIT_S, LOOPS, OK, client_of
+from tests.support.models.sockets import CHUNKED, FALLEN_SILENT_S, LIMIT_S, LOOPS, OK, client_of
 from tests.support.models.upstream import Act, hang, stream, upstream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]

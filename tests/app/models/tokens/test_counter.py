@@ -18,32 +18,11 @@ from app.models.tokens.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROL
 from app.models.tokens.estimates import HIGHEST, LOWEST, LRUCache, Scale, estimated
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.history import wire_messages
-from app.models.wire.request_extras import added
 from tests.support.models.chatting import BASH
+from tests.support.models.scripted_models import Letters
 from tools.tool import ToolList
 
 pytestmark = pytest.mark.anyio
-
-
-class Letters(Scripted):
-    """A model whose tokens are characters. `asked` are the texts that it was given to count."""
-
-    def __init__(self, *, bare: bool = False, clock: Clock | None = None, window: int | None = None) -> None:
-        super().__init__([])
-        self.asked: list[str] = []
-        self.said_window = window
-        self._bare = bare
-        self._clock = clock
-
-    async def window(self) -> int | None:
-        return self.said_window
-
-    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
-        self.asked += texts
-        return [len(text) for text in texts]
-
-    def added(self, message: Message) -> str:
-        return added(message, bare=self._bare, clock=self._clock)
 
 
 def result(text: str, call: str = "c1", *, untrusted: bool = False) -> Message:

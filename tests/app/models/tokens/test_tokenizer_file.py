@@ -14,8 +14,8 @@ from app.core.messages import Message
 from app.models.scripted import Scripted
 from app.models.tokens.counter import ROLE, create_counter
 from routes.services import open_services
-from tests.app.models.tokens.test_counter import Letters
 from tests.support.models.endpoints import opened, server_at
+from tests.support.models.scripted_models import Letters
 from tests.support.server.serving import chosen, settings_in
 
 pytestmark = pytest.mark.anyio

@@ -27,6 +27,7 @@ from tests.support.models.chatting import (
     pieces_of,
     says,
 )
+from tests.support.models.sockets import close_at_once
 from tests.support.models.upstream import Upstream, answer, hang, hang_up, left, stream, upstream
 
 pytestmark = pytest.mark.anyio
@@ -167,14 +168,10 @@ async def test_a_cut_inside_a_chunk() -> None:
 
 
 async def test_a_cut_before_the_answer() -> None:
-    async with upstream(hang_up_at_once, repeat=True) as server, chat_with(server) as chat:
+    async with upstream(close_at_once, repeat=True) as server, chat_with(server) as chat:
         _, failure = await failure_of(chat)
     assert (failure.code, failure.retryable) == ("model_cut", True)
     assert "before it began" in failure.message
-
-
-async def hang_up_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.close()
 
 
 async def test_a_cut_after_the_reason_is_no_failure() -> None:

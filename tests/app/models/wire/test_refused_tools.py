@@ -11,6 +11,7 @@ from app.models.capabilities.abilities import SHOWN_S, AbilityCache
 from parsing import Call
 from tests.support.models.chatting import (
     DONE,
+    REFUSED_TOOLS,
     WHOLE,
     WITH_TOOLS,
     chat_with,
@@ -21,7 +22,6 @@ from tests.support.models.chatting import (
 from tests.support.models.upstream import Upstream, answer, stream, upstream
 
 pytestmark = pytest.mark.anyio
-REFUSED_TOOLS = '{"error":{"message":"tools are not supported by this model"}}'
 
 
 CALL = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}

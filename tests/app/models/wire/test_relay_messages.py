@@ -21,18 +21,15 @@ from app.models.wire.client_history import EARLIER, joined_replies, settled
 from app.models.wire.openai.history import BRIDGE, INTERRUPTED
 from app.models.wire.openai.template_limits import TemplateLimit, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
-from tests.app.models.wire.test_refused_tools import REFUSED_TOOLS
-from tests.support.models.chatting import BASH, WHOLE, chat_with, failure_of, pieces_of
+from tests.support.models.chatting import BASH, REFUSED_TOOLS, WHOLE, chat_with, failure_of, pieces_of
+from tests.support.models.histories import LS, MESSAGES, READ, TAUGHT
 from tests.support.models.upstream import answer, upstream
 
 pytestmark = pytest.mark.anyio
 
 SYSTEM, USER = Message("system", "Be brief."), Message("user", "List the files.", at=0.0)
-LS = AskedCall("call_1", "bash", {"command": "ls"}, "native")
-READ = AskedCall("call_2", "read_file", {"path": "a"}, "native")
 RESULT = Message("tool", "a.txt", call="call_1", name="bash", untrusted=True)
 LATE = Message("system", "It is late.")
-TAUGHT = Message("system", "Tools: bash.")
 
 
 def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -205,16 +202,6 @@ def test_replies_in_a_row_are_one() -> None:
     one = Message("assistant", "", reasoning="I muse.")
     (joined,) = joined_replies([one, Message("assistant", "Hi."), Message("assistant", "", (LS,), reasoning="More.")])
     assert (joined.text, joined.reasoning, joined.calls) == ("Hi.", "I muse.\n\nMore.", (LS,))
-
-
-CALLS = st.sampled_from([LS, READ, replace(LS, id=""), replace(READ, id="call_1"), replace(LS, id="x" * 99)])
-MESSAGES = st.builds(
-    Message,
-    st.sampled_from(["system", "user", "assistant", "tool"]),
-    st.text(max_size=8),
-    st.lists(CALLS, max_size=3).map(tuple),
-    st.sampled_from([None, "", "call_1", "call_2", "x" * 99]),
-).map(lambda message: message if message.role == "assistant" else replace(message, calls=()))
 
 
 @given(st.lists(MESSAGES, max_size=12), st.booleans(), st.booleans())

@@ -14,8 +14,19 @@ from app.models.capabilities.server_profiles import OTHERS
 from app.models.wire.openai.provider import RequestDefaults
 from app.models.wire.parameters import ENFORCED, FORMAT, MOST_KEPT, REFUSED_S, Parameters, key_of
 from app.models.wire.structured_output import instruction
-from tests.support.models.chatting import BASH, DONE, HELLO, WHOLE, chat_with, chunk, failure_of, pieces_of, says
-from tests.support.models.upstream import Act, answer, stream, upstream
+from tests.support.models.chatting import (
+    BASH,
+    DONE,
+    HELLO,
+    WHOLE,
+    chat_with,
+    chunk,
+    failure_of,
+    pieces_of,
+    refusal,
+    says,
+)
+from tests.support.models.upstream import Act, stream, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -29,10 +40,6 @@ OBJECT = {"type": "json_object"}
 
 def relayed(*, tools: Any = (), **parameters: Any) -> ModelRequest:
     return ModelRequest([HELLO], tools, verbatim=True, parameters=parameters)
-
-
-def refusal(message: str, param: str | None = None, status: int = 400) -> Act:
-    return answer(json.dumps({"error": {"message": message, "param": param}}), status)
 
 
 async def bodies_of(*acts: Act, request: ModelRequest, times: int = 1, **options: Any) -> list[Any]:

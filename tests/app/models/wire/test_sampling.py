@@ -12,11 +12,9 @@ from app.context.view import View
 from app.core.provider import ModelRequest, ProviderNotice
 from app.models.scripted import Scripted
 from app.runs.run_options import RunOptions
-from tests.app.models.wire.anthropic.test_anthropic_client import error
-from tests.app.models.wire.test_relay_parameters import refusal
-from tests.support.models.chatting import HELLO, WHOLE, chat_with, pieces_of
+from tests.support.models.chatting import HELLO, WHOLE, chat_with, pieces_of, refusal
 from tests.support.models.messages_streams import WHOLE as MESSAGE
-from tests.support.models.messages_streams import claude_at
+from tests.support.models.messages_streams import claude_at, error_answer
 from tests.support.models.upstream import upstream
 from tests.support.server.serving import serving
 
@@ -88,7 +86,7 @@ async def test_the_messages_api_gets_what_it_has_a_counterpart_for(
 
 
 async def test_a_claude_that_does_not_think_so_is_not_asked_again() -> None:
-    refused = error("invalid_request_error", "adaptive thinking is not supported on this model", 400)
+    refused = error_answer("invalid_request_error", "adaptive thinking is not supported on this model", 400)
     asked = request(reasoning_effort="high", temperature=0.2)
     async with upstream(refused, MESSAGE, MESSAGE, MESSAGE) as server, claude_at(server) as chat:
         first, _ = [await pieces_of(chat, asked) for _ in range(2)]

@@ -34,6 +34,7 @@ from app.transcript.reply_calls import TWICE
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_totals import RunTotals, totals_of
 from parsing import Call
+from tests.support.models.histories import store_nothing
 
 # Limits.
 
@@ -285,7 +286,7 @@ def test_last_words_say_what_was_done_what_is_missing_and_why(reason: str) -> No
         [Message("user", "Build\n  it. " + "x" * 500)],
         lambda *_: None,
         lambda _: None,
-        stored,
+        store_nothing,
         redactor=Redactor(),
     )
     text = fallback_answer(reason, told(*HAPPENED), conversation)
@@ -295,15 +296,11 @@ def test_last_words_say_what_was_done_what_is_missing_and_why(reason: str) -> No
     assert "Done so far: nothing." in fallback_answer(reason, RunTotals(), conversation)
 
 
-async def stored() -> None:
-    """Nothing is kept."""
-
-
 def test_a_name_that_a_model_made_up_does_not_break_the_last_words() -> None:
     names = ["\x1b[2J\n" + "x" * 10_000, "", *(f"tool{number}" for number in range(99))]
     seen = told(*(ToolRejected("No.", f"c{at}", name) for at, name in enumerate(names)))
     text = fallback_answer(
-        "deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, stored, redactor=Redactor())
+        "deadline", seen, Conversation("s", [], lambda *_: None, lambda _: None, store_nothing, redactor=Redactor())
     )
     assert "\x1b" not in text and "\n" not in text and len(text) < 1500 and "more tools" in text
     assert json.dumps(text).isascii()

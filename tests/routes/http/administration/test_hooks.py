@@ -20,6 +20,7 @@ from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import stream, upstream
 from tests.support.sandbox.processes import all_gone, endless, until_alive
 from tests.support.server.dragoman_process import server
+from tests.support.server.events import kinds
 from tests.support.server.receivers import HANG, HUGE, receiver
 from tests.support.server.serving import Served, serving, settings_in, until
 
@@ -52,10 +53,6 @@ def guard(folder: Path, on: str, answer: object = ALLOW, **more: object) -> dict
 def payloads(folder: Path, name: str = "hook") -> list[dict[str, Any]]:
     file = folder / f"{name}.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def kinds(events: list[dict[str, Any]]) -> list[str]:
-    return [event["type"] for event in events]
 
 
 async def audited(served: Served) -> list[tuple[str, str, str]]:

@@ -14,12 +14,13 @@ import pytest
 from app.mcp.servers import McpServers
 from app.models.scripted import Scripted
 from tests import ROOT
-from tests.routes.http.jobs.test_jobs_over_http import in_background, job_of, says, watched
 from tests.support.mcp.faulty_servers import is_there
 from tests.support.mcp.served import HELPFUL, READS, helper, settled, write_list
 from tests.support.models.endpoints import model_server
+from tests.support.models.replies import in_background, says
 from tests.support.sandbox.jobs import ANN, started
 from tests.support.sandbox.processes import all_gone, endless, until_alive
+from tests.support.server.background_jobs import job_of, watched_job
 from tests.support.server.serving import Served, serving
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job, JobsFailed, JobState
@@ -127,7 +128,7 @@ async def test_pausing_alone_lets_run_what_runs(tmp_path: Path) -> None:
         await pause(served)
         assert served.services.mcp.named("helper").pid == before.pid
         (tmp_path / "work" / "go").touch()
-        assert (await watched(served, job))[-1]["tail"] == ["whole"]
+        assert (await watched_job(served, job))[-1]["tail"] == ["whole"]
 
 
 async def test_nothing_begins_while_the_server_is_paused(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -12,42 +11,19 @@ import pytest
 
 from app.config.sources import SettingsError
 from app.models.scripted import Scripted
+from tests.support.access.operator_rules import RULES_FILE
+from tests.support.models.replies import tool_call
 from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
-FILE = """
-[[rules]]
-name = "keys"
-tool = "*"
-paths = ["secrets/**"]
-action = "deny"
-reason = "Keys are not for agents."
-
-[[rules]]
-tool = "bash"
-commands = ["touch"]
-action = "ask"
-reason = "It makes files."
-
-[[rules]]
-name = "clients"
-tool = "client_tools"
-commands = ["rm"]
-action = "ask"
-reason = "It deletes."
-"""
 WRITE = "```write_file\nsecrets/../secrets/key\nmine\n```"
 TOUCH = "```bash\ntouch one\n```"
 SHELL = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 
 
-def call(name: str, **arguments: str) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
 async def test_a_denied_call_is_answered_and_audited_with_the_rule(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text(FILE)
+    (tmp_path / "dragoman.toml").write_text(RULES_FILE)
     provider = Scripted([WRITE, "Not done."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("Write.", approval="auto")
@@ -66,7 +42,7 @@ async def test_a_denied_call_is_answered_and_audited_with_the_rule(tmp_path: Pat
 
 
 async def test_a_rule_asks_in_every_mode_and_an_approval_cannot_bring_in_a_denied_call(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text(FILE)
+    (tmp_path / "dragoman.toml").write_text(RULES_FILE)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([TOUCH, TOUCH, "Done."])) as served:
         async with aclosing(served.turn(message="Go.", approval="auto")) as turn:
             asked = await until(turn, "run.started") | await until(turn, "approval.required")
@@ -88,17 +64,17 @@ async def test_a_rule_asks_in_every_mode_and_an_approval_cannot_bring_in_a_denie
 async def test_calls_of_a_clients_tools_are_not_handed_over_by_the_relay(
     tmp_path: Path, command: str, handed: bool
 ) -> None:
-    (tmp_path / "dragoman.toml").write_text(FILE)
+    (tmp_path / "dragoman.toml").write_text(RULES_FILE)
     tools = [{"type": "function", "function": {"name": "shell", "parameters": SHELL}}]
     body = {"messages": [{"role": "user", "content": "Go."}], "tools": tools, "model": "scripted"}
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([call("shell", command=command)])) as served:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([tool_call("shell", command=command)])) as served:
         answer = (await served.client.post("/v1/chat/completions", json=body)).json()
     message: dict[str, Any] = answer["choices"][0]["message"]
     assert bool(message.get("tool_calls")) is handed
 
 
 async def test_a_wrong_row_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "dragoman.toml").write_text(FILE.replace('tool = "bash"', 'tool = "bsh"'))
+    (tmp_path / "dragoman.toml").write_text(RULES_FILE.replace('tool = "bash"', 'tool = "bsh"'))
     with pytest.raises(SettingsError, match=r"rules entry 2 names no tool with 'bsh'"):
         async with serving(tmp_path, Scripted([])):
             pass

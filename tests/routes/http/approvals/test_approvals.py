@@ -12,28 +12,12 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
+from tests.support.server.approvals import WRITE, asked_turn, note, rest_of
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("servers")]
 
-WRITE = "```write_file\nnote.txt\nfirst\n```"
 AGAIN = [WRITE, "Done.", WRITE, "Done again."]
-
-
-async def asked(served: Served, **more: object) -> tuple[AsyncGenerator[dict[str, Any], None], dict[str, Any], str]:
-    """A turn in mode `ask` up to its first question: the stream, the question, and the path to decide it."""
-    turn = served.turn(message="Write.", **({"approval": "ask"} | more))
-    started = await until(turn, "run.started")
-    question = await until(turn, "approval.required")
-    return turn, started | question, f"/runs/{started['run']}/approvals/{question['call']}"
-
-
-async def rest(turn: AsyncGenerator[dict[str, Any], None]) -> list[dict[str, Any]]:
-    return [event async for event in turn]  # the caller closes it
-
-
-def note(folder: Path) -> Path:
-    return folder / "work" / "note.txt"
 
 
 async def test_what_stays_in_the_workspace_asks_nobody(tmp_path: Path) -> None:
@@ -45,7 +29,7 @@ async def test_what_stays_in_the_workspace_asks_nobody(tmp_path: Path) -> None:
 
 async def test_a_call_waits_and_runs_once_approved(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             assert question["name"] == "write_file" and question["arguments"]["path"] == "note.txt"
             assert "asks first" in question["reason"] and not note(tmp_path).exists()
@@ -53,7 +37,7 @@ async def test_a_call_waits_and_runs_once_approved(tmp_path: Path) -> None:
             assert listed["call"] == question["call"] and listed["expires_at"] == question["expires_at"]
             answer = await served.client.post(path, json={"decision": "approve"})
             assert (answer.status_code, answer.json()["state"]) == (200, "approved")
-            events = await rest(turn)
+            events = await rest_of(turn)
         assert [event["type"] for event in events][:2] == ["approval.resolved", "tool.started"]
         assert events[0]["decision"] == "approved" and events[0]["by"] == "local"
         assert note(tmp_path).read_text() == "first"
@@ -71,10 +55,10 @@ async def test_a_call_waits_and_runs_once_approved(tmp_path: Path) -> None:
 async def test_a_denial_is_told_to_the_model(tmp_path: Path) -> None:
     provider = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        turn, _, path = await asked(served)
+        turn, _, path = await asked_turn(served)
         async with aclosing(turn):
             await served.client.post(path, json={"decision": "deny", "note": "wrong folder"})
-            events = await rest(turn)
+            events = await rest_of(turn)
     assert [event["type"] for event in events][:2] == ["approval.resolved", "tool.rejected"]
     assert events[-1]["type"] == "run.finished" and not note(tmp_path).exists()
     told = provider.requests[-1].messages
@@ -83,11 +67,11 @@ async def test_a_denial_is_told_to_the_model(tmp_path: Path) -> None:
 
 async def test_of_many_decisions_at_once_one_counts(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
-        turn, _, path = await asked(served)
+        turn, _, path = await asked_turn(served)
         async with aclosing(turn):
             wishes = [{"decision": word} for word in ("approve", "deny") * 8]
             answers = await asyncio.gather(*(served.client.post(path, json=wish) for wish in wishes))
-            events = await rest(turn)
+            events = await rest_of(turn)
     assert sorted(answer.status_code for answer in answers) == [200] + [409] * 15
     [won] = [answer.json()["state"] for answer in answers if answer.status_code == 200]
     assert events[0]["decision"] == won and note(tmp_path).exists() == (won == "approved")
@@ -96,11 +80,11 @@ async def test_of_many_decisions_at_once_one_counts(tmp_path: Path) -> None:
 async def test_a_grant_for_the_session_is_for_the_same_call_only(tmp_path: Path) -> None:
     other = "```write_file\nother.txt\nfirst\n```"
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, "Done.", WRITE, other, "Done."])) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             await served.client.post(path, json={"decision": "approve", "scope": "session"})
-            await rest(turn)
-        second, later, _ = await asked(served, session=question["session"])
+            await rest_of(turn)
+        second, later, _ = await asked_turn(served, session=question["session"])
         async with aclosing(second):
             assert later["arguments"]["path"] == "other.txt"  # the same call again was not asked for
             await served.client.post(f"/runs/{later['run']}/cancel")
@@ -114,7 +98,7 @@ async def test_unboxed_a_granted_command_asks_again_once_a_tool_has_written(tmp_
     run, script = "```bash\nsh script.sh\n```", "```write_file\nscript.sh\necho theirs\n```"
     provider = Scripted([run, run, "Done.", script, "Written.", run, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider, unsafe_no_sandbox="true") as served:
-        turn, question, path = await asked(served, approval="sandboxed")
+        turn, question, path = await asked_turn(served, approval="sandboxed")
         async with aclosing(turn):
             await served.client.post(path, json={"decision": "approve", "scope": "session"})
             if servers != "sqlite":
@@ -122,11 +106,11 @@ async def test_unboxed_a_granted_command_asks_again_once_a_tool_has_written(tmp_
                 assert second["call"] != question["call"] and "No sandbox holds it" in second["reason"]
                 await served.client.post(f"/runs/{question['run']}/cancel")
                 return
-            kinds = [event["type"] for event in await rest(turn)]
+            kinds = [event["type"] for event in await rest_of(turn)]
         assert kinds.count("tool.finished") == 2 and "approval.required" not in kinds
         kinds = [event["type"] for event in await served.chat("Write.")]
         assert "approval.required" not in kinds, "each command that could run it asks"
-        again, later, _ = await asked(served, session=question["session"], approval="sandboxed")
+        again, later, _ = await asked_turn(served, session=question["session"], approval="sandboxed")
         async with aclosing(again):
             assert "No sandbox holds it" in later["reason"]
             await served.client.post(f"/runs/{later['run']}/cancel")
@@ -135,14 +119,14 @@ async def test_unboxed_a_granted_command_asks_again_once_a_tool_has_written(tmp_
 async def test_a_pattern_that_a_person_chose_covers_calls_like_it(tmp_path: Path) -> None:
     script = [WRITE, "```write_file\nnote.txt\nsecond\n```", "Done."]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script)) as served:
-        turn, _, path = await asked(served)
+        turn, _, path = await asked_turn(served)
         async with aclosing(turn):
             useless = {"decision": "approve", "scope": "session", "pattern": {"path": "note*"}}
             refused = await served.client.post(path, json=useless)
             assert refused.status_code == 422 and "content, path" in refused.json()["error"]["message"]
             pattern = {"path": "note*", "content": "*"}
             await served.client.post(path, json={"decision": "approve", "scope": "session", "pattern": pattern})
-            kinds = [event["type"] for event in await rest(turn)]
+            kinds = [event["type"] for event in await rest_of(turn)]
     assert kinds.count("tool.finished") == 2 and "approval.required" not in kinds
     assert note(tmp_path).read_text() == "second"
 
@@ -150,14 +134,14 @@ async def test_a_pattern_that_a_person_chose_covers_calls_like_it(tmp_path: Path
 async def test_arguments_that_a_person_changed_are_run_shown_and_told(tmp_path: Path) -> None:
     provider = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        turn, _, path = await asked(served)
+        turn, _, path = await asked_turn(served)
         async with aclosing(turn):
             wrong = await served.client.post(path, json={"decision": "approve", "arguments": {"path": 3}})
             assert (wrong.status_code, wrong.json()["error"]["code"]) == (422, "unfit_arguments")
             changed = {"path": "note.txt", "content": "changed"}
             answer = await served.client.post(path, json={"decision": "approve", "arguments": changed})
             assert answer.json()["edited"] == changed
-            events = await rest(turn)
+            events = await rest_of(turn)
     assert events[0]["arguments"] == changed and events[1]["arguments"] == changed
     assert note(tmp_path).read_text() == "changed"
     assert any("local changed the arguments to" in message.text for message in provider.requests[-1].messages)
@@ -175,7 +159,7 @@ async def test_a_marker_hides_no_words_from_the_person(tmp_path: Path, mode: str
                 assert question["arguments"] == {"command": "id > f\nls", "background": True}
                 path = f"/runs/{question['run']}/approvals/{question['call']}"
                 await served.client.post(path, json={"decision": "deny"})
-            kinds = [event["type"] for event in await rest(turn)]
+            kinds = [event["type"] for event in await rest_of(turn)]
         assert served.services.jobs.listed("local") == []
     assert "tool.rejected" in kinds and "tool.started" not in kinds and not (tmp_path / "work" / "f").exists()
 
@@ -189,7 +173,7 @@ async def test_an_edit_comes_through_the_same_door(tmp_path: Path) -> None:
             path = f"/runs/{asked_for['run']}/approvals/{asked_for['call']}"
             answer = await served.client.post(path, json={"decision": "approve", "arguments": marked})
             resolved, started = await until(turn, "approval.resolved"), await until(turn, "tool.started")
-            await rest(turn)
+            await rest_of(turn)
         [job] = served.services.jobs.listed("local")
     assert answer.json()["edited"] == resolved["arguments"] == started["arguments"] == meant
     assert job.command == "touch two"
@@ -198,9 +182,9 @@ async def test_an_edit_comes_through_the_same_door(tmp_path: Path) -> None:
 async def test_nobody_decided_in_time(tmp_path: Path) -> None:
     provider = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, provider, approval_time_limit_s="1") as served:
-        turn, _, path = await asked(served)
+        turn, _, path = await asked_turn(served)
         async with aclosing(turn):
-            events = await rest(turn)
+            events = await rest_of(turn)
         late = await served.client.post(path, json={"decision": "approve"})
         assert (late.status_code, late.json()["error"]["code"]) == (410, "approval_expired")
     assert events[0]["decision"] == "expired" and events[0]["by"] == "nobody"
@@ -210,10 +194,10 @@ async def test_nobody_decided_in_time(tmp_path: Path) -> None:
 
 async def test_cancelling_the_run_withdraws_the_question(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             await served.client.post(f"/runs/{question['run']}/cancel")
-            events = await rest(turn)
+            events = await rest_of(turn)
         assert [event["type"] for event in events] == ["approval.resolved", "run.finished"]
         assert events[0]["decision"] == "withdrawn"
         assert (await served.client.post(path, json={"decision": "approve"})).status_code == 409
@@ -232,7 +216,7 @@ async def test_unattended_runs_are_refused_what_would_ask(tmp_path: Path) -> Non
 async def test_a_pending_approval_survives_a_restart(tmp_path: Path) -> None:
     provider = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
     await turn.aclose()
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         [listed] = (await served.client.get("/approvals")).json()["approvals"]
@@ -248,10 +232,10 @@ async def test_a_pending_approval_survives_a_restart(tmp_path: Path) -> None:
 
 async def test_the_audit_has_every_decision(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             await served.client.post(path, json={"decision": "approve"})
-            await rest(turn)
+            await rest_of(turn)
         rows = (await served.client.get("/audit")).json()["audit"]
     assert [(row["action"], row["decision"], row["by"]) for row in rows] == [
         ("write_file", "approved", "local"),
@@ -275,7 +259,7 @@ async def test_a_yes_over_a_file_that_has_changed_since_asks_again(tmp_path: Pat
     async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
         if there is not None:
             note(tmp_path).write_text(there)
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             note(tmp_path).write_text("somebody else's work")
             again, other_path = await answer_again(turn, served, path)
@@ -286,7 +270,7 @@ async def test_a_yes_over_a_file_that_has_changed_since_asks_again(tmp_path: Pat
             [listed] = (await served.client.get("/approvals")).json()["approvals"]
             assert listed["call"] == again["call"]
             assert (await served.client.post(other_path, json={"decision": "approve"})).status_code == 200
-            events = await rest(turn)
+            events = await rest_of(turn)
     assert [event["type"] for event in events][:2] == ["approval.resolved", "tool.started"]
     assert events[1]["call"] == question["call"] and events[-1]["reason"] == "answered"
     assert note(tmp_path).read_text() == "first"
@@ -295,14 +279,14 @@ async def test_a_yes_over_a_file_that_has_changed_since_asks_again(tmp_path: Pat
 async def test_a_file_that_never_stays_the_same_is_not_written(tmp_path: Path) -> None:
     model = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, model) as served:
-        turn, _, path = await asked(served)
+        turn, _, path = await asked_turn(served)
         async with aclosing(turn):
             for number in (1, 2):
                 note(tmp_path).write_text(f"change {number}")
                 _, path = await answer_again(turn, served, path)
             note(tmp_path).write_text("change 3")
             await served.client.post(path, json={"decision": "approve"})
-            events = await rest(turn)
+            events = await rest_of(turn)
     assert [event["type"] for event in events][:2] == ["approval.resolved", "tool.rejected"]
     assert "changed 3 times" in events[1]["reason"] and note(tmp_path).read_text() == "change 3"
     assert any("changed 3 times" in message.text for message in model.requests[-1].messages)
@@ -310,7 +294,7 @@ async def test_a_file_that_never_stays_the_same_is_not_written(tmp_path: Path) -
 
 async def test_changed_arguments_over_a_file_that_has_changed_ask_again(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             note(tmp_path).write_text("somebody else's work")
             wish = {"decision": "approve", "arguments": {"path": "note.txt", "content": "mine"}}
@@ -318,7 +302,7 @@ async def test_changed_arguments_over_a_file_that_has_changed_ask_again(tmp_path
             again = await until(turn, "approval.required")
             assert note(tmp_path).read_text() == "somebody else's work" and again["arguments"] == question["arguments"]
             await served.client.post(f"{path}~2", json=wish)
-            await rest(turn)
+            await rest_of(turn)
     assert note(tmp_path).read_text() == "mine"
 
 
@@ -326,13 +310,13 @@ async def test_an_edit_is_bound_to_the_file_that_it_changes(tmp_path: Path) -> N
     edit = '<tool_call>{"name": "edit_file", "arguments": {"path": "note.txt", "old": "a", "new": "b"}}</tool_call>'
     async with asyncio.timeout(30), serving(tmp_path, Scripted([edit, "Done."])) as served:
         note(tmp_path).write_text("a\nharmless\n")
-        turn, _, path = await asked(served)
+        turn, _, path = await asked_turn(served)
         async with aclosing(turn):
             note(tmp_path).write_text("a\nsomething else\n")
             _, path = await answer_again(turn, served, path)
             assert note(tmp_path).read_text() == "a\nsomething else\n"
             await served.client.post(path, json={"decision": "approve"})
-            await rest(turn)
+            await rest_of(turn)
     assert note(tmp_path).read_text() == "b\nsomething else\n"
 
 
@@ -342,7 +326,7 @@ async def test_a_question_shows_what_a_write_would_change(tmp_path: Path) -> Non
     hidden = "```write_file\n.env\nKEY=2\n```"
     script = [WRITE, edit, edit, hidden, "```write_file\nraw.bin\nx\n```", "Done."]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script)) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
 
         async def shown(at: str) -> dict[str, Any]:
             answer = await served.client.get(f"{at}/preview")

@@ -24,8 +24,8 @@ from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 from parsing import Arguments, BadCall, Call, CallOpened
 from routes.services import open_services
-from tests.routes.http.approvals.test_approvals_survive import following, left_as_killed, note, say, waiting
-from tests.routes.http.runs.test_faults import full_disk
+from tests.support.databases.sqlite import full_disk
+from tests.support.server.approvals import decide, follow, note, stop_as_killed, waiting_call
 from tests.support.server.serving import Served, chosen, serving, settings_in, until
 from tools.base.rights import Risk
 from tools.tool import Context, Tool, answering
@@ -39,7 +39,7 @@ ARGUMENTS = {"path": "note.txt", "content": "first"}
 
 async def rest(served: Served, run: str, after: int) -> list[dict[str, Any]]:
     """All that comes behind a cursor, up to the end of the run."""
-    async with aclosing(following(served.client, run, after)) as events:
+    async with aclosing(follow(served.client, run, after)) as events:
         return [event async for event in events]
 
 
@@ -84,8 +84,8 @@ async def test_a_tool_runs_only_when_its_start_is_stored(tmp_path: Path) -> None
     tool = Tool("look", "Looks.", {"type": "object"}, Risk.WRITE, answering(look), approval="always")
     async with asyncio.timeout(30), serving(tmp_path, Scripted([[Call(0, "look", {}, "native")], "Done."])) as served:
         served.services.factory.built_in = (tool,)
-        question, _ = await waiting(served)
-        await say(served.client, question["run"], question["call"], "approve")
+        question, _ = await waiting_call(served)
+        await decide(served.client, question["run"], question["call"], "approve")
         await rest(served, question["run"], question["seq"])
     assert started == [True]  # a server that is killed in the tool does not run it again
 
@@ -93,9 +93,9 @@ async def test_a_tool_runs_only_when_its_start_is_stored(tmp_path: Path) -> None
 async def test_a_decision_is_told_once(tmp_path: Path) -> None:
     provider = Scripted([WRITE, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         run, call = question["run"], question["call"]
-        await left_as_killed(served.services, run)
+        await stop_as_killed(served.services, run)
         store, told = served.services.store, ApprovalResolved(question["call"], "approved", "local", "once")
         await store.decide_approval(ApprovalDecided(run, call, "approved", time.time(), "local", "once"))
         await store.write([EventRow(run, question["seq"] + 1, told.type, encode(told))])
@@ -109,7 +109,7 @@ async def test_a_call_that_could_not_be_understood_is_not_run_after_a_restart(tm
     cut = BadCall(1, "{", "The arguments were cut off.")
     provider = Scripted([[Call(0, "write_file", ARGUMENTS, "native"), CallOpened(1, "write_file"), cut], "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         await served.client.post(path, json={"decision": "deny"})
         events = await rest(served, question["run"], question["seq"])
@@ -122,7 +122,7 @@ async def test_a_call_that_could_not_be_understood_is_not_run_after_a_restart(tm
 async def test_a_denial_holds_when_the_rules_have_changed(tmp_path: Path, rule: dict[str, str]) -> None:
     provider = Scripted([WRITE, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
     rules = json.dumps([{"match": "write_file"} | rule])
     async with asyncio.timeout(30), serving(tmp_path, provider, tools=rules) as served:
         assert not note(tmp_path).exists()  # it was asked for, so it is still asked
@@ -134,8 +134,8 @@ async def test_a_denial_holds_when_the_rules_have_changed(tmp_path: Path, rule: 
 async def test_what_is_forbidden_by_now_is_not_asked_any_more(tmp_path: Path) -> None:
     provider = Scripted([WRITE, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, path = await waiting(served)
-        await left_as_killed(served.services, question["run"])
+        question, path = await waiting_call(served)
+        await stop_as_killed(served.services, question["run"])
         session = f"/sessions/{question['session']}"
         assert (await served.client.patch(session, json={"disabled_tools": ["write_*"]})).status_code == 200
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
@@ -148,7 +148,7 @@ async def test_what_is_forbidden_by_now_is_not_asked_any_more(tmp_path: Path) ->
 async def test_a_tool_that_is_disabled_while_its_call_waits_is_not_run(tmp_path: Path) -> None:
     forged = [Call(0, "write_file", ARGUMENTS, "native")]
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, forged, "Done."])) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
         await served.client.patch(f"/sessions/{question['session']}", json={"disabled_tools": ["write_*"]})
         late = await served.client.post(path, json={"decision": "approve"})
         assert late.status_code == 422 and "disabled in this session" in late.json()["error"]["message"]
@@ -171,7 +171,7 @@ async def test_a_tool_that_is_disabled_while_its_call_waits_is_not_run(tmp_path:
 )
 async def test_a_decision_that_makes_no_sense_decides_nothing(tmp_path: Path, review: dict[str, Any]) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE])) as served:
-        _, path = await waiting(served)
+        _, path = await waiting_call(served)
         refused = await served.client.post(path, content=json.dumps(review))
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_request")
         assert "name of a field" not in refused.text
@@ -180,7 +180,7 @@ async def test_a_decision_that_makes_no_sense_decides_nothing(tmp_path: Path, re
 
 async def test_a_decision_that_is_no_json_is_told_what_one_looks_like(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE])) as served:
-        _, path = await waiting(served)
+        _, path = await waiting_call(served)
         refused = await served.client.post(path, content="yes")
     assert refused.status_code == 400 and '{"decision": ...}' in refused.json()["error"]["message"]
 
@@ -188,7 +188,7 @@ async def test_a_decision_that_is_no_json_is_told_what_one_looks_like(tmp_path: 
 async def test_messages_for_a_run_that_waits_survive_each_restart_in_order(tmp_path: Path) -> None:
     provider = Scripted([WRITE, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
         messages = f"/runs/{question['run']}/messages"
         assert (await served.client.post(messages, json={"message": "one"})).status_code == 202
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
@@ -202,7 +202,7 @@ async def test_messages_for_a_run_that_waits_survive_each_restart_in_order(tmp_p
 async def test_a_message_that_comes_as_the_server_starts_is_behind_the_earlier_ones(tmp_path: Path) -> None:
     provider = Scripted([WRITE, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
         await served.services.runs.steer(question["run"], "one")
     async with asyncio.timeout(30), open_services(settings_in(tmp_path), partial(chosen, provider)) as services:
         await services.runs.steer(question["run"], "two")
@@ -214,7 +214,7 @@ async def test_a_message_that_comes_as_the_server_starts_is_behind_the_earlier_o
 
 async def test_a_decision_that_was_stored_but_not_heard_counts(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, "Done."]), approval_time_limit_s="4") as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         decided = ApprovalDecided(question["run"], question["call"], "approved", time.time(), "local", "once")
         assert await served.services.store.decide_approval(decided)  # and who did it broke
         events = await rest(served, question["run"], question["seq"])
@@ -223,7 +223,7 @@ async def test_a_decision_that_was_stored_but_not_heard_counts(tmp_path: Path) -
 
 async def test_a_run_that_cannot_be_stored_asks_nothing_any_more(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE])) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
         run = question["run"]
         async with full_disk(served):
             lost = await served.client.post(f"/runs/{run}/messages", json={"message": "x" * 500_000})
@@ -249,15 +249,15 @@ async def test_a_question_of_a_run_that_has_ended_cannot_be_approved(tmp_path: P
 async def test_an_approval_is_for_what_the_person_saw(tmp_path: Path) -> None:
     provider = Scripted([WRITE, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, path = await waiting(served)
-        await left_as_killed(served.services, question["run"])
+        question, path = await waiting_call(served)
+        await stop_as_killed(served.services, question["run"])
         store = served.services.store
         assert isinstance(store, SQLiteStore)
         await store._writer.execute("UPDATE messages SET message = replace(message, 'note.txt', 'other.txt')")
         await store._writer.commit()
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         assert (await served.client.post(path, json={"decision": "approve"})).status_code == 200
-        async with aclosing(following(served.client, question["run"], question["seq"])) as events:
+        async with aclosing(follow(served.client, question["run"], question["seq"])) as events:
             again = await until(events, "approval.required")  # of what stands there now
             assert again["call"] == f"{question['call']}~2" and again["arguments"]["path"] == "other.txt"
             assert not (tmp_path / "work" / "other.txt").exists()
@@ -268,7 +268,7 @@ async def test_an_approval_is_for_what_the_person_saw(tmp_path: Path) -> None:
 
 async def test_a_decision_as_the_run_is_cancelled_is_told_as_it_was(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE])) as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         run, call, runs = question["run"], question["call"], served.services.runs
         async with nobody_writes(served.services.store):
             decided = asyncio.create_task(runs.decide(run, call, LOCAL_USER, Review("approve")))
@@ -284,7 +284,7 @@ async def test_a_decision_as_the_run_is_cancelled_is_told_as_it_was(tmp_path: Pa
 
 async def test_a_decision_as_the_server_stops_leaves_the_run_to_the_next_server(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([SLOW])) as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         run, runs, store = question["run"], served.services.runs, served.services.store
         async with aclosing(served.turn(message="Later.", session=question["session"], when_busy="queue")) as turn:
             await anext(turn)
@@ -300,9 +300,9 @@ async def test_a_decision_as_the_server_stops_leaves_the_run_to_the_next_server(
 
 async def test_the_audit_has_what_nobody_decided(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([WRITE, WRITE]), approval_time_limit_s="4") as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         run = question["run"]
-        async with aclosing(following(served.client, run, question["seq"])) as events:
+        async with aclosing(follow(served.client, run, question["seq"])) as events:
             async for event in events:
                 if event["type"] == "approval.required":
                     await served.client.post(f"/runs/{run}/cancel")

@@ -11,11 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.routes.http.runs.test_kill import SERVERS, TERMINAL
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import stream, upstream
 from tests.support.nightly import at_night
 from tests.support.server.dragoman_process import DragomanProcess, server
+from tests.support.server.killing import SERVERS, TERMINAL
 from tests.support.server.serving import events_of
 
 pytestmark = pytest.mark.anyio

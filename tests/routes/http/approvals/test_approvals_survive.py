@@ -6,7 +6,6 @@ import asyncio
 import json
 import sqlite3
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,38 +20,16 @@ from app.storage.approvals import ApprovalDecided
 from app.storage.principals import LOCAL_USER
 from app.storage.tokens import TokenRow
 from routes.protocol.requests import ChatRequest
-from routes.services import Services
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import stream, upstream
+from tests.support.server.approvals import decide, follow, note, stop_as_killed, wait_until, waiting_call
 from tests.support.server.dragoman_process import server
-from tests.support.server.serving import Served, answer_in, events_of, serving, until
+from tests.support.server.serving import answer_in, events_of, serving, until
 from tools.base.rights import Role
 
 pytestmark = pytest.mark.anyio
 
 TWO = "```write_file\nnote.txt\nfirst\n```\n```write_file\nother.txt\nsecond\n```"
-
-
-def note(folder: Path) -> Path:
-    return folder / "work" / "note.txt"
-
-
-async def waiting(served: Served, **more: object) -> tuple[dict[str, Any], str]:
-    """A run that waits for its first call, nobody watching; its question, and the path to decide it."""
-    async with aclosing(served.turn(message="Write.", **({"approval": "ask"} | more))) as turn:
-        started = await until(turn, "run.started")
-        question = await until(turn, "approval.required")
-    return started | question, f"/runs/{started['run']}/approvals/{question['call']}"
-
-
-async def left_as_killed(services: Services, run: str) -> None:
-    """What a `kill -9` leaves: the run's task ends without a word."""
-    live = services.runs._live[run]
-    assert live.task
-    live.stopping = "suspended"
-    live.task.cancel()
-    with suppress(asyncio.CancelledError):
-        await live.task
 
 
 async def test_a_killed_server_goes_on_with_what_waited(tmp_path: Path) -> None:
@@ -71,13 +48,13 @@ async def test_a_killed_server_goes_on_with_what_waited(tmp_path: Path) -> None:
                                 process.kill()
             await process.wait()
         async with server(tmp_path, model.base_url) as (client, _):
-            async with aclosing(following(client, run, question["seq"])) as events:
+            async with aclosing(follow(client, run, question["seq"])) as events:
                 resumed = await anext(events)
                 assert (resumed["type"], resumed["code"]) == ("notice", "resumed")
-                await say(client, run, question["call"], "approve")
+                await decide(client, run, question["call"], "approve")
                 second = await until(events, "approval.required")
                 assert second["arguments"]["path"] == "other.txt"
-                await say(client, run, second["call"], "deny")
+                await decide(client, run, second["call"], "deny")
                 finished = await until(events, "run.finished")
         assert (finished["reason"], finished["rounds"], finished["calls"]) == ("answered", 2, 1)
         assert note(tmp_path).read_text() == "first" and not (tmp_path / "work" / "other.txt").exists()
@@ -91,8 +68,8 @@ async def test_a_run_whose_options_are_not_valid_any_more_ends_and_the_server_st
 ) -> None:
     async with asyncio.timeout(60):
         async with serving(tmp_path, Scripted([TWO])) as served:
-            question, _ = await waiting(served)
-            await left_as_killed(served.services, run := question["run"])
+            question, _ = await waiting_call(served)
+            await stop_as_killed(served.services, run := question["run"])
         with closing(sqlite3.connect(tmp_path / "data" / "dragoman.db")) as connection, connection:
             connection.execute("UPDATE runs SET policy = ? WHERE id = ?", (json.dumps(policy), run))
         async with serving(tmp_path, Scripted(["Hello."])) as served:
@@ -102,29 +79,17 @@ async def test_a_run_whose_options_are_not_valid_any_more_ends_and_the_server_st
                 assert (await until(turn, "run.finished"))["text"] == "Hello."
 
 
-async def following(client: httpx2.AsyncClient, run: str, after: int) -> AsyncGenerator[dict[str, Any], None]:
-    async with client.stream("GET", f"/runs/{run}/events", headers={"Last-Event-ID": str(after)}) as response:
-        async with aclosing(events_of(response)) as events:
-            async for event in events:
-                yield event
-
-
-async def say(client: httpx2.AsyncClient, run: str, call: str, decision: str) -> None:
-    answer = await client.post(f"/runs/{run}/approvals/{call}", json={"decision": decision})
-    assert answer.status_code == 200, answer.text
-
-
 async def test_a_decision_that_came_just_before_the_kill_counts(tmp_path: Path) -> None:
     provider = Scripted([TWO, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         run, call = question["run"], question["call"]
-        await left_as_killed(served.services, run)
+        await stop_as_killed(served.services, run)
         assert await served.services.store.decide_approval(
             ApprovalDecided(run, call, "approved", time.time(), "local", "once")
         )
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        second = await until(following(served.client, run, question["seq"] + 1), "approval.required")
+        second = await until(follow(served.client, run, question["seq"] + 1), "approval.required")
         assert note(tmp_path).read_text() == "first" and second["arguments"]["path"] == "other.txt"
         await served.services.runs.cancel(run)
         kinds = [event["type"] for event in await served.events(run)]
@@ -134,16 +99,16 @@ async def test_a_decision_that_came_just_before_the_kill_counts(tmp_path: Path) 
 async def test_a_decision_that_came_while_the_run_was_taken_up_counts(tmp_path: Path) -> None:
     provider = Scripted([TWO, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         run, call = question["run"], question["call"]
-        await left_as_killed(served.services, run)
+        await stop_as_killed(served.services, run)
         assert (await served.client.post("/pause")).is_success
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         assert served.services.runs.approvals.is_waiting(run), "it is taken up, and the pause holds it"
         decided = ApprovalDecided(run, call, "approved", time.time(), "local", "once")
         assert await served.services.store.decide_approval(decided), "as of a request before it was"
         assert (await served.client.post("/resume")).is_success
-        second = await until(following(served.client, run, question["seq"] + 1), "approval.required")
+        second = await until(follow(served.client, run, question["seq"] + 1), "approval.required")
         assert note(tmp_path).read_text() == "first" and second["arguments"]["path"] == "other.txt"
         await served.services.runs.cancel(run)
         kinds = [event["type"] for event in await served.events(run)]
@@ -152,8 +117,8 @@ async def test_a_decision_that_came_while_the_run_was_taken_up_counts(tmp_path: 
 
 async def test_what_expired_while_the_server_was_away_is_not_run(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([TWO]), approval_time_limit_s="4") as served:
-        question, path = await waiting(served)
-        await left_as_killed(served.services, question["run"])
+        question, path = await waiting_call(served)
+        await stop_as_killed(served.services, question["run"])
     await asyncio.to_thread(wait_until, question["expires_at"])
     replies = Scripted(["Fine.", "Well."])
     async with asyncio.timeout(30), serving(tmp_path, replies, approval_time_limit_s="4") as served:
@@ -165,19 +130,13 @@ async def test_what_expired_while_the_server_was_away_is_not_run(tmp_path: Path)
     assert not note(tmp_path).exists()
 
 
-def wait_until(moment: float) -> None:
-    """Busy, because the clock is what is waited for; at most some seconds."""
-    while time.time() <= moment:
-        pass
-
-
 async def test_a_call_whose_tool_had_begun_is_not_run_again(tmp_path: Path) -> None:
     slow = "```bash\ntouch began; sleep 1000\n```"
     async with asyncio.timeout(30), serving(tmp_path, Scripted([slow])) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
         await served.client.post(path, json={"decision": "approve"})
-        await until(following(served.client, question["run"], question["seq"]), "tool.started")
-        await left_as_killed(served.services, question["run"])
+        await until(follow(served.client, question["run"], question["seq"]), "tool.started")
+        await stop_as_killed(served.services, question["run"])
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
         events = await served.events(question["run"])
         assert [event["type"] for event in events].count("tool.started") == 1
@@ -189,8 +148,8 @@ async def test_a_call_whose_tool_had_begun_is_not_run_again(tmp_path: Path) -> N
 
 async def test_a_run_of_somebody_who_has_gone_does_not_go_on(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([TWO])) as served:
-        question, _ = await waiting(served)
-        await left_as_killed(served.services, question["run"])
+        question, _ = await waiting_call(served)
+        await stop_as_killed(served.services, question["run"])
         await served.services.store.write([TokenRow("0" * 64, "ann", "admin", 1.0)])  # no local user any more
     async with asyncio.timeout(30), serving(tmp_path, Scripted([])) as served:
         row = await served.services.store.run(question["run"])
@@ -200,19 +159,19 @@ async def test_a_run_of_somebody_who_has_gone_does_not_go_on(tmp_path: Path) -> 
 async def test_a_queued_run_behind_one_that_waits_leaves_the_history_valid(tmp_path: Path) -> None:
     provider = Scripted([TWO, "Done.", "Third."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        question, _ = await waiting(served)
+        question, _ = await waiting_call(served)
         session = question["session"]
         async with aclosing(served.turn(message="Later.", session=session, when_busy="queue")) as turn:
             await until(turn, "notice")
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         for _ in range(2):
             [row] = await served.services.store.approvals("local")
-            await say(served.client, question["run"], row.call, "approve")
-            async with aclosing(following(served.client, question["run"], 0)) as events:
+            await decide(served.client, question["run"], row.call, "approve")
+            async with aclosing(follow(served.client, question["run"], 0)) as events:
                 await until(events, "tool.finished")
             if row.call != question["call"]:
                 break
-            async with aclosing(following(served.client, question["run"], question["seq"])) as events:
+            async with aclosing(follow(served.client, question["run"], question["seq"])) as events:
                 await until(events, "approval.required")
         behind = (await served.services.store.runs(session))[1]
         assert (await served.events(behind.id))[-1]["text"] == "Third.", "its turn came after the one that waited"
@@ -250,21 +209,21 @@ async def test_each_has_files_of_their_own(tmp_path: Path) -> None:
 async def test_a_file_that_changed_while_the_server_was_away_is_asked_for_again(tmp_path: Path) -> None:
     async with asyncio.timeout(60):
         async with serving(tmp_path, Scripted([TWO])) as served:
-            question, _ = await waiting(served)
+            question, _ = await waiting_call(served)
         note(tmp_path).write_text("somebody else's work")
         async with serving(tmp_path, Scripted(["Done."])) as served:
-            async with aclosing(following(served.client, question["run"], question["seq"])) as events:
-                await say(served.client, question["run"], question["call"], "approve")
+            async with aclosing(follow(served.client, question["run"], question["seq"])) as events:
+                await decide(served.client, question["run"], question["call"], "approve")
                 again = await until(events, "approval.required")
             assert again["call"] == f"{question['call']}~2"
             assert note(tmp_path).read_text() == "somebody else's work"
         async with serving(tmp_path, Scripted(["Done."])) as served:  # the second question survives as the first did
             [listed] = (await served.client.get("/approvals")).json()["approvals"]
             assert listed["call"] == again["call"]
-            async with aclosing(following(served.client, question["run"], again["seq"])) as events:
-                await say(served.client, question["run"], again["call"], "approve")
+            async with aclosing(follow(served.client, question["run"], again["seq"])) as events:
+                await decide(served.client, question["run"], again["call"], "approve")
                 finished = await until(events, "tool.finished")
                 assert finished["call"] == question["call"] and note(tmp_path).read_text() == "first"
                 second = await until(events, "approval.required")
-                await say(served.client, question["run"], second["call"], "deny")
+                await decide(served.client, question["run"], second["call"], "deny")
                 await until(events, "run.finished")

@@ -12,8 +12,8 @@ import pytest
 
 from app.models.scripted import Scripted
 from app.policy.grants import Grant, granted_hosts, narrowed, without_granted_hosts
-from tests.routes.http.approvals.test_approvals import WRITE, asked, note, rest
 from tests.support.access.people import bearer
+from tests.support.server.approvals import WRITE, asked_turn, note, rest_of
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("servers")]
@@ -22,11 +22,11 @@ LIMIT_S = 30
 
 async def granted(served: Served, **wish: Any) -> str:
     """A session in which a person has granted what its first call asked for."""
-    turn, question, path = await asked(served)
+    turn, question, path = await asked_turn(served)
     async with aclosing(turn):
         answer = await served.client.post(path, json={"decision": "approve", "scope": "session", **wish})
         assert answer.status_code == 200, answer.text
-        await rest(turn)
+        await rest_of(turn)
     return str(question["session"])
 
 
@@ -47,7 +47,7 @@ async def test_a_grant_is_listed_and_asks_again_once_it_is_withdrawn(tmp_path: P
         gone = await served.client.delete(f"/sessions/{session}/grants/{grant['id']}")
         assert (gone.status_code, gone.json()) == (200, {"withdrawn": 1})
         assert await grants_of(served, session) == []
-        turn, later, _ = await asked(served, session=session)
+        turn, later, _ = await asked_turn(served, session=session)
         async with aclosing(turn):
             await served.client.post(f"/runs/{later['run']}/cancel")
         again = await served.client.delete(f"/sessions/{session}/grants/{grant['id']}")
@@ -60,7 +60,7 @@ async def test_a_grant_is_listed_and_asks_again_once_it_is_withdrawn(tmp_path: P
 async def test_a_grant_that_is_withdrawn_in_the_middle_of_a_run_asks_again_in_it(tmp_path: Path) -> None:
     other = "```write_file\nother.txt\nfirst\n```"
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, other, WRITE, "Done."])) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             await served.client.post(path, json={"decision": "approve", "scope": "session"})
             second = await until(turn, "approval.required")
@@ -83,7 +83,7 @@ async def test_a_grant_ends_with_its_time(tmp_path: Path) -> None:
         session = await granted(served)
         while await grants_of(served, session):
             pass  # bounded by the time limit around it
-        turn, later, _ = await asked(served, session=session)
+        turn, later, _ = await asked_turn(served, session=session)
         async with aclosing(turn):
             await served.client.post(f"/runs/{later['run']}/cancel")
 
@@ -140,7 +140,7 @@ async def test_hosts_that_a_person_chose_are_what_runs_and_what_later_calls_get(
     hosts = ["example.org", "*.example.org"]
     server = serving(tmp_path, Scripted(script), unsafe_no_sandbox="true")
     async with asyncio.timeout(LIMIT_S), server as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             assert question["arguments"] == {"command": "true a", "network": True}
             for wrong in ({"hosts": ["exa mple"]}, {"hosts": ["example.org"], "pattern": {"command": "ls *"}}):
@@ -159,7 +159,7 @@ async def test_hosts_that_a_person_chose_are_what_runs_and_what_later_calls_get(
 
 async def test_hosts_go_with_a_call_that_wants_network(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, "Done."])) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             answer = await served.client.post(path, json={"decision": "approve", "hosts": ["example.org"]})
             assert (answer.status_code, answer.json()["error"]["code"]) == (422, "unfit_arguments")
@@ -206,12 +206,12 @@ def test_a_call_that_wants_any_host_is_narrowed_to_those_that_are_granted() -> N
 async def test_what_is_disabled_stays_so_when_grants_are_withdrawn(tmp_path: Path) -> None:
     replies = [WRITE, "```bash\necho hello\n```", "Done."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies)) as served:
-        turn, question, path = await asked(served)
+        turn, question, path = await asked_turn(served)
         async with aclosing(turn):
             session = question["session"]
             await served.client.patch(f"/sessions/{session}", json={"disabled_tools": ["bash"]})
             for _ in range(3):  # at each server, where there are several
                 await served.client.delete(f"/sessions/{session}/grants")
             await served.client.post(path, json={"decision": "approve"})
-            events = await rest(turn)
+            events = await rest_of(turn)
     assert [event["name"] for event in events if event["type"] == "tool.started"] == ["write_file"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -22,9 +21,10 @@ from app.runs.follow_up import ROUNDS
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import RunRow
 from app.transcript.run_totals import RunTotals
-from tests.routes.http.approvals.test_approvals_survive import following, left_as_killed
-from tests.support.access.guards import of_kind
+from tests.support.models.replies import tool_call
 from tests.support.page.browser import browsing, expect, home, say
+from tests.support.server.approvals import follow, stop_as_killed
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving, until
 from tests.support.terminal.terminals import terminal
 from tools.base.rights import Risk
@@ -37,12 +37,8 @@ LIMIT_S = 60
 STEPS = ["Write the file", "Look at it"]
 
 
-def call(name: str, **arguments: object) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-WRITE = call("write_file", path="note.txt", content="made")
-SUBMIT = call("submit_plan", steps=STEPS)
+WRITE = tool_call("write_file", path="note.txt", content="made")
+SUBMIT = tool_call("submit_plan", steps=STEPS)
 
 
 @pytest.mark.parametrize("mode", ApprovalMode)
@@ -102,7 +98,7 @@ async def test_where_nobody_can_accept_the_run_answers_with_its_plan(tmp_path: P
 
 
 async def test_no_person_is_asked_about_an_empty_plan(tmp_path: Path) -> None:
-    provider = Scripted([call("submit_plan", steps=[]), "There is nothing to do."])
+    provider = Scripted([tool_call("submit_plan", steps=[]), "There is nothing to do."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("x", mode="plan")
     [rejected] = of_kind(events, "tool.rejected")
@@ -130,23 +126,23 @@ async def approve(served: Served, turn: AsyncGenerator[dict[str, Any], None], ru
 
 
 async def test_an_accepted_plan_holds_after_a_restart_and_for_the_follow_up_of_a_job(tmp_path: Path) -> None:
-    provider = Scripted([SUBMIT, WRITE, call("bash", command="#!bg\ntrue"), "It runs.", WRITE, "Done."])
+    provider = Scripted([SUBMIT, WRITE, tool_call("bash", command="#!bg\ntrue"), "It runs.", WRITE, "Done."])
     async with asyncio.timeout(LIMIT_S):
         async with serving(tmp_path, provider) as served:
             async with aclosing(served.turn(message="Write it.", mode="plan", approval="ask")) as turn:
                 started = await until(turn, "run.started")
                 await approve(served, turn, run := started["run"], "submit_plan")
                 last = await until(turn, "approval.required")
-            await left_as_killed(served.services, run)
+            await stop_as_killed(served.services, run)
         async with serving(tmp_path, provider) as served:
-            async with aclosing(following(served.client, run, last["seq"] - 1)) as turn:
+            async with aclosing(follow(served.client, run, last["seq"] - 1)) as turn:
                 await approve(served, turn, run, "write_file")
                 assert (await until(turn, "run.finished"))["reason"] == "answered"
             assert (tmp_path / "work" / "note.txt").exists()
             runs: list[RunRow] = []
             while len(runs) < 2:
                 runs = await served.services.store.runs(started["session"])
-            async with aclosing(following(served.client, runs[1].id, 0)) as turn:
+            async with aclosing(follow(served.client, runs[1].id, 0)) as turn:
                 assert "submit_plan" not in (await until(turn, "run.started"))["tools"]
                 await approve(served, turn, runs[1].id, "write_file")
                 await until(turn, "run.finished")

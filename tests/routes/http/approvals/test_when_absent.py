@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.models.scripted import Scripted
-from tests.support.server.serving import Served, serving, until
+from tests.support.server.approvals import note, wait_until, waiting_call
+from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -21,21 +20,9 @@ WRITE = "```write_file\nnote.txt\nfirst\n```"
 HOOK = '<tool_call>{"name": "write_file", "arguments": {"path": ".git/hooks/pre-commit", "content": "x"}}</tool_call>'
 
 
-def note(folder: Path) -> Path:
-    return folder / "work" / "note.txt"
-
-
-async def asked(served: Served, **more: object) -> tuple[dict[str, Any], str]:
-    """A run that waits for its first call, nobody watching; its question, and the path to decide it."""
-    async with aclosing(served.turn(message="Write.", **({"approval": "ask"} | more))) as turn:
-        started = await until(turn, "run.started")
-        question = await until(turn, "approval.required")
-    return started | question, f"/runs/{started['run']}/approvals/{question['call']}"
-
-
 async def test_a_call_waits_without_an_end_also_for_the_next_server(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE])) as served:
-        question, path = await asked(served)
+        question, path = await waiting_call(served)
         assert "expires_at" in question and question["expires_at"] is None
         [listed] = (await served.client.get("/approvals")).json()["approvals"]
         assert listed["call"] == question["call"] and listed["expires_at"] is None
@@ -52,18 +39,12 @@ async def test_a_call_waits_without_an_end_also_for_the_next_server(tmp_path: Pa
 
 async def test_the_time_of_a_run_stands_still_while_it_waits(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, WRITE, "Done."])) as served:
-        question, path = await asked(served, time_limit_s=4)
-        await asyncio.to_thread(passed, time.time() + 5)
+        question, path = await waiting_call(served, time_limit_s=4)
+        await asyncio.to_thread(wait_until, time.time() + 5)
         assert (await served.client.post(path, json={"decision": "approve", "scope": "session"})).status_code == 200
         await served.services.runs.ended(question["run"])
         events = await served.events(question["run"])
     assert events[-1]["reason"] == "answered" and note(tmp_path).read_text() == "first"
-
-
-def passed(moment: float) -> None:
-    """Busy, because the clock is what is waited for; some seconds."""
-    while time.time() <= moment:
-        pass
 
 
 @pytest.mark.parametrize("approval", ["sandboxed", "ask", "auto"])

@@ -12,7 +12,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.core.provider import Ability
 from app.models.scripted import Pause, Scripted
 from app.storage.files.reading import AT_A_TIME
 from app.storage.principals import LOCAL_USER
@@ -33,16 +32,12 @@ from tests.support.models.pictures import (
     text_part,
     webp,
 )
+from tests.support.models.scripted_models import Blind
 from tests.support.models.upstream import Upstream, stream, upstream
 from tests.support.server.dragoman_process import server
 from tests.support.server.serving import answer_in, serving, until
 
 pytestmark = pytest.mark.anyio
-
-
-class Blind(Scripted):
-    def abilities(self) -> Sequence[Ability]:
-        return [Ability("images", False, "server", "/props")]
 
 
 FORMS: dict[str, tuple[dict[str, object], bytes, str, str]] = {

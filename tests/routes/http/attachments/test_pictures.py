@@ -21,6 +21,7 @@ from parsing import Call
 from tests.support.access.people import LIMIT_S, bearer
 from tests.support.mcp.served import READS, serving_mcp
 from tests.support.models.pictures import CAT, gif, hashed, jpeg, png, webp
+from tests.support.models.scripted_models import Blind
 from tests.support.server.serving import serving
 from tools.base.pictures import MOST_BYTES, MOST_PICTURES, is_picture, shown_pictures
 from tools.mcp.results import pictures_of
@@ -31,11 +32,6 @@ pytestmark = pytest.mark.anyio
 class Sighted(Scripted):
     def abilities(self) -> Sequence[Ability]:
         return [Ability("images", True, "server", "/props")]
-
-
-class Blind(Scripted):
-    def abilities(self) -> Sequence[Ability]:
-        return [Ability("images", False, "server", "/props")]
 
 
 def read(*paths: str) -> list[Call]:

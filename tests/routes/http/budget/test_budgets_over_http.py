@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -19,37 +18,19 @@ from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import RunRow
 from app.transcript.run_request import RunRequest
 from routes.protocol.requests import ChatRequest
-from tests.routes.http.runs.test_kill import killed_turn
 from tests.support.access.people import bearer
+from tests.support.budgets import DAY, MONTH, refused_by_budget, used_of_budget
 from tests.support.models.chatting import says
 from tests.support.models.upstream import hang, stream, upstream
 from tests.support.server.dragoman_process import server
+from tests.support.server.killing import killed_turn
 from tests.support.server.serving import Served, answer_in, serving, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
 
-MONTH, DAY = "tokens_per_month", "tool_seconds_per_day"
 SPENT: list[list[Line]] = [[TokenUsage(90_000, 9_990), "Hi."]]  # of 100,000
 SLEEP = "```bash\necho up; sleep 60\n```\n"
 LOST = Raise(ProviderFailed("model_cut", "The connection was lost.", retryable=False))
-
-
-async def used(served: Served, budget: str = MONTH) -> dict[str, Any]:
-    answer = await served.client.get("/usage")
-    assert answer.status_code == 200
-    found: dict[str, Any] = answer.json()["usage"][budget]
-    return found
-
-
-async def refused(served: Served, **body: object) -> tuple[dict[str, Any], int]:
-    """The error of a POST /chat that a budget refuses, and its Retry-After."""
-    before = time.time()
-    answer = await served.client.post("/chat", json={"message": "x"} | body)
-    error: dict[str, Any] = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (429, "budget")
-    wait_s = int(answer.headers["retry-after"])
-    assert error["reset"] - time.time() < wait_s < error["reset"] - before + 2  # rounded up
-    return error, wait_s
 
 
 async def start(served: Served, **more: Any) -> RunRow:
@@ -63,15 +44,15 @@ async def test_whoever_has_spent_the_month_is_told_when_the_next_begins(tmp_path
         assert "answered" in first.text
         again = await served.client.post("/chat", json={"message": "x"}, headers={"Idempotency-Key": "k"})
         assert again.text == first.text  # what was done before costs nothing
-        error, _ = await refused(served)
-        tokens = await used(served)
+        error, _ = await refused_by_budget(served)
+        tokens = await used_of_budget(served)
     month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     after = ((month + timedelta(days=32)).replace(day=1)).timestamp()
     assert (error["budget"], error["reset"]) == (MONTH, after)
     assert "99,990" in error["message"] and "100,000" in error["message"]
     assert tokens == {"period": f"{month:%Y-%m}", "used": 99_990, "reserved": 0, "limit": 100_000, "reset": after}
     async with asyncio.timeout(30), serving(tmp_path, Scripted([]), tokens_per_month="100_000") as served:
-        await refused(served)  # a restart gives nothing back
+        await refused_by_budget(served)  # a restart gives nothing back
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi."])) as served:
         assert (await served.chat())[-1]["reason"] == "answered"
 
@@ -91,7 +72,7 @@ async def test_an_answer_gets_no_more_tokens_than_are_left(tmp_path: Path) -> No
     provider = Scripted([["Half of it", TokenUsage(900, 2100), Finished("length")]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="3000") as served:
         events = await served.chat()
-        assert (await used(served))["used"] == 3000
+        assert (await used_of_budget(served))["used"] == 3000
     [asked] = provider.requests
     assert asked.max_tokens and 64 <= asked.max_tokens < 3000
     assert (events[-1]["reason"], events[-1]["text"]) == ("budget", "Half of it")
@@ -101,7 +82,7 @@ async def test_a_server_that_writes_more_is_cut_off(tmp_path: Path) -> None:
     provider = Scripted([[TextChunk("word ") for _ in range(20_000)]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="3000") as served:
         events = await served.chat()
-        tokens = await used(served)
+        tokens = await used_of_budget(served)
     assert events[-1]["reason"] == "budget" and 1000 < len(events[-1]["text"]) < 3000 * 8 + 5
     assert (tokens["used"], tokens["reserved"], provider.unfinished) == (3000, 0, 1)
 
@@ -111,8 +92,8 @@ async def test_a_server_that_reports_more_exceeds_a_budget_by_one_request(tmp_pa
     provider = Scripted([["Hi.", TokenUsage(50_000, 7)], ["Never."]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="3000") as served:
         assert (await served.chat())[-1]["reason"] == "answered"
-        assert (await used(served))["used"] == 50_007
-        await refused(served)
+        assert (await used_of_budget(served))["used"] == 50_007
+        await refused_by_budget(served)
     assert len(provider.requests) == 1
 
 
@@ -121,15 +102,15 @@ async def test_an_answer_that_goes_on_after_such_a_report_is_cut_off(tmp_path: P
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script), tokens_per_month="3000") as served:
         events = await served.chat()
         assert events[-1]["reason"] == "budget" and len(events[-1]["text"]) < 20
-        assert 50_001 <= (await used(served))["used"] < 50_010
-        await refused(served)
+        assert 50_001 <= (await used_of_budget(served))["used"] < 50_010
+        await refused_by_budget(served)
 
 
 async def test_a_long_answer_takes_more_as_it_grows(tmp_path: Path) -> None:
     provider = Scripted([[TextChunk("word " * 100) for _ in range(200)]])
     async with asyncio.timeout(30), serving(tmp_path, provider, tokens_per_month="100_000") as served:
         events = await served.chat()
-        tokens = await used(served)
+        tokens = await used_of_budget(served)
     assert events[-1]["reason"] == "answered" and provider.requests[0].max_tokens is None
     assert 25_000 <= tokens["used"] < 30_000 and tokens["reserved"] == 0
 
@@ -152,10 +133,10 @@ async def test_a_run_that_is_cut_off_is_charged(tmp_path: Path, script: list[Lin
             run = (await until(turn, "run.started"))["run"]
             if end != "run.failed":
                 await until(turn, "text.delta")
-                assert (await used(served))["reserved"] > 4096
+                assert (await used_of_budget(served))["reserved"] > 4096
                 await (served.end_time(run) if end == "deadline" else served.client.post(f"/runs/{run}/cancel"))
             *_, last = [event async for event in turn]
-        tokens = await used(served)
+        tokens = await used_of_budget(served)
     assert end in (last["type"], last.get("reason"))
     assert tokens["reserved"] == 0 and 100 < tokens["used"] < 4096
     assert TokenUsage(700, 30) not in script or tokens["used"] == 730
@@ -167,9 +148,9 @@ async def test_a_model_that_read_nothing_costs_nothing(tmp_path: Path, code: str
     script: list[list[Line]] = [[failure], ["Half", failure]]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(script), tokens_per_month="100_000") as served:
         await served.chat()
-        before = await used(served)
+        before = await used_of_budget(served)
         await served.chat()
-        after = await used(served)
+        after = await used_of_budget(served)
     assert (before["used"] == 0) == (code != "model_cut") and before["reserved"] == after["reserved"] == 0
     assert after["used"] > before["used"]
 
@@ -181,9 +162,9 @@ async def test_tools_stop_when_the_seconds_of_the_day_are_over(tmp_path: Path) -
         [finished] = [event for event in events if event["type"] == "tool.finished"]
         assert not finished["ok"] and "stopped after 1 s, the time limit" in finished["text"]
         assert events[-1]["reason"] == "budget" and "seconds of tools a day" in events[-3]["message"]
-        seconds = await used(served, DAY)
+        seconds = await used_of_budget(served, DAY)
         assert seconds["used"] >= 1 and seconds["reserved"] == 0
-        error, wait_s = await refused(served)
+        error, wait_s = await refused_by_budget(served)
         assert (error["budget"], error["reset"]) == (DAY, seconds["reset"]) and wait_s <= 86_401
         assert (await served.chat(tools=[]))[-1]["text"] == "Without tools."
 
@@ -193,9 +174,9 @@ async def test_a_tool_that_is_stopped_is_charged_for_its_time(tmp_path: Path) ->
         async with aclosing(served.turn(message="x")) as turn:
             run = (await until(turn, "run.started"))["run"]
             await until(turn, "tool.progress")
-            assert (await used(served, DAY))["reserved"] == 30
+            assert (await used_of_budget(served, DAY))["reserved"] == 30
             await served.client.post(f"/runs/{run}/cancel")
-        seconds = await used(served, DAY)
+        seconds = await used_of_budget(served, DAY)
         kept = await served.services.store.usage("local", "tool_seconds", seconds["period"])
     assert 0 < seconds["used"] < 20 and seconds["reserved"] == 0 and kept == pytest.approx(seconds["used"], abs=0.001)
 
@@ -207,16 +188,16 @@ async def test_only_so_many_runs_at_a_time(tmp_path: Path) -> None:
         async with aclosing(served.turn(message="x")) as turn:
             session = (await until(turn, "run.started"))["session"]
             await until(turn, "text.delta")
-            error, wait_s = await refused(served)
+            error, wait_s = await refused_by_budget(served)
             assert error["budget"] == "runs" and "1 active runs and may have 1" in error["message"] and wait_s == 5
-            assert await used(served, "runs") == {"used": 1, "limit": 1}
+            assert await used_of_budget(served, "runs") == {"used": 1, "limit": 1}
             behind = asyncio.create_task(served.chat(session=session, when_busy="queue"))  # one at a time all the same
             while (await served.client.get(f"/sessions/{session}")).json()["runs"][1:] == []:
                 pass
             go_on.set()
         assert (await behind)[-1]["text"] == "Two."
         assert (await served.chat())[-1]["text"] == "Three."
-        assert await used(served, "runs") == {"used": 0, "limit": 1}
+        assert await used_of_budget(served, "runs") == {"used": 0, "limit": 1}
 
 
 async def test_starts_at_the_same_moment_cannot_pass_together(tmp_path: Path) -> None:
@@ -226,7 +207,7 @@ async def test_starts_at_the_same_moment_cannot_pass_together(tmp_path: Path) ->
         assert sum(isinstance(one, BudgetSpent) for one in begun) == 9
         assert sum(isinstance(one, RunRow) for one in begun) == 3
         await served.services.runs.cancel_all("cancelled")
-        assert (await used(served, "runs"))["used"] == 0
+        assert (await used_of_budget(served, "runs"))["used"] == 0
 
 
 async def test_what_the_server_begins_by_itself_is_not_refused_and_ends_with_the_reason(tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ from app.budget.kinds import TOKENS
 from app.core.provider import Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Pause, Raise, Scripted
 from app.storage.usage import ModelUsage
-from tests.routes.http.approvals.test_approvals_survive import left_as_killed, waiting
 from tests.support.access.people import bearer
 from tests.support.models import messages_streams
 from tests.support.models.chatting import chat_with, chunk, says
 from tests.support.models.messages_streams import claude_at
 from tests.support.models.upstream import Upstream, answer, hang, stream, upstream
+from tests.support.server.approvals import stop_as_killed, waiting_call
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, Silence, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -36,10 +37,6 @@ LOST = Raise(ProviderFailed("model_cut", "Lost.", retryable=False))
 
 def untimed(usage: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in usage.items() if name != "timing"}
-
-
-def of_kind(events: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [event for event in events if event["type"] == kind]
 
 
 async def got(served: Served, path: str, **headers: str) -> Any:
@@ -193,8 +190,8 @@ async def test_a_run_that_goes_on_after_a_restart_goes_on_counting(tmp_path: Pat
     settings: dict[str, Any] = {"prices": PRICES, "approval_user": "ask", "approval_admin": "ask"}
     script: list[list[Line]] = [[TokenUsage(100, 10), WRITE]]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script), **settings) as served:
-        question, path = await waiting(served)
-        await left_as_killed(served.services, question["run"])
+        question, path = await waiting_call(served)
+        await stop_as_killed(served.services, question["run"])
     async with (
         asyncio.timeout(LIMIT_S),
         serving(tmp_path, Scripted([[TokenUsage(200, 20), "Done."]]), **settings) as served,

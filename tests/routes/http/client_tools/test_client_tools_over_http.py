@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -13,81 +12,61 @@ import pytest
 from app.core.messages import AskedCall, Message
 from app.core.provider import CallForm, Finished, ProviderFailed, TextChunk
 from app.models.scripted import Line, Pause, Raise, Scripted
-from app.runs.run_options import ClientTool, RunOptions
+from app.runs.run_options import RunOptions
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
 from parsing import BadCall, Call, CallOpened
-from tests.support.server.serving import Served, serving
+from tests.support.models.replies import native_call
+from tests.support.server.events import end_reason, of_kind
+from tests.support.server.histories import kept_messages
+from tests.support.server.relaying import WEATHER, relayed
+from tests.support.server.serving import serving
 from tools.base.rights import CLIENT_TOOLS
 
 pytestmark = pytest.mark.anyio
-
-WEATHER = {
-    "name": "get_weather",
-    "description": "The weather of a city.",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-    },
-}
-
-
-def call(name: str, **arguments: Any) -> Line:
-    return Call(0, name, arguments, "native")
 
 
 def hermes(name: str, **arguments: Any) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
-def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [event for event in events if event["type"] == kind]
-
-
-def ended(events: list[dict[str, Any]]) -> str:
-    [end] = of(events, "run.finished")
-    assert isinstance(end["reason"], str)
-    return end["reason"]
-
-
-async def history(served: Served, session: str) -> list[Message]:
-    return await served.services.store.messages(session)
-
-
-@pytest.mark.parametrize("reply", [[call("get_weather", city="Oslo")], [hermes("get_weather", city="Oslo")]])
+@pytest.mark.parametrize("reply", [[native_call("get_weather", city="Oslo")], [hermes("get_weather", city="Oslo")]])
 async def test_a_call_is_handed_over_and_its_result_taken_back(tmp_path: Path, reply: list[Line]) -> None:
     provider = Scripted([reply, "It rains in Oslo."], call_form=CallForm.TAGGED)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         first = await served.chat("How is the weather in Oslo?", client_tools=[WEATHER])
-        [handed] = of(first, "tool.handed")
+        [handed] = of_kind(first, "tool.handed")
         assert (handed["name"], handed["arguments"]) == ("get_weather", {"city": "Oslo"})
-        assert (ended(first), of(first, "tool.started"), of(first, "text.delta")) == (CLIENT_TOOLS, [], [])
-        assert "get_weather" in of(first, "run.started")[0]["tools"]
+        assert (end_reason(first), of_kind(first, "tool.started"), of_kind(first, "text.delta")) == (
+            CLIENT_TOOLS,
+            [],
+            [],
+        )
+        assert "get_weather" in of_kind(first, "run.started")[0]["tools"]
         session, results = first[0]["session"], [{"call": handed["call"], "text": "Rain, 8 degrees."}]
         second = await served.chat("", session=session, tool_results=results, client_tools=[WEATHER])
-        assert ended(second) == "answered"
-        roles = [(one.role, one.call) for one in await history(served, session)]
+        assert end_reason(second) == "answered"
+        roles = [(one.role, one.call) for one in await kept_messages(served, session)]
         assert roles == [("user", None), ("assistant", None), ("tool", handed["call"]), ("assistant", None)]
         assert [one.untrusted for one in provider.requests[1].messages if one.role == "tool"] == [True]
 
 
 async def test_ours_run_first_and_theirs_are_handed_over(tmp_path: Path) -> None:
-    both = [call("get_weather", city="Rome"), Call(1, "bash", {"command": "echo hi"}, "native")]
+    both = [native_call("get_weather", city="Rome"), Call(1, "bash", {"command": "echo hi"}, "native")]
     async with asyncio.timeout(30), serving(tmp_path, Scripted([both], call_form=CallForm.TAGGED)) as served:
         events = await served.chat("Both.", client_tools=[WEATHER])
         kinds = [one["type"] for one in events if one["type"] in ("tool.finished", "tool.handed", "run.finished")]
         assert kinds == ["tool.finished", "tool.handed", "run.finished"]
-        assert ended(events) == CLIENT_TOOLS
+        assert end_reason(events) == CLIENT_TOOLS
 
 
 async def test_a_new_message_without_a_result_leaves_a_valid_history(tmp_path: Path) -> None:
-    provider = Scripted([[call("get_weather", city="Rome")], "Never mind."], call_form=CallForm.TAGGED)
+    provider = Scripted([[native_call("get_weather", city="Rome")], "Never mind."], call_form=CallForm.TAGGED)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         first = await served.chat("Weather?", client_tools=[WEATHER])
         session = first[0]["session"]
-        assert ended(await served.chat("Forget it.", session=session, client_tools=[WEATHER])) == "answered"
-        results = [one.text for one in await history(served, session) if one.role == "tool"]
+        assert end_reason(await served.chat("Forget it.", session=session, client_tools=[WEATHER])) == "answered"
+        results = [one.text for one in await kept_messages(served, session) if one.role == "tool"]
         assert len(results) == 1
         assert "has not sent its result" in results[0]
 
@@ -96,41 +75,44 @@ async def test_a_result_without_a_call_is_named(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hello.", "Well."])) as served:
         session = (await served.chat())[0]["session"]
         events = await served.chat("", session=session, tool_results=[{"call": "c1", "text": "lost"}])
-        assert [one["code"] for one in of(events, "notice")] == ["unknown_call"]
-        assert ended(events) == "answered"
+        assert [one["code"] for one in of_kind(events, "notice")] == ["unknown_call"]
+        assert end_reason(events) == "answered"
 
 
 async def test_the_client_wins_a_collision_of_names(tmp_path: Path) -> None:
     theirs = {"name": "bash", "description": "Their shell.", "parameters": {"type": "object"}}
-    provider = Scripted([[call("bash", command="rm -rf /")]], call_form=CallForm.TAGGED)
+    provider = Scripted([[native_call("bash", command="rm -rf /")]], call_form=CallForm.TAGGED)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         events = await served.chat("Go.", client_tools=[theirs])
-        assert [one["name"] for one in of(events, "tool.handed")] == ["bash"]
+        assert [one["name"] for one in of_kind(events, "tool.handed")] == ["bash"]
         [offered] = [one for one in provider.requests[0].tools if one.name == "bash"]
         assert offered.description == "Their shell."
 
 
 async def test_arguments_that_do_not_fit_are_refused_and_called_again(tmp_path: Path) -> None:
-    replies = [[call("get_weather", town="Rome")], [call("get_weather", city="Rome")]]
+    replies = [[native_call("get_weather", town="Rome")], [native_call("get_weather", city="Rome")]]
     async with asyncio.timeout(30), serving(tmp_path, Scripted(replies, call_form=CallForm.TAGGED)) as served:
         events = await served.chat("Weather?", client_tools=[WEATHER])
-        assert [one["arguments"] for one in of(events, "tool.handed")] == [{"city": "Rome"}]
-        assert "city is missing" in of(events, "tool.rejected")[0]["reason"]
+        assert [one["arguments"] for one in of_kind(events, "tool.handed")] == [{"city": "Rome"}]
+        assert "city is missing" in of_kind(events, "tool.rejected")[0]["reason"]
 
 
 async def test_a_schema_that_is_wrong_does_not_keep_the_tool_away(tmp_path: Path) -> None:
     wrong = {"name": "odd", "parameters": {"type": "no such type"}}
-    async with asyncio.timeout(30), serving(tmp_path, Scripted([[call("odd", a=1)]], call_form=CallForm.TAGGED)) as one:
+    async with (
+        asyncio.timeout(30),
+        serving(tmp_path, Scripted([[native_call("odd", a=1)]], call_form=CallForm.TAGGED)) as one,
+    ):
         events = await one.chat("Go.", client_tools=[wrong])
-        assert [handed["arguments"] for handed in of(events, "tool.handed")] == [{"a": 1}]
+        assert [handed["arguments"] for handed in of_kind(events, "tool.handed")] == [{"a": 1}]
 
 
 async def test_a_block_of_code_of_a_client_tool_is_not_shown(tmp_path: Path) -> None:
     shell = {"name": "shell", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["```shell\nls -l\n```\n"])) as served:
         events = await served.chat("Go.", client_tools=[shell])
-        assert [one["arguments"] for one in of(events, "tool.handed")] == [{"command": "ls -l"}]
-        assert "".join(one["text"] for one in of(events, "text.delta")).strip() == ""
+        assert [one["arguments"] for one in of_kind(events, "tool.handed")] == [{"command": "ls -l"}]
+        assert "".join(one["text"] for one in of_kind(events, "text.delta")).strip() == ""
 
 
 @pytest.mark.parametrize(
@@ -148,35 +130,13 @@ async def test_bad_fields_are_named(tmp_path: Path, fields: dict[str, Any], word
         assert (answer.status_code, words in answer.json()["error"]["message"]) == (422, True)
 
 
-async def relayed(
-    served: Served,
-    messages: list[Message],
-    *tools: dict[str, Any],
-    time_limit_s: float = 30,
-    **parameters: Any,
-) -> list[Any]:
-    options = RunOptions(client_tools=[ClientTool(**tool) for tool in tools])
-    agent = served.services.factory.relay(LOCAL_USER, options, parameters)
-    row = await served.services.runs.start(
-        agent,
-        LOCAL_USER,
-        RunRequest("", history=messages, unlisted=True, time_limit_s=time_limit_s, policy=options.policy()),
-    )
-    async with aclosing(served.services.runs.watch(row.id, 0)) as pages:
-        events = [json.loads(one.data) async for page in pages for one in page]
-    await served.services.runs.ended(row.id)
-    assert await served.services.store.run(row.id) is None
-    assert await served.services.store.session(row.session) is None
-    return events
-
-
 async def test_a_quoted_call_of_a_clients_tool_is_not_handed_over(tmp_path: Path) -> None:
     quoted = hermes("get_weather", city="Oslo")
     provider = Scripted([[quoted], "It only says so."], call_form=CallForm.TAGGED)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         events = await served.chat(f"Translate: {quoted}", client_tools=[WEATHER])
-        assert (ended(events), of(events, "tool.handed")) == ("answered", [])
-        [rejected] = of(events, "tool.rejected")
+        assert (end_reason(events), of_kind(events, "tool.handed")) == ("answered", [])
+        [rejected] = of_kind(events, "tool.rejected")
         assert "counts as quoted" in rejected["reason"]
 
 
@@ -188,7 +148,7 @@ async def test_a_relay_adds_nothing_keeps_nothing_and_hands_over(tmp_path: Path)
         events = await relayed(served, sent, WEATHER, temperature=0.5)
         kinds = list(dict.fromkeys(one["type"] for one in events if one["type"] != "tool.delta"))
         assert kinds == ["run.started", "round.started", "text.delta", "usage", "tool.handed", "run.finished"]
-        assert ended(events) == CLIENT_TOOLS
+        assert end_reason(events) == CLIENT_TOOLS
         [request] = provider.requests
         assert [(one.role, one.text) for one in request.whole()] == [(one.role, one.text) for one in sent]
         assert (request.verbatim, request.parameters) == (True, {"temperature": 0.5})
@@ -200,15 +160,15 @@ async def test_a_relay_of_a_call_that_is_cut_hands_nothing_over(tmp_path: Path) 
     cut: list[Line] = [TextChunk('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Be'), Finished("length")]
     async with asyncio.timeout(30), serving(tmp_path, Scripted([cut])) as served:
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
-        assert (of(events, "tool.handed"), ended(events)) == ([], "answered")
-        assert "cut" in [one["code"] for one in of(events, "notice")]
+        assert (of_kind(events, "tool.handed"), end_reason(events)) == ([], "answered")
+        assert "cut" in [one["code"] for one in of_kind(events, "notice")]
 
 
 async def test_limits_add_no_words_to_a_relay(tmp_path: Path) -> None:
     silent = Scripted([[Pause(asyncio.Event())]])
     async with asyncio.timeout(30), serving(tmp_path, silent) as served:
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], time_limit_s=0.1)
-        assert (ended(events), of(events, "text.delta"), events[-1]["text"]) == ("deadline", [], "")
+        assert (end_reason(events), of_kind(events, "text.delta"), events[-1]["text"]) == ("deadline", [], "")
 
 
 @pytest.mark.parametrize(
@@ -222,10 +182,10 @@ async def test_limits_add_no_words_to_a_relay(tmp_path: Path) -> None:
 async def test_a_relay_mends_a_name_or_leaves_it(
     tmp_path: Path, named: str, arguments: dict[str, Any], handed: list[tuple[str, Any]]
 ) -> None:
-    provider = Scripted([[call(named, **arguments)]], call_form=CallForm.NATIVE)
+    provider = Scripted([[native_call(named, **arguments)]], call_form=CallForm.NATIVE)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
-        assert [(one["name"], one["arguments"]) for one in of(events, "tool.handed")] == handed
+        assert [(one["name"], one["arguments"]) for one in of_kind(events, "tool.handed")] == handed
 
 
 @pytest.mark.parametrize("tools", [[], [WEATHER]])
@@ -235,19 +195,19 @@ async def test_text_holds_no_calls_without_tools_or_where_none_are_wanted(
     written = hermes("get_weather", city="Bern")
     async with asyncio.timeout(30), serving(tmp_path, Scripted([written])) as served:
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], *tools, tool_choice="none")
-        shown = "".join(one["text"] for one in of(events, "text.delta"))
+        shown = "".join(one["text"] for one in of_kind(events, "text.delta"))
         assert shown.strip() == written.removesuffix("</tool_call>").strip()  # a closer alone is framing
-        assert ended(events) == "answered"
+        assert end_reason(events) == "answered"
 
 
 @pytest.mark.parametrize("tools", [[], [WEATHER]])
 async def test_native_calls_that_were_not_wanted_are_text(tmp_path: Path, tools: list[dict[str, Any]]) -> None:
-    reply: list[Line] = ["I look.", call("get_weather", city="Bern")]
+    reply: list[Line] = ["I look.", native_call("get_weather", city="Bern")]
     async with asyncio.timeout(30), serving(tmp_path, Scripted([reply], call_form=CallForm.NATIVE)) as served:
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], *tools, tool_choice="none")
-        shown = "".join(one["text"] for one in of(events, "text.delta"))
+        shown = "".join(one["text"] for one in of_kind(events, "text.delta"))
         assert shown == 'I look.{"name": "get_weather", "arguments": {"city": "Bern"}}'
-        assert (of(events, "tool.handed"), ended(events)) == ([], "answered")
+        assert (of_kind(events, "tool.handed"), end_reason(events)) == ([], "answered")
 
 
 async def test_a_call_that_cannot_be_read_goes_where_the_client_must_refuse_it(tmp_path: Path) -> None:
@@ -257,14 +217,14 @@ async def test_a_call_that_cannot_be_read_goes_where_the_client_must_refuse_it(t
     for tool, handed, code in ((WEATHER, [{}], []), (free, [], ["unreadable_call"])):
         async with asyncio.timeout(30), serving(tmp_path, Scripted([opened], call_form=CallForm.NATIVE)) as served:
             events = await relayed(served, [Message("user", "Weather?", at=1.0)], tool)
-            assert [one["arguments"] for one in of(events, "tool.handed")] == handed
-            assert [one["code"] for one in of(events, "notice")] == code
+            assert [one["arguments"] for one in of_kind(events, "tool.handed")] == handed
+            assert [one["code"] for one in of_kind(events, "notice")] == code
 
 
 @pytest.mark.parametrize(
     ("second", "city", "words"),
     [
-        ([call("get_weather", city="Bern")], "Bern", "has corrected them"),
+        ([native_call("get_weather", city="Bern")], "Bern", "has corrected them"),
         (["I cannot."], None, "without success"),
         ([Raise(ProviderFailed("model_down", "It is down.", retryable=True))], None, "without success"),
     ],
@@ -272,14 +232,14 @@ async def test_a_call_that_cannot_be_read_goes_where_the_client_must_refuse_it(t
 async def test_a_relay_may_ask_once_more_for_a_call_that_does_not_fit(
     tmp_path: Path, second: list[Line], city: str | None, words: str
 ) -> None:
-    provider = Scripted([["Hm.", call("get_weather", town="Bern")], second], call_form=CallForm.NATIVE)
+    provider = Scripted([["Hm.", native_call("get_weather", town="Bern")], second], call_form=CallForm.NATIVE)
     async with asyncio.timeout(30), serving(tmp_path, provider, relay_repair="true") as served:
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], WEATHER)
-        [handed] = of(events, "tool.handed")
+        [handed] = of_kind(events, "tool.handed")
         assert handed["arguments"].get("city") == city
-        assert "".join(one["text"] for one in of(events, "text.delta")) == "Hm."
-        assert [words in one["message"] for one in of(events, "notice")] == [True]
-        assert ended(events) == CLIENT_TOOLS
+        assert "".join(one["text"] for one in of_kind(events, "text.delta")) == "Hm."
+        assert [words in one["message"] for one in of_kind(events, "notice")] == [True]
+        assert end_reason(events) == CLIENT_TOOLS
         last = provider.requests[1].messages[-1]
         assert last.role == "tool" and "city is missing" in last.text
 
@@ -297,7 +257,7 @@ async def test_results_in_a_history_that_is_brought_are_untrusted(tmp_path: Path
         turn = RunRequest("Sure?", history=brought)
         row = await served.services.runs.start(agent, LOCAL_USER, turn)
         await served.services.runs.ended(row.id)
-        kept = await history(served, row.session)
+        kept = await kept_messages(served, row.session)
         assert [(one.role, one.untrusted) for one in kept] == [
             *(("user", False), ("assistant", False), ("tool", True), ("assistant", False)),
             *(("user", False), ("assistant", False)),
@@ -332,5 +292,5 @@ JSON_FORMAT = {"type": "json_schema", "json_schema": {"name": "w", "schema": {"t
 async def test_an_answer_that_is_to_be_json_is_nothing_else(tmp_path: Path, reply: list[Line]) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([reply])) as served:
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], response_format=JSON_FORMAT)
-        assert "".join(one["text"] for one in of(events, "text.delta")) == '{"sky": "grey"}'
-        assert not of(events, "text.reclassified")
+        assert "".join(one["text"] for one in of_kind(events, "text.delta")) == '{"sky": "grey"}'
+        assert not of_kind(events, "text.reclassified")

@@ -21,7 +21,10 @@ from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
 from app.transcript.run_request import RunRequest
 from parsing import Call
-from tests.routes.http.client_tools.test_client_tools_over_http import WEATHER, call, ended, history, of
+from tests.support.models.replies import native_call
+from tests.support.server.events import end_reason, of_kind
+from tests.support.server.histories import kept_messages
+from tests.support.server.relaying import WEATHER
 from tests.support.server.serving import Served, serving, until
 from tools.base.rights import CLIENT_TOOLS
 
@@ -41,7 +44,7 @@ async def question_of(served: Served, run: str) -> str:
 
 @pytest.mark.parametrize("handed_first", [True, False])
 async def test_a_mixed_reply_goes_on_after_a_restart(tmp_path: Path, *, handed_first: bool) -> None:
-    weather = call("get_weather", city="Rome")
+    weather = native_call("get_weather", city="Rome")
     both = [weather, WRITE] if handed_first else [WRITE, weather]
     calls = [Call(at, one.name, one.arguments, "native") for at, one in enumerate(both) if isinstance(one, Call)]
     async with asyncio.timeout(60):
@@ -57,12 +60,12 @@ async def test_a_mixed_reply_goes_on_after_a_restart(tmp_path: Path, *, handed_f
             kinds = [one["type"] for one in events]
             assert kinds[kinds.index("tool.finished") :] == ["tool.finished", "tool.handed", "run.finished"]
             assert kinds.count("tool.started") == 1
-            assert (ended(events), (tmp_path / "work" / "a.txt").read_text()) == (CLIENT_TOOLS, "hi")
-            results = [{"call": of(events, "tool.handed")[0]["call"], "text": "rain"}]
+            assert (end_reason(events), (tmp_path / "work" / "a.txt").read_text()) == (CLIENT_TOOLS, "hi")
+            results = [{"call": of_kind(events, "tool.handed")[0]["call"], "text": "rain"}]
             session = (await served.services.store.run(run) or pytest.fail()).session
             answer = await served.chat("", session=session, tool_results=results, client_tools=[WEATHER])
-            assert (ended(answer), of(answer, "notice")) == ("answered", [])
-            assert not list(unanswered(await history(served, session)))
+            assert (end_reason(answer), of_kind(answer, "notice")) == ("answered", [])
+            assert not list(unanswered(await kept_messages(served, session)))
 
 
 async def test_a_call_that_was_handed_before_a_kill_takes_its_result_after(tmp_path: Path) -> None:
@@ -82,21 +85,21 @@ async def test_a_call_that_was_handed_before_a_kill_takes_its_result_after(tmp_p
                 ]
             )
         async with serving(tmp_path, Scripted(["It rains."], call_form=CallForm.NATIVE)) as served:
-            assert ended(await served.events("run")) == "client_tools"
+            assert end_reason(await served.events("run")) == "client_tools"
             results = [{"call": made.id, "text": "rain"}]
             events = await served.chat("", session="ses", tool_results=results, client_tools=[WEATHER])
-            assert (ended(events), of(events, "notice")) == ("answered", [])
-            told = [(one.call, one.text) for one in await history(served, "ses") if one.role == "tool"]
-            assert [call for call, _ in told] == [lost.id, made.id]
+            assert (end_reason(events), of_kind(events, "notice")) == ("answered", [])
+            told = [(one.call, one.text) for one in await kept_messages(served, "ses") if one.role == "tool"]
+            assert [native_call for native_call, _ in told] == [lost.id, made.id]
             assert ("unknown" in told[0][1], told[1][1]) == (False, "rain"), "it had not begun, so it was run"
 
 
 async def test_a_call_without_a_result_is_named_so_without_its_tool(tmp_path: Path) -> None:
-    provider = Scripted([[call("get_weather", city="Rome")], "Never mind."], call_form=CallForm.TAGGED)
+    provider = Scripted([[native_call("get_weather", city="Rome")], "Never mind."], call_form=CallForm.TAGGED)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         session = (await served.chat("Weather?", client_tools=[WEATHER]))[0]["session"]
-        assert ended(await served.chat("Forget it.", session=session)) == "answered"
-        [result] = [one.text for one in await history(served, session) if one.role == "tool"]
+        assert end_reason(await served.chat("Forget it.", session=session)) == "answered"
+        [result] = [one.text for one in await kept_messages(served, session) if one.role == "tool"]
         assert "has not sent its result" in result
 
 
@@ -110,21 +113,21 @@ async def test_calls_that_a_client_has_brought_are_never_run(tmp_path: Path) -> 
             request = RunRequest("Go on", history=brought, policy=options.policy())
             row = await served.services.runs.start(agent, LOCAL_USER, request)
             asked = await question_of(served, row.id)
-            assert [one.role for one in await history(served, row.session)] == [
+            assert [one.role for one in await kept_messages(served, row.session)] == [
                 *("user", "assistant", "tool", "tool", "user", "user", "assistant"),
             ]
         async with serving(tmp_path, Scripted(["done"], call_form=CallForm.TAGGED)) as served:
             path = f"/runs/{row.id}/approvals/{asked}"
             assert (await served.client.post(path, json={"decision": "approve"})).status_code == 200
             events = await served.events(row.id)
-            assert (ended(events), len(of(events, "tool.started"))) == ("answered", 1)
+            assert (end_reason(events), len(of_kind(events, "tool.started"))) == ("answered", 1)
             assert [one.name for one in (tmp_path / "work").iterdir() if one.is_file()] == ["a.txt"]
 
 
 @pytest.mark.parametrize("named", ["functions.get_weather", "Get_Weather", "getWeather"])
 async def test_the_agent_hands_a_call_over_as_the_client_has_declared_it(tmp_path: Path, named: str) -> None:
     strict = WEATHER | {"parameters": WEATHER["parameters"] | {"additionalProperties": False}}  # type: ignore[operator]
-    provider = Scripted([[call(named, city="Rome", why="asked")]], call_form=CallForm.TAGGED)
+    provider = Scripted([[native_call(named, city="Rome", why="asked")]], call_form=CallForm.TAGGED)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
-        [handed] = of(await served.chat("Weather?", client_tools=[strict]), "tool.handed")
+        [handed] = of_kind(await served.chat("Weather?", client_tools=[strict]), "tool.handed")
         assert (handed["name"], handed["arguments"]) == ("get_weather", {"city": "Rome"})

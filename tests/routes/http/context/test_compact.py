@@ -18,9 +18,10 @@ from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed
 from app.models.scripted import Pause, Raise
 from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow
-from tests.routes.http.context.test_context import CHATTER, GOAL, SUMMARISING, TOOLS, Secretary, turns
-from tests.support.access.guards import notices, of_kind
 from tests.support.access.people import bearer
+from tests.support.server.events import notices, of_kind
+from tests.support.server.histories import shown_session
+from tests.support.server.long_conversations import CHATTER, GOAL, SUMMARISING, TOOLS, Secretary, chat_turns
 from tests.support.server.serving import Served, serving, stored
 
 pytestmark = pytest.mark.anyio
@@ -48,20 +49,15 @@ async def compact(served: Served, session: str, body: object = None, **more: Any
     return response.status_code, response.json()
 
 
-async def shown(served: Served, session: str) -> dict[str, Any]:
-    fields: dict[str, Any] = (await served.client.get(f"/sessions/{session}")).json()
-    return fields
-
-
 @EVERY_DATABASE
 async def test_the_older_half_is_summarised_at_once_at_every_server(tmp_path: Path) -> None:
     model = Secretary()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        session = (await turns(served, 6))[0][0]["session"]
+        session = (await chat_turns(served, 6))[0][0]["session"]
         status, answer = await compact(served, session)
         assert status == 200, answer
-        events, fields = await served.events(answer["run"]), await shown(served, session)
-        await turns(served, 1, session)
+        events, fields = await served.events(answer["run"]), await shown_session(served, session)
+        await chat_turns(served, 1, session)
         request = model.sent[-1]
         status, again = await compact(served, session)
         audit = (await served.client.get("/audit")).json()["audit"]
@@ -92,19 +88,19 @@ TROUBLES: dict[str, tuple[Sequence[Any], str]] = {
 async def test_without_a_summary_nothing_changes(tmp_path: Path, notes: Sequence[Any], why: str) -> None:
     model = Secretary(notes)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        session = (await turns(served, 4))[0][0]["session"]
+        session = (await chat_turns(served, 4))[0][0]["session"]
         status, answer = await compact(served, session)
         assert status == 502 and answer["error"]["code"] == "summary_failed", answer
         assert answer["error"]["message"] == FAILED.format(why=why)
-        await turns(served, 1, session)
-        fields = await shown(served, session)
+        await chat_turns(served, 1, session)
+        fields = await shown_session(served, session)
     assert fields["summaries"] == [] and len(model.sent[-1]) == 1 + 9
 
 
 async def test_what_cannot_be_summarised_now_is_refused(tmp_path: Path) -> None:
     model = Secretary()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        told = await turns(served, 4)
+        told = await chat_turns(served, 4)
         session, run = told[0][0]["session"], told[-1][0]["run"]
         short = (await served.chat("Hi.", tools=[]))[0]["session"]
         answers = [
@@ -131,7 +127,7 @@ async def test_what_cannot_be_summarised_now_is_refused(tmp_path: Path) -> None:
 async def test_a_guest_has_its_own_conversation_summarised(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Secretary()) as served:
         served.client.headers.update(await bearer(served, "gus", "guest"))
-        session = (await turns(served, 4))[0][0]["session"]
+        session = (await chat_turns(served, 4))[0][0]["session"]
         assert (await compact(served, session))[0] == 200
 
 
@@ -139,17 +135,17 @@ async def test_a_guest_has_its_own_conversation_summarised(tmp_path: Path) -> No
 async def test_it_is_a_run_that_can_be_cancelled_and_holds_the_session(tmp_path: Path) -> None:
     model = Slow()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        session = (await turns(served, 4))[0][0]["session"]
+        session = (await chat_turns(served, 4))[0][0]["session"]
         waiting = asyncio.create_task(compact(served, session))
         await model.begun.wait()
-        run = (await shown(served, session))["runs"][-1]["id"]
+        run = (await shown_session(served, session))["runs"][-1]["id"]
         status, busy = await compact(served, session)
         assert status == 409 and (busy["error"]["code"], busy["error"]["run"]) == ("session_busy", run)
         assert (await served.client.post(f"/runs/{run}/messages", json={"message": "x"})).status_code == 409
         assert (await served.client.post(f"/runs/{run}/cancel")).status_code == 200
         status, answer = await waiting
         assert status == 502 and "unchanged" in answer["error"]["message"]
-        assert (await shown(served, session))["summaries"] == []
+        assert (await shown_session(served, session))["summaries"] == []
         model.notes = ("Letters were sorted.",)
         assert (await compact(served, session))[0] == 200
 
@@ -158,7 +154,7 @@ async def test_it_is_a_run_that_can_be_cancelled_and_holds_the_session(tmp_path:
 async def test_one_whose_server_has_crashed_ends_without_a_summary(tmp_path: Path) -> None:
     model = Secretary()
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        session = (await turns(served, 4))[0][0]["session"]
+        session = (await chat_turns(served, 4))[0][0]["session"]
         answer = (await compact(served, session))[1]
         upto = answer["summary"]["messages"]
         async with stored(tmp_path) as store:
@@ -171,8 +167,8 @@ async def test_one_whose_server_has_crashed_ends_without_a_summary(tmp_path: Pat
         )
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         events = await served.events("run_crashed")
-        fields = await shown(served, session)
-        await turns(served, 1, session)
+        fields = await shown_session(served, session)
+        await chat_turns(served, 1, session)
     assert [(event["type"], event.get("code")) for event in events] == [("run.failed", "interrupted")]
     assert [one["upto"] for one in fields["summaries"]] == [upto] and len(model.asked) == 1
     assert CHATTER[:20] in model.sent[-1][-1].text

@@ -17,10 +17,10 @@ from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
 from app.models.http.client import model_client
 from app.models.scripted import Scripted
-from tests.routes.http.context.test_context import GOAL, LIMIT_S
-from tests.support.access.guards import notices
 from tests.support.models.real_models import need_embedded
 from tests.support.nightly import at_night
+from tests.support.server.events import notices
+from tests.support.server.long_conversations import GOAL, LIMIT_S
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio

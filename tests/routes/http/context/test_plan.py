@@ -13,7 +13,7 @@ from app.context.current_plan import REMINDER, latest_call, reminder
 from app.core.messages import AskedCall, Message
 from app.models.scripted import Scripted
 from routes.terminal.view import View, read_event
-from tests.support.access.guards import of_kind
+from tests.support.server.events import of_kind
 from tests.support.server.serving import serving
 from tools.builtin.plan import KEPT, MAX_STEP, MAX_STEPS, with_plain_steps
 

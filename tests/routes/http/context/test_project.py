@@ -13,9 +13,9 @@ import pytest
 from app.context.project_files import MOST, MOST_DECISIONS, ProjectFiles, read_project_file
 from app.models.scripted import Scripted
 from routes.cli.main import main
-from tests.support.access.guards import notices
 from tests.support.access.people import bearer
 from tests.support.page.browser import browsing, expect, home, say
+from tests.support.server.events import notices
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio

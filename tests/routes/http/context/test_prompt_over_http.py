@@ -19,9 +19,10 @@ from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Reply, Scripted
 from app.models.wire.openai.history import wire_messages
 from routes.protocol.requests import MOST_SYSTEM
-from tests.routes.http.approvals.test_approvals_survive import left_as_killed, say, waiting
-from tests.routes.http.jobs.test_jobs_over_http import in_background, next_run
 from tests.support.access.people import bearer
+from tests.support.models.replies import in_background
+from tests.support.server.approvals import decide, stop_as_killed, waiting_call
+from tests.support.server.background_jobs import next_run
 from tests.support.server.serving import serving
 from tools.sandbox.sandbox import NoSandbox
 
@@ -206,11 +207,11 @@ async def test_a_run_that_goes_on_after_a_restart_has_the_system_text_it_began_w
     before, after = Told([NOTE]), Told(["Done."])
     async with asyncio.timeout(LIMIT_S):
         async with serving(tmp_path, before) as served:
-            question, _ = await waiting(served, system={"text": text, "mode": "replace"})
-            await left_as_killed(served.services, question["run"])
+            question, _ = await waiting_call(served, system={"text": text, "mode": "replace"})
+            await stop_as_killed(served.services, question["run"])
         async with serving(tmp_path, after) as served:
             [asked] = await served.services.store.approvals("local")
-            await say(served.client, question["run"], asked.call, "approve")
+            await decide(served.client, question["run"], asked.call, "approve")
             await served.services.runs.ended(question["run"])
     assert before.prompts == after.prompts and after.prompts[0].startswith(f"{text}\n\nTools:")
 
@@ -229,12 +230,12 @@ async def test_what_has_become_a_secret_since_is_not_told_again(
     before, after = Told([NOTE]), Told(["Done."])
     async with asyncio.timeout(LIMIT_S):
         async with serving(tmp_path, before) as served:
-            question, _ = await waiting(served, system=f"The key is {SECRET}.")
-            await left_as_killed(served.services, question["run"])
+            question, _ = await waiting_call(served, system=f"The key is {SECRET}.")
+            await stop_as_killed(served.services, question["run"])
         monkeypatch.setenv("GARDEN_API_KEY", SECRET)
         async with serving(tmp_path, after) as served:
             [asked] = await served.services.store.approvals("local")
-            await say(served.client, question["run"], asked.call, "approve")
+            await decide(served.client, question["run"], asked.call, "approve")
             await served.services.runs.ended(question["run"])
     assert SECRET in before.prompts[0] and after.prompts[0].startswith("The key is [redacted].")
 
@@ -260,7 +261,7 @@ async def test_a_message_ends_with_the_time_it_was_sent_for_ever(tmp_path: Path)
 async def test_a_message_that_waited_has_the_time_it_was_sent(tmp_path: Path) -> None:
     model = Told([NOTE, "Done.", "Hi."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        question, path = await waiting(served)
+        question, path = await waiting_call(served)
         queued = asyncio.create_task(served.chat("Two", session=question["session"], when_busy="queue"))
         while len(runs := await served.services.store.runs(question["session"])) < 2:
             pass  # each look waits; the test is bounded

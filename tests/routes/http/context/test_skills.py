@@ -12,7 +12,7 @@ import pytest
 from app.context.project_files import read_project_file
 from app.context.skills import MOST_SKILLS, each_once, first_names, skill_of
 from app.models.scripted import Scripted
-from tests.support.access.guards import of_kind
+from tests.support.server.events import of_kind
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio

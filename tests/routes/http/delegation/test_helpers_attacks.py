@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Pause, Scripted
-from tests.routes.http.delegation.test_helpers import LIMIT_S, ByTask, call, delegates, helpers_in, result_of
-from tests.support.access.guards import of_kind
+from tests.support.models.replies import tool_call
+from tests.support.server.delegating import LIMIT_S, ByTask, delegates, helpers_in, result_of
+from tests.support.server.events import of_kind
 from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.anyio
-SOME = [call("list_files", path="."), call("list_files", pattern="*"), call("list_files"), "Found."]
+SOME = [tool_call("list_files", path="."), tool_call("list_files", pattern="*"), tool_call("list_files"), "Found."]
 
 
 @pytest.mark.parametrize(("limit", "flag"), [("max_calls", "5"), ("max_tokens", "2600")])
@@ -43,14 +44,14 @@ async def test_two_messages_at_once_do_not_share_the_last_room(tmp_path: Path) -
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model := ByTask(replies), **flags) as served:
         first = (await served.chat("First"))[0]["session"]
         for name in ("Second", "Third"):
-            model.add(name, call("send_to_session", session=first, message="Tell me more."), "Done.")
+            model.add(name, tool_call("send_to_session", session=first, message="Tell me more."), "Done.")
         both = await asyncio.gather(served.chat("Second"), served.chat("Third"))
         assert sorted(result_of(events, "send_to_session")["ok"] for events in both) == [False, True]
         hold.set()
 
 
 async def test_grants_of_a_session_do_not_count_for_what_is_sent_there(tmp_path: Path) -> None:
-    write = call("write_file", path="a.txt", content="x")
+    write = tool_call("write_file", path="a.txt", content="x")
     replies: dict[str, Any] = {"First": [write, "Written.", write, "Written again."]}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model := ByTask(replies), session_tools=True) as served:
         async with aclosing(served.turn(message="First", approval="ask")) as turn:
@@ -61,7 +62,7 @@ async def test_grants_of_a_session_do_not_count_for_what_is_sent_there(tmp_path:
             await until(turn, "run.finished")
         first = (await served.client.get("/sessions")).json()["sessions"][0]["id"]
         assert (await served.client.get(f"/sessions/{first}/grants")).json()["grants"]
-        model.add("Second", call("send_to_session", session=first, message="Write it."), "Sent.")
+        model.add("Second", tool_call("send_to_session", session=first, message="Write it."), "Sent.")
         await served.chat("Second", approval="auto")
         while not (waiting := (await served.client.get("/approvals")).json()["approvals"]):
             assert await served.services.runs.under_way(first), "it has written without asking"
@@ -124,7 +125,7 @@ async def test_a_helper_that_is_not_taken_up_ends_with_the_run_above(tmp_path: P
 async def test_profiles_of_a_run_hold_for_its_helpers(tmp_path: Path) -> None:
     replies = {
         "Ask": [delegates("Help"), "Done."],
-        "Help": [call("bash", command="echo hi > a.txt"), "Could not."],
+        "Help": [tool_call("bash", command="echo hi > a.txt"), "Could not."],
     }
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies) as served:
         made = await served.client.put(

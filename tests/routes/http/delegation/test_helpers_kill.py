@@ -10,9 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.routes.http.delegation.test_helpers import call, delegates
 from tests.support.models.chatting import DONE, chunk, says
+from tests.support.models.replies import tool_call
 from tests.support.models.upstream import stream, upstream
+from tests.support.server.delegating import delegates
 from tests.support.server.dragoman_process import server
 from tests.support.server.serving import events_of
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.timeout(90)
 async def test_a_killed_helper_goes_on_with_its_run(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    replies = (delegates("Write."), call("write_file", path="a.txt", content="x"), "Well.", "Done.")
+    replies = (delegates("Write."), tool_call("write_file", path="a.txt", content="x"), "Well.", "Done.")
     acts = [stream(says(text), chunk(finish="stop"), DONE) for text in replies]
     flags = ("--helpers",)
     seen = list[dict[str, Any]]()

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,50 +15,30 @@ from app.runs.discipline.fallback_answer import ASKED
 from app.runs.discipline.limit_enforcer import NOT_RUN
 from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED
 from parsing import Call, Thought
-from tests.routes.http.approvals.test_approvals_survive import following, left_as_killed, say, waiting
-from tests.support.access.guards import Event, notices, of_kind
+from tests.support.models.replies import bash_block
 from tests.support.parsing.forms import WRITERS
-from tests.support.server.serving import Served, answer_in, serving, until
+from tests.support.server.approvals import decide, follow, stop_as_killed, waiting_call
+from tests.support.server.events import Event, notices, of_kind
+from tests.support.server.histories import LIMIT_S, ending_of, last_message, whole_history
+from tests.support.server.serving import answer_in, serving, until
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 60
-
-
-def bash(command: str) -> str:
-    return f"```bash\n{command}\n```"
 
 
 def bashes(*commands: str) -> str:
-    return "\n".join(map(bash, commands))
-
-
-def ended(events: Sequence[Event]) -> tuple[str, str]:
-    assert [event["type"] for event in events].count("run.finished") == 1
-    return events[-1]["reason"], answer_in(events[-1]["text"])
+    return "\n".join(map(bash_block, commands))
 
 
 def text_of(events: Sequence[Event]) -> str:
     return answer_in("".join(event["text"] for event in of_kind(events, "text.delta")))
 
 
-def told(provider: Scripted, request: int) -> str:
-    """The last words of a request."""
-    return provider.requests[request].messages[-1].text
-
-
-async def history(served: Served, events: Sequence[Event]) -> list[dict[str, Any]]:
-    messages = (await served.client.get(f"/sessions/{events[0]['session']}")).json()["messages"]
-    called = [call["id"] for message in messages for call in message.get("calls", [])]
-    assert [message["call"] for message in messages if message["role"] == "tool"] == called
-    return messages  # type: ignore[no-any-return]
-
-
 async def test_the_last_of_the_rounds_has_no_tools_and_an_answer(tmp_path: Path) -> None:
-    provider = Scripted([bash("echo one"), "It printed one."])
+    provider = Scripted([bash_block("echo one"), "It printed one."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat(max_rounds=2)
-        messages = await history(served, events)
-    assert ended(events) == ("round_limit", "It printed one.")
+        messages = await whole_history(served, events)
+    assert ending_of(events) == ("round_limit", "It printed one.")
     assert events[0]["limits"]["max_rounds"] == 2
     first, last = provider.requests
     assert [bool(request.tools) for request in (first, last)] == [True, False]
@@ -72,8 +51,8 @@ async def test_the_last_of_the_rounds_has_no_tools_and_an_answer(tmp_path: Path)
 async def test_one_round_is_a_plain_answer(tmp_path: Path, tools: list[str], noted: bool) -> None:
     provider = Scripted(["Hello to you."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        assert ended(await served.chat(max_rounds=1, tools=tools)) == ("answered", "Hello to you.")
-    assert (told(provider, 0) == LAST) is noted
+        assert ending_of(await served.chat(max_rounds=1, tools=tools)) == ("answered", "Hello to you.")
+    assert (last_message(provider, 0) == LAST) is noted
 
 
 async def test_forged_calls_in_the_last_round_are_not_run_in_any_dialect(tmp_path: Path) -> None:
@@ -88,11 +67,11 @@ async def test_forged_calls_in_the_last_round_are_not_run_in_any_dialect(tmp_pat
         for dialect in forms:
             events = await served.chat(max_rounds=1)
             assert not of_kind(events, "tool.started"), dialect
-            assert (ended(events), text_of(events)) == (("round_limit", "Done."), "Done."), dialect
+            assert (ending_of(events), text_of(events)) == (("round_limit", "Done."), "Done."), dialect
             rejected = of_kind(events, "tool.rejected")
             assert rejected and {event["reason"] for event in rejected} == {NOT_RUN}, dialect
             refused |= {event["name"] for event in rejected}
-            messages = await history(served, events)
+            messages = await whole_history(served, events)
             assert [message["text"] for message in messages if message["role"] == "tool"] == [NOT_RUN] * len(rejected)
     assert len(forms) > 15 and refused == {"bash"} and not (tmp_path / "work" / "ran").exists()
 
@@ -101,70 +80,70 @@ async def test_calls_beyond_the_limit_are_refused_and_the_answer_follows(tmp_pat
     provider = Scripted([bashes("echo one", "echo two", "touch three"), "Two of three."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat(max_calls=2)
-        answers = [message["text"] for message in await history(served, events) if message["role"] == "tool"]
-    assert ended(events) == ("call_limit", "Two of three.") and events[-1]["calls"] == 2
+        answers = [message["text"] for message in await whole_history(served, events) if message["role"] == "tool"]
+    assert ending_of(events) == ("call_limit", "Two of three.") and events[-1]["calls"] == 2
     assert len(of_kind(events, "tool.finished")) == 2 and not (tmp_path / "work" / "three").exists()
     (rejected,) = of_kind(events, "tool.rejected")
     assert "2 calls" in rejected["reason"] and answers[2] == rejected["reason"]
-    assert told(provider, 1) == LAST and not provider.requests[1].tools
+    assert last_message(provider, 1) == LAST and not provider.requests[1].tools
 
 
 async def test_spent_tokens_end_the_run_at_once_with_honest_words(tmp_path: Path) -> None:
-    provider = Scripted([(bash("touch ran"), TokenUsage(900, 200))])
+    provider = Scripted([(bash_block("touch ran"), TokenUsage(900, 200))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("Touch it.", max_tokens=1000)
-        messages = await history(served, events)
-    reason, text = ended(events)
+        messages = await whole_history(served, events)
+    reason, text = ending_of(events)
     assert reason == "token_limit" and "the limit of tokens was reached" in text and "bash once (1 not run)" in text
     assert text_of(events) == text == messages[-1]["text"] and "“Touch it.”" in text
     assert len(provider.requests) == 1 and not (tmp_path / "work" / "ran").exists()
 
 
 async def test_tokens_that_run_short_leave_room_for_an_answer(tmp_path: Path) -> None:
-    provider = Scripted([(bash("echo one"), TokenUsage(300, 50)), ("One.", TokenUsage(350, 5))])
+    provider = Scripted([(bash_block("echo one"), TokenUsage(300, 50)), ("One.", TokenUsage(350, 5))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_run_tokens="1000") as served:
         events = await served.chat()
-    assert ended(events) == ("token_limit", "One.") and not provider.requests[1].tools
+    assert ending_of(events) == ("token_limit", "One.") and not provider.requests[1].tools
     assert events[0]["limits"]["max_tokens"] == 1000
 
 
 async def test_a_loop_is_broken_and_the_answer_follows(tmp_path: Path) -> None:
-    provider = Scripted([*[bash("ls")] * 4, "There is nothing."])
+    provider = Scripted([*[bash_block("ls")] * 4, "There is nothing."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
-    assert ended(events) == ("loop_broken", "There is nothing.")
+    assert ending_of(events) == ("loop_broken", "There is nothing.")
     assert notices(events) == [("loop_broken", LOOPING)]
-    assert told(provider, 4) == LAST and not provider.requests[4].tools
+    assert last_message(provider, 4) == LAST and not provider.requests[4].tools
 
 
 async def test_polling_that_shows_progress_goes_on(tmp_path: Path) -> None:
-    poll = bash("echo x >> log; wc -c log")
+    poll = bash_block("echo x >> log; wc -c log")
     provider = Scripted([*[poll] * 18, "It grew."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat(max_rounds=30)
-    assert ended(events) == ("answered", "It grew.") and notices(events) == []
+    assert ending_of(events) == ("answered", "It grew.") and notices(events) == []
 
 
 async def test_little_that_is_left_is_told_once_and_not_kept(tmp_path: Path) -> None:
-    steps = [bash(f"echo {number}") for number in range(4)]
+    steps = [bash_block(f"echo {number}") for number in range(4)]
     provider = Scripted([*steps, "Done."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat(max_rounds=6)
-        messages = await history(served, events)
-    assert ended(events) == ("answered", "Done.")
+        messages = await whole_history(served, events)
+    assert ending_of(events) == ("answered", "Done.")
     assert [code for code, _ in notices(events)] == ["nudge"]
     noted = [number for number, request in enumerate(provider.requests) if "Little is left" in str(request.messages)]
-    assert noted == [4] and told(provider, 4).startswith("Little is left: 2 of 6 rounds.")
+    assert noted == [4] and last_message(provider, 4).startswith("Little is left: 2 of 6 rounds.")
     assert "Little is left" not in str(messages)
 
 
 async def test_an_announcement_without_a_call_is_nudged(tmp_path: Path) -> None:
-    provider = Scripted(["I will look:", bash("echo one"), "One."])
+    provider = Scripted(["I will look:", bash_block("echo one"), "One."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
-        messages = await history(served, events)
-    assert ended(events) == ("answered", "One.") and notices(events) == [("nudge", NUDGED)]
-    assert told(provider, 1) == AGAIN and AGAIN not in str(messages)
+        messages = await whole_history(served, events)
+    assert ending_of(events) == ("answered", "One.") and notices(events) == [("nudge", NUDGED)]
+    assert last_message(provider, 1) == AGAIN and AGAIN not in str(messages)
     assert [message.text for message in provider.requests[1].messages[-2:]] == ["I will look:", AGAIN]
 
 
@@ -175,19 +154,21 @@ SILENT: dict[str, Sequence[Line]] = {
     "nothing": [],
     "white space": [" \n"],
     "only thoughts": [Thought("Hm.")],
-    "a call that is not run": [bash("touch ran")],
-    "an announcement and such a call": ["I look.\n", bash("touch ran")],
+    "a call that is not run": [bash_block("touch ran")],
+    "an announcement and such a call": ["I look.\n", bash_block("touch ran")],
 }
 
 
 @pytest.mark.parametrize("silence", SILENT)
 async def test_a_silent_last_round_is_asked_once_more_for_its_answer(tmp_path: Path, silence: str) -> None:
     answer = ("It ", "printed ", "one.", TokenUsage(70, 7))
-    provider = Scripted([(bash("echo one"), TokenUsage(100, 10)), (*SILENT[silence], TokenUsage(100, 10)), answer])
+    provider = Scripted(
+        [(bash_block("echo one"), TokenUsage(100, 10)), (*SILENT[silence], TokenUsage(100, 10)), answer]
+    )
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("What is it?", max_rounds=2)
-        messages = await history(served, events)
-    assert ended(events) == ("round_limit", "It printed one.")
+        messages = await whole_history(served, events)
+    assert ending_of(events) == ("round_limit", "It printed one.")
     kinds = [(event["type"], event.get("text", event.get("code"))) for event in events[-4:-1]]
     assert kinds == [("notice", "synthesis"), ("usage", None), ("text.delta", "It printed one.")]
     assert events[-1]["usage"]["prompt_tokens"] == 270
@@ -200,13 +181,13 @@ async def test_a_silent_last_round_is_asked_once_more_for_its_answer(tmp_path: P
 FAILED = ProviderFailed("model_down", "Nobody is there.", retryable=True)
 
 
-@pytest.mark.parametrize("again", [[], [bash("touch ran")], [Raise(FAILED)], ["Half an", Raise(FAILED)]])
+@pytest.mark.parametrize("again", [[], [bash_block("touch ran")], [Raise(FAILED)], ["Half an", Raise(FAILED)]])
 async def test_a_model_that_stays_silent_gets_honest_words(tmp_path: Path, again: Sequence[Line]) -> None:
-    provider = Scripted([bash("exit 3"), [], again])
+    provider = Scripted([bash_block("exit 3"), [], again])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("Exit!", max_rounds=2)
-        messages = await history(served, events)
-    reason, text = ended(events)
+        messages = await whole_history(served, events)
+    reason, text = ending_of(events)
     assert reason == "round_limit" and text == text_of(events) == messages[-1]["text"]
     if "Half an" in again:
         assert text == "Half an"
@@ -215,18 +196,18 @@ async def test_a_model_that_stays_silent_gets_honest_words(tmp_path: Path, again
 
 
 async def test_an_answer_that_is_asked_for_keeps_its_code(tmp_path: Path) -> None:
-    script = f"This is the script:\n{bash('touch ran')}"
+    script = f"This is the script:\n{bash_block('touch ran')}"
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["", script])) as served:
         events = await served.chat("Write me a script.")
     assert events[-1]["text"] == script and not (tmp_path / "work/ran").exists()
 
 
 async def test_what_was_said_beside_a_call_that_is_not_run_stands_if_nothing_better_comes(tmp_path: Path) -> None:
-    provider = Scripted([bash("echo one"), "It is one.\n" + bash("touch ran"), ""])
+    provider = Scripted([bash_block("echo one"), "It is one.\n" + bash_block("touch ran"), ""])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat(max_rounds=2)
-        await history(served, events)
-    first, last = bash("echo one"), bash("touch ran")
+        await whole_history(served, events)
+    first, last = bash_block("echo one"), bash_block("touch ran")
     assert events[-1]["text"] == f"{first}\n\nIt is one.\n{last}\n"
     assert "".join(event["text"] for event in of_kind(events, "text.delta")) == f"{first}\nIt is one.\n{last}\n"
 
@@ -235,34 +216,34 @@ async def test_an_empty_reply_is_no_answer_in_any_round(tmp_path: Path) -> None:
     provider = Scripted(["", "Hello to you.", "", ""])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
-        assert ended(events) == ("answered", "Hello to you.") and notices(events) == [("synthesis", ASKED)]
+        assert ending_of(events) == ("answered", "Hello to you.") and notices(events) == [("synthesis", ASKED)]
         events = await served.chat(session=events[0]["session"])
-        assert ended(events)[0] == "no_answer" and "the model ended without words" in ended(events)[1]
+        assert ending_of(events)[0] == "no_answer" and "the model ended without words" in ending_of(events)[1]
 
 
 async def test_a_deadline_in_the_middle_of_a_tool_ends_in_words(tmp_path: Path) -> None:
-    provider = Scripted(["I run it.\n" + bash("echo up; sleep 60"), "So?"])
+    provider = Scripted(["I run it.\n" + bash_block("echo up; sleep 60"), "So?"])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.out_of_time("tool.progress")
-        reason, text = ended(events)
+        reason, text = ending_of(events)
         assert reason == "deadline" and "the time limit was reached" in text and "bash once" in text
-        assert of_kind(events, "text.delta")[-1]["text"] == text == (await history(served, events))[-1]["text"]
+        assert of_kind(events, "text.delta")[-1]["text"] == text == (await whole_history(served, events))[-1]["text"]
         again = await served.chat(session=events[0]["session"])
-        assert ended(again) == ("answered", "So?")
+        assert ending_of(again) == ("answered", "So?")
 
 
 async def test_a_deadline_in_the_middle_of_an_answer_keeps_what_was_said(tmp_path: Path) -> None:
     provider = Scripted([["As I said", Pause(asyncio.Event())]])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        assert ended(await served.out_of_time("text.delta")) == ("deadline", "As I said")
+        assert ending_of(await served.out_of_time("text.delta")) == ("deadline", "As I said")
 
 
 async def test_a_spent_budget_ends_in_words(tmp_path: Path) -> None:
-    provider = Scripted([(bash("echo one"), TokenUsage(3000, 100))])
+    provider = Scripted([(bash_block("echo one"), TokenUsage(3000, 100))])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, tokens_per_month="3000") as served:
         events = await served.chat()
-        await history(served, events)
-    reason, text = ended(events)
+        await whole_history(served, events)
+    reason, text = ending_of(events)
     assert reason == "budget" and "the budget was spent" in text and text_of(events) == text
 
 
@@ -284,19 +265,19 @@ async def test_a_message_is_taken_until_it_is_sure_that_the_run_ends(tmp_path: P
             go_on.set()
             finished = await until(turn, "run.finished")
     assert (finished["reason"], finished["text"]) == ("answered", "And that.")
-    assert told(provider, 2) == "And that?"
+    assert last_message(provider, 2) == "And that?"
 
 
 async def test_limits_hold_after_a_restart(tmp_path: Path) -> None:
     provider = Scripted([bashes("touch one", "touch two", "touch three"), "As far as I came."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        question, _ = await waiting(served, max_calls=2)
-        await left_as_killed(served.services, question["run"])
+        question, _ = await waiting_call(served, max_calls=2)
+        await stop_as_killed(served.services, question["run"])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        async with aclosing(following(served.client, question["run"], question["seq"])) as events:
-            await say(served.client, question["run"], question["call"], "deny")
+        async with aclosing(follow(served.client, question["run"], question["seq"])) as events:
+            await decide(served.client, question["run"], question["call"], "deny")
             second = await until(events, "approval.required")
-            await say(served.client, question["run"], second["call"], "deny")
+            await decide(served.client, question["run"], second["call"], "deny")
             finished = await until(events, "run.finished")
         rejected = of_kind(await served.events(question["run"]), "tool.rejected")
     assert (finished["reason"], answer_in(finished["text"]), finished["calls"]) == (

@@ -21,8 +21,8 @@ from app.core.provider import (
     TokenUsage,
 )
 from parsing import Call, Thought
-from tests.routes.http.discipline.test_discipline import ended, history
-from tests.support.access.guards import of_kind
+from tests.support.server.events import of_kind
+from tests.support.server.histories import ending_of, whole_history
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -83,11 +83,11 @@ async def test_every_run_ends_in_words_within_its_limits(tmp_path: Path) -> None
             given, provider.requests = limits(provider.chance), []
             provider.stubborn = provider.chance.random() < 0.2
             events = await served.chat("Look.", **given)
-            await history(served, events)
+            await whole_history(served, events)
             if events[-1]["type"] == "run.failed":
                 assert events[-1]["code"] == "model_cut"
                 continue
-            reasons.add(ended(events)[0])
+            reasons.add(ending_of(events)[0])
             assert events[-1]["text"].strip(), (given, events)
             assert events[-1]["rounds"] <= given.get("max_rounds", 20)
             assert len(of_kind(events, "tool.started")) <= given.get("max_calls", 200)

@@ -14,15 +14,16 @@ from app.core.provider import ProviderFailed
 from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.policy.guards import DOUBTED_ANSWER
 from app.transcript.run_totals import MAX_TEXT
-from tests.routes.http.discipline.test_discipline import LIMIT_S, bash, ended, history
-from tests.support.access.guards import notices, of_kind
+from tests.support.models.replies import bash_block
+from tests.support.server.events import notices, of_kind
+from tests.support.server.histories import LIMIT_S, ending_of, whole_history
 from tests.support.server.serving import Silence, serving, until
 
 pytestmark = pytest.mark.anyio
 SECRET = "sk-1f4b9c7d-not-for-anybody"
 ASKED_AGAIN: dict[str, tuple[str, dict[str, Any], Sequence[Reply]]] = {
     "a nudge": ("I will look:", {}, ["I will look:"]),
-    "a check": ("Done.", {"verify": "true"}, [bash("touch it"), "Done.", "FAIL: no."]),
+    "a check": ("Done.", {"verify": "true"}, [bash_block("touch it"), "Done.", "FAIL: no."]),
 }
 
 
@@ -37,8 +38,8 @@ async def test_a_deadline_before_more_is_said_keeps_what_was_said(tmp_path: Path
             await silence.noticed.wait()
             await served.end_time(events[0]["run"])
             events += [event async for event in turn]
-        assert (await history(served, events))[-1]["text"] == words
-    assert ended(events) == ("deadline", words) and len(provider.requests) == len(said) + 1
+        assert (await whole_history(served, events))[-1]["text"] == words
+    assert ending_of(events) == ("deadline", words) and len(provider.requests) == len(said) + 1
 
 
 @pytest.mark.parametrize(
@@ -51,14 +52,14 @@ async def test_an_answer_is_judged_whatever_limit_ends_the_run(
     provider = Scripted(["```list_files\n```", *last])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, judge_output="true") as served:
         events = await served.chat(max_rounds=2)
-    assert ended(events)[0] == "round_limit" and len(provider.requests) == 1 + len(last)
+    assert ending_of(events)[0] == "round_limit" and len(provider.requests) == 1 + len(last)
     assert (("judge", DOUBTED_ANSWER) in notices(events)) is judged
 
 
 async def test_a_secret_at_the_end_of_what_is_repeated_is_no_half_secret(tmp_path: Path) -> None:
     provider = Scripted([["x" * (MAX_TEXT - 10), SECRET]])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, model_key=SECRET) as served:
-        _, text = ended(await served.chat())
+        _, text = ending_of(await served.chat())
     assert text.endswith("x[redacted]"), "not the beginning of it"
 
 
@@ -90,11 +91,11 @@ VERDICTS: dict[str, tuple[Reply, bool]] = {
 @pytest.mark.parametrize("verdict", VERDICTS)
 async def test_a_utility_model_decides_doubtful_ends_on_the_budget(tmp_path: Path, verdict: str) -> None:
     said, nudged = VERDICTS[verdict]
-    provider = Scripted([bash("echo one"), DOUBTFUL, said, "Fertig."])
+    provider = Scripted([bash_block("echo one"), DOUBTFUL, said, "Fertig."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         served.services.models.utility_model = "scripted"
         events = await served.chat("Baue es.")
-    assert ended(events) == ("answered", "Fertig." if nudged else DOUBTFUL)
+    assert ending_of(events) == ("answered", "Fertig." if nudged else DOUBTFUL)
     assert [code for code, _ in notices(events)] == (["nudge"] if nudged else [])
     rule, data = provider.requests[2].whole()
     assert "WORK" in rule.text and DOUBTFUL in data.text and "Baue es." in data.text and not provider.requests[2].tools
@@ -102,7 +103,7 @@ async def test_a_utility_model_decides_doubtful_ends_on_the_budget(tmp_path: Pat
 
 
 async def test_without_a_utility_model_a_doubtful_end_is_an_answer(tmp_path: Path) -> None:
-    provider = Scripted([bash("echo one"), DOUBTFUL])
+    provider = Scripted([bash_block("echo one"), DOUBTFUL])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat("Baue es.")
-    assert ended(events) == ("answered", DOUBTFUL) and len(provider.requests) == 2
+    assert ending_of(events) == ("answered", DOUBTFUL) and len(provider.requests) == 2

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.routes.http.discipline.test_discipline import ended, history
 from tests.support.models.real_models import embedded
 from tests.support.nightly import only_at_night
+from tests.support.server.histories import ending_of, whole_history
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ async def test_a_run_of_few_rounds_ends_with_text(tmp_path: Path) -> None:
     async with embedded() as (_, provider), serving(tmp_path, provider) as served:
         # However slow the machine is, and whatever the model makes of it.
         events = await served.chat("Print hello world with the shell.", max_rounds=2, time_limit_s=10)
-        messages = await history(served, events)
-    reason, text = ended(events)
+        messages = await whole_history(served, events)
+    reason, text = ending_of(events)
     assert text.strip() and messages[-1]["role"] == "assistant"
     assert reason in ("answered", "round_limit", "deadline") and events[-1]["rounds"] <= 2

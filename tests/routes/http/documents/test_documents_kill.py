@@ -11,10 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.access.guards import of_kind
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import stream, upstream
 from tests.support.server.dragoman_process import server
+from tests.support.server.events import of_kind
 from tests.support.server.serving import events_of
 
 pytestmark = pytest.mark.anyio

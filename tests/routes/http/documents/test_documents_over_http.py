@@ -20,30 +20,21 @@ from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
 from routes.terminal.commands.conversation import Choices
 from routes.terminal.view import View, read_event
-from tests.support.access.guards import of_kind, rows_kept
+from tests.support.access.guards import rows_kept
 from tests.support.access.people import LIMIT_S, bearer
+from tests.support.models.replies import tool_call
+from tests.support.server.documents import CREATE, TEXT, make_document, save_document
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving, until
 from tests.support.terminal.paper_terminal import conversed
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cret-w0rd-of-ours"
-TEXT = "# Trip\n\nWe go by train.\n\nWe eat bread.\n"
 KINDS = ("document.started", "document.delta", "document.finished", "document.changed", "document.suggested")
 
 
-def calling(name: str, **arguments: object) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-CREATE = calling("create_document", title="Trip", content=TEXT)
-UPDATE = calling("update_document", document="Trip", old="by train", new="by boat")
-SUGGEST = calling("suggest_edits", document="trip", old="bread", new="fish", reason="There is a harbour.")
-
-
-async def made(served: Served) -> tuple[str, str]:
-    """The session and the id of the document that the first turn makes."""
-    events = await served.chat("Write it.")
-    return events[0]["session"], of_kind(events, "document.finished")[0]["document"]
+UPDATE = tool_call("update_document", document="Trip", old="by train", new="by boat")
+SUGGEST = tool_call("suggest_edits", document="trip", old="bread", new="fish", reason="There is a harbour.")
 
 
 async def shown(served: Served, document: str, **query: object) -> dict[str, Any]:
@@ -53,14 +44,9 @@ async def shown(served: Served, document: str, **query: object) -> dict[str, Any
     return fields
 
 
-async def saved(served: Served, document: str, **body: object) -> tuple[int, dict[str, Any]]:
-    response = await served.client.put(f"/documents/{document}", json=body)
-    return response.status_code, response.json()
-
-
 async def test_a_document_is_streamed_once_and_then_changed_and_suggested_on(tmp_path: Path) -> None:
     pieces = [CREATE[at : at + 7] for at in range(0, len(CREATE), 7)]
-    model = Scripted([pieces, UPDATE, SUGGEST, calling("read_document", document="Trip"), "Done."])
+    model = Scripted([pieces, UPDATE, SUGGEST, tool_call("read_document", document="Trip"), "Done."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         events = await served.chat("Write it.")
         begun, finished = of_kind(events, "document.started"), of_kind(events, "document.finished")
@@ -101,12 +87,12 @@ async def test_the_model_sees_once_what_the_person_has_changed(tmp_path: Path) -
     suggest = SUGGEST.replace("trip", "journey")
     model = Scripted([CREATE, "Written.", suggest, suggest.replace("fish", "rice"), "Suggested.", "I see.", "Nothing."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        session, document = await made(served)
-        assert await saved(served, document, version=1, text=TEXT.replace("train", "car"), title="Journey") == (
+        session, document = await make_document(served)
+        assert await save_document(served, document, version=1, text=TEXT.replace("train", "car"), title="Journey") == (
             200,
             await about(served, session),
         )
-        status, refused = await saved(served, document, version=1, text="Lost?")
+        status, refused = await save_document(served, document, version=1, text="Lost?")
         assert (status, refused["error"]["code"], refused["error"]["version"]) == (409, "document_changed", 2)
         events = await served.chat("Now?", session=session)
         assert [notice["code"] for notice in of_kind(events, "notice")] == ["document_edited"]
@@ -140,13 +126,13 @@ async def about(served: Served, session: str) -> dict[str, Any]:
 
 async def test_an_edit_in_the_middle_of_a_run_reaches_its_next_round(tmp_path: Path) -> None:
     held = asyncio.Event()
-    replies: list[Reply] = [CREATE, "Written.", [Pause(held), calling("read_document")], UPDATE, "Done."]
+    replies: list[Reply] = [CREATE, "Written.", [Pause(held), tool_call("read_document")], UPDATE, "Done."]
     model = Scripted(replies)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        session, document = await made(served)
+        session, document = await make_document(served)
         async with aclosing(served.turn(message="Change it.", session=session)) as turn:
             await until(turn, "round.started")
-            await saved(served, document, version=1, text=TEXT.replace("by train", "on foot"))
+            await save_document(served, document, version=1, text=TEXT.replace("by train", "on foot"))
             held.set()
             events = [event async for event in turn]
         [refused] = [event for event in of_kind(events, "tool.finished") if not event["ok"]]
@@ -157,15 +143,15 @@ async def test_an_edit_in_the_middle_of_a_run_reaches_its_next_round(tmp_path: P
 
 
 async def test_nothing_is_lost_while_the_model_and_the_person_write(tmp_path: Path) -> None:
-    steps = [calling("update_document", document="T", old=f"m{n}\n", new=f"m{n + 1}\n") for n in range(8)]
-    script = [calling("create_document", title="T", content="m0\np0"), "Made.", *steps, "Done."]
+    steps = [tool_call("update_document", document="T", old=f"m{n}\n", new=f"m{n + 1}\n") for n in range(8)]
+    script = [tool_call("create_document", title="T", content="m0\np0"), "Made.", *steps, "Done."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script)) as served:
-        session, document = await made(served)
+        session, document = await make_document(served)
         turn, won = asyncio.create_task(served.chat("Count.", session=session, max_rounds=20)), 0
         while not turn.done():
             now = await shown(served, document)
             text = now["text"].replace(f"p{won}", f"p{won + 1}")
-            status, _ = await saved(served, document, version=now["version"], text=text)
+            status, _ = await save_document(served, document, version=now["version"], text=text)
             won += status == 200
         changed = len(of_kind(await turn, "document.changed"))
         now = await shown(served, document)
@@ -174,8 +160,8 @@ async def test_nothing_is_lost_while_the_model_and_the_person_write(tmp_path: Pa
 
 async def test_edits_that_no_model_has_seen_survive_a_restart(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([CREATE, "Written."])) as served:
-        session, document = await made(served)
-        await saved(served, document, version=1, text="New.")
+        session, document = await make_document(served)
+        await save_document(served, document, version=1, text="New.")
     model = Scripted(["I see.", "Yes."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         assert of_kind(await served.chat("Now?", session=session), "notice")
@@ -186,11 +172,11 @@ async def test_edits_that_no_model_has_seen_survive_a_restart(tmp_path: Path) ->
 
 
 WRONG: Mapping[str, tuple[str, str]] = {
-    "no title": (calling("create_document", title=" ", content="x"), "give one of 1 to"),
-    "a strange kind": (calling("create_document", title="A", content="x", kind="a b"), "kind is markdown"),
-    "too long": (calling("create_document", title="A", content="x" * (MOST_CHARACTERS + 1)), "keep it to 200,000"),
-    "no document": (calling("update_document", document="B", old="x", new="y"), "There are none"),
-    "nothing to read": (calling("read_document"), "There are no documents"),
+    "no title": (tool_call("create_document", title=" ", content="x"), "give one of 1 to"),
+    "a strange kind": (tool_call("create_document", title="A", content="x", kind="a b"), "kind is markdown"),
+    "too long": (tool_call("create_document", title="A", content="x" * (MOST_CHARACTERS + 1)), "keep it to 200,000"),
+    "no document": (tool_call("update_document", document="B", old="x", new="y"), "There are none"),
+    "nothing to read": (tool_call("read_document"), "There are no documents"),
 }
 
 
@@ -207,11 +193,11 @@ async def test_calls_that_cannot_be_done_leave_no_document(tmp_path: Path) -> No
 
 
 async def test_documents_are_their_owners_and_never_pages(tmp_path: Path) -> None:
-    page = calling("create_document", title="A/b \u202e<i>", content="<script>alert(1)</script>", kind="html")
+    page = tool_call("create_document", title="A/b \u202e<i>", content="<script>alert(1)</script>", kind="html")
     script = [page, "Done."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script)) as served:
         served.client.headers |= await bearer(served, "ann")
-        session, document = await made(served)
+        session, document = await make_document(served)
         file = await served.client.get(f"/documents/{document}/file")
         assert file.headers["content-type"] == "text/plain; charset=utf-8"
         assert file.headers["content-disposition"] == "attachment; filename*=UTF-8''A_b%20%3Ci%3E.html"
@@ -219,8 +205,11 @@ async def test_documents_are_their_owners_and_never_pages(tmp_path: Path) -> Non
         paths = [f"/documents/{document}{rest}" for rest in ("", "/versions", "/file", "?version=1", "/suggestions/1")]
         assert (await served.client.get(f"{paths[0]}?version=9")).status_code == 404
         assert (await served.client.post(paths[-1], json={"decision": "accept"})).status_code == 404
-        assert [(await saved(served, document, **body))[0] for body in ({"version": 1}, {"text": "x"})] == [422, 422]
-        assert (await saved(served, document, version=1, text="x" * (MOST_CHARACTERS + 1)))[0] == 422
+        assert [(await save_document(served, document, **body))[0] for body in ({"version": 1}, {"text": "x"})] == [
+            422,
+            422,
+        ]
+        assert (await save_document(served, document, version=1, text="x" * (MOST_CHARACTERS + 1)))[0] == 422
         served.client.headers |= await bearer(served, "bob", "admin")
         got = [await served.client.get(path) for path in [*paths[:-1], f"/sessions/{session}/documents"]]
         got += [await served.client.put(paths[0], json={"version": 1, "text": ""})]
@@ -259,15 +248,15 @@ async def test_the_terminal_prints_a_document_and_a_line_for_each_change(tmp_pat
         asked = ("/document", "/document trip", "/document other")
         _, shown = await conversed(served.client, *asked, choices=Choices(session=events[0]["session"]))
         _, without = await conversed(served.client, "/document")
-    [made] = of_kind(events, "document.finished")
-    assert printed == [f"  ▤ Trip ({made['document']})\n", "  ▤ Trip: version 2\n"]
-    assert shown.count(f"Trip ({made['document']}), version 2\nTrip\n\nWe go by boat.\n") == 2
+    [make_document] = of_kind(events, "document.finished")
+    assert printed == [f"  ▤ Trip ({make_document['document']})\n", "  ▤ Trip: version 2\n"]
+    assert shown.count(f"Trip ({make_document['document']}), version 2\nTrip\n\nWe go by boat.\n") == 2
     assert shown.count("There is no such document") == without.count("There is no such document") == 1
 
 
 async def test_a_secret_is_in_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_API_KEY", SECRET)
-    call = calling("create_document", title="Keys", content=f"It is {SECRET}.")
+    call = tool_call("create_document", title="Keys", content=f"It is {SECRET}.")
     script = [[call[at : at + 5] for at in range(0, len(call), 5)], "Done."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(script)) as served:
         events = await served.chat("Write it.")

@@ -6,34 +6,19 @@ import asyncio
 import json
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Pause, Scripted
-from tests.routes.http.jobs.test_jobs_over_http import in_background, says
-from tests.support.server.serving import Served, serving, until
+from tests.support.models.replies import in_background, says
+from tests.support.server.background_jobs import runs_after_jobs
+from tests.support.server.histories import shown_session
+from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 120
 AGAIN = in_background("echo once more")
-
-
-async def session_of(served: Served, session: str) -> dict[str, Any]:
-    answer: dict[str, Any] = (await served.client.get(f"/sessions/{session}")).json()
-    return answer
-
-
-async def until_kept(served: Served, runs: int, session: str) -> list[dict[str, Any]]:
-    """The runs of the session when no job of it is under way or still to be told of."""
-    while True:
-        jobs = (await served.client.get("/jobs")).json()["jobs"]
-        there: list[dict[str, Any]] = (await session_of(served, session))["runs"]
-        going = any(one["state"] in ("starting", "running") for one in jobs)
-        told = not any(served.services.jobs.awaits_follow_up(one["id"]) for one in jobs)
-        if told and not going and len(there) >= runs and all(run["ended"] for run in there):
-            return there
 
 
 def turns(many: int) -> list[list[Line]]:
@@ -47,7 +32,7 @@ async def test_jobs_that_start_jobs_end_after_so_many_turns_and_their_last_end_c
     provider = Scripted([*turns(4), says("So it was.")])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_follow_ups="3") as served:
         session = (await served.chat("Begin."))[0]["session"]
-        runs = await until_kept(served, 4, session)
+        runs = await runs_after_jobs(served, 4, session)
         assert len(runs) == 4, "the one that was asked for and three more"
         notices = [
             [event["code"] for event in await served.events(run["id"]) if event["type"] == "notice"] for run in runs
@@ -55,7 +40,7 @@ async def test_jobs_that_start_jobs_end_after_so_many_turns_and_their_last_end_c
         assert [["follow_ups"] if "follow_ups" in codes else [] for codes in notices] == [[], [], [], ["follow_ups"]]
         asked = len(provider.requests)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_follow_ups="3") as served:
-        assert len((await session_of(served, session))["runs"]) == 4, "a restart changes nothing"
+        assert len((await shown_session(served, session))["runs"]) == 4, "a restart changes nothing"
         assert len(provider.requests) == asked
         events = await served.chat("And now?", session=session)
         [added] = [event for event in events if event["type"] == "message.added"]
@@ -71,9 +56,9 @@ async def test_a_person_who_writes_begins_the_count_again(tmp_path: Path) -> Non
     provider = Scripted([*turns(2), *turns(2), says("Never.")])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_follow_ups="1") as served:
         session = (await served.chat("Begin."))[0]["session"]
-        assert len(await until_kept(served, 2, session)) == 2
+        assert len(await runs_after_jobs(served, 2, session)) == 2
         await served.chat("Once more.", session=session)
-        assert len(await until_kept(served, 4, session)) == 4
+        assert len(await runs_after_jobs(served, 4, session)) == 4
 
 
 async def test_a_message_for_a_run_under_way_counts_as_writing(tmp_path: Path) -> None:
@@ -82,13 +67,13 @@ async def test_a_message_for_a_run_under_way_counts_as_writing(tmp_path: Path) -
     provider = Scripted([AGAIN, says("It runs."), steered, says("I see."), says("It is over.")])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_follow_ups="1") as served:
         session = (await served.chat("Begin."))[0]["session"]
-        while len(runs := (await session_of(served, session))["runs"]) < 2:
+        while len(runs := (await shown_session(served, session))["runs"]) < 2:
             pass
         async with served.client.stream("GET", f"/runs/{runs[1]['id']}/events") as response:
             assert response.status_code == 200
         assert (await served.client.post(f"/runs/{runs[1]['id']}/messages", json={"message": "Hm."})).status_code == 202
         go_on.set()
-        assert len(await until_kept(served, 3, session)) == 3
+        assert len(await runs_after_jobs(served, 3, session)) == 3
 
 
 async def test_all_follow_ups_together_make_only_so_many_model_requests(tmp_path: Path) -> None:
@@ -96,7 +81,7 @@ async def test_all_follow_ups_together_make_only_so_many_model_requests(tmp_path
     provider = Scripted([AGAIN, says("It runs."), *looks])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, max_follow_ups="1") as served:
         session = (await served.chat("Begin."))[0]["session"]
-        runs = await until_kept(served, 2, session)
+        runs = await runs_after_jobs(served, 2, session)
         async with asyncio.timeout(LIMIT_S):
             events = await served.events(runs[1]["id"])
         assert sum(event["type"] == "round.started" for event in events) == 5

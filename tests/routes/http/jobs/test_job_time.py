@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.routes.http.budget.test_budgets_over_http import DAY, refused, used
-from tests.routes.http.jobs.test_jobs_over_http import WAIT, in_background, job_of, says
+from tests.support.budgets import DAY, refused_by_budget, used_of_budget
+from tests.support.models.replies import in_background, says
+from tests.support.server.background_jobs import WAIT, job_of
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -22,10 +23,10 @@ async def test_a_job_ends_with_its_person_s_time_and_no_other_begins(tmp_path: P
         while (state := (await served.client.get(f"/jobs/{job}")).json())["ended"] is None:
             pass  # each request waits; the test is bounded
         assert state["state"] == "cancelled"
-        while (found := await used(served, DAY))["reserved"]:
+        while (found := await used_of_budget(served, DAY))["reserved"]:
             pass
         assert 2 <= found["used"] < 60
-        assert (await refused(served))[0]["budget"] == DAY
+        assert (await refused_by_budget(served))[0]["budget"] == DAY
 
 
 async def test_a_job_is_charged_once_though_servers_come_and_go(tmp_path: Path) -> None:
@@ -34,14 +35,14 @@ async def test_a_job_is_charged_once_though_servers_come_and_go(tmp_path: Path) 
         async with serving(tmp_path, provider, job_follow_up="false") as served:
             _, job = await job_of(served)
         async with serving(tmp_path, provider, job_follow_up="false") as served:
-            before = (await used(served, DAY))["used"]
-            while not (await used(served, DAY))["reserved"]:
+            before = (await used_of_budget(served, DAY))["used"]
+            while not (await used_of_budget(served, DAY))["reserved"]:
                 pass
             (tmp_path / "work" / "go").touch()
             while (state := (await served.client.get(f"/jobs/{job}")).json())["ended"] is None:
                 pass
-            while (found := await used(served, DAY))["reserved"]:
+            while (found := await used_of_budget(served, DAY))["reserved"]:
                 pass
             assert before < found["used"] <= before + state["elapsed_s"] + 5, "the call's own time and the job's"
         async with serving(tmp_path, provider, job_follow_up="false") as served:
-            assert await used(served, DAY) == found
+            assert await used_of_budget(served, DAY) == found

@@ -6,54 +6,20 @@ import asyncio
 import json
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 
-from app.core.provider import Finished, TextChunk
-from app.models.scripted import Line, Scripted
+from app.models.scripted import Scripted
 from app.storage.principals import LOCAL_USER
 from app.storage.tokens import TokenRow
 from routes.access.token_text import fingerprint
+from tests.support.models.replies import in_background, says
 from tests.support.sandbox.processes import all_gone, endless
-from tests.support.server.serving import Served, serving, until
+from tests.support.server.background_jobs import WAIT, job_of, next_run, watched_job
+from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.anyio
-
-WAIT = "until [ -e go ]; do read -t 0.05 <> <(:); done"
-
-
-def says(text: str) -> list[Line]:
-    return [TextChunk(text), Finished("stop")]
-
-
-def in_background(command: str) -> list[Line]:
-    return says(f"```bash\n#!bg\n{command}\n```\n")
-
-
-async def job_of(served: Served) -> tuple[str, str]:
-    """The session of a turn that starts a job, and the job."""
-    events = await served.chat("Do it in the background.")
-    [told] = [event for event in events if event["type"] == "tool.finished"]
-    assert told["ok"], told
-    [job] = (await served.client.get("/jobs")).json()["jobs"]
-    assert job["id"] in told["text"] and job["session"] == events[0]["session"]
-    return job["session"], job["id"]
-
-
-async def watched(served: Served, job: str) -> list[dict[str, Any]]:
-    async with served.client.stream("GET", f"/jobs/{job}/events") as response:
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith("text/event-stream")
-        return [json.loads(message.data) async for message in httpx2.EventSource(response)]
-
-
-async def next_run(served: Served, session: str) -> list[dict[str, Any]]:
-    """The events of the session's second run, which nobody has asked for."""
-    while len(runs := (await served.client.get(f"/sessions/{session}")).json()["runs"]) < 2:
-        pass  # each request waits; the test is bounded
-    return await served.events(runs[1]["id"])
 
 
 async def test_a_job_from_start_to_follow_up(tmp_path: Path) -> None:
@@ -62,14 +28,14 @@ async def test_a_job_from_start_to_follow_up(tmp_path: Path) -> None:
         session, job = await job_of(served)
         state = (await served.client.get(f"/jobs/{job}")).json()
         assert (state["state"], state["exit_code"], state["session"]) == ("running", None, session)
-        watching = asyncio.create_task(watched(served, job))
+        watching = asyncio.create_task(watched_job(served, job))
         (tmp_path / "work" / "go").touch()
         *progress, finished = await watching
         assert {event["type"] for event in progress} <= {"job.progress"}
         assert set(finished) == {"type", "job", "state", "exit_code", "tail", "duration_s"}
         assert (finished["type"], finished["job"], finished["state"]) == ("job.finished", job, "exited")
         assert (finished["exit_code"], finished["tail"]) == (3, ["one", "two"])
-        assert await watched(served, job) == [finished], "who comes late hears of the end"
+        assert await watched_job(served, job) == [finished], "who comes late hears of the end"
         late = await served.client.get(f"/jobs/{job}/events")
         assert late.text.startswith("retry: 1000\nid: finished\nevent: job.finished\ndata: ")
         heard = await served.client.get(f"/jobs/{job}/events", headers={"Last-Event-ID": "finished"})
@@ -110,7 +76,7 @@ async def test_a_paused_server_begins_no_turn_until_it_goes_on(tmp_path: Path) -
         session, job = await job_of(served)
         assert (await served.client.post("/pause")).json() == {"paused": True}
         (tmp_path / "work" / "go").touch()
-        assert (await watched(served, job))[-1]["type"] == "job.finished"
+        assert (await watched_job(served, job))[-1]["type"] == "job.finished"
         assert len((await served.client.get(f"/sessions/{session}")).json()["runs"]) == 1
         assert served.services.jobs.awaits_follow_up(job), "it is not forgotten"
         assert (await served.client.post("/resume")).json() == {"paused": False}

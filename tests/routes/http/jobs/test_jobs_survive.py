@@ -10,11 +10,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.routes.http.jobs.test_jobs_over_http import WAIT
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import Act, stream, upstream
 from tests.support.sandbox.jobs import wait_for_exit
 from tests.support.sandbox.processes import all_gone, endless
+from tests.support.server.background_jobs import WAIT
 from tests.support.server.dragoman_process import server
 
 pytestmark = pytest.mark.anyio

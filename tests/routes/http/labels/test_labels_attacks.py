@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.access.guards import of_kind
 from tests.support.access.labelled import SECRET, Labelled, added, labelled
+from tests.support.server.events import of_kind
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.support.access.guards import of_kind
 from tests.support.access.labelled import LABELS, READ, SECRET, added, labelled
 from tests.support.access.people import bearer
 from tests.support.mcp.served import READS, helper, serving_mcp
+from tests.support.server.events import of_kind
 from tests.support.server.serving import answer_in, until
 
 pytestmark = pytest.mark.anyio

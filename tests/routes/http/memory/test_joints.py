@@ -12,10 +12,11 @@ import pytest
 
 from app.models.scripted import Scripted
 from routes.cli.main import main
-from tests.routes.http.memory.test_memory_over_http import BRUNO, calling, extracted
-from tests.support.access.guards import of_kind
 from tests.support.access.labelled import READ, SECRET, added, labelled
 from tests.support.access.people import LIMIT_S
+from tests.support.models.replies import tool_call
+from tests.support.server.events import of_kind
+from tests.support.server.memories import BRUNO, until_extracted
 from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.anyio
@@ -25,8 +26,10 @@ MEMORY_TOOLS = {"remember", "recall_memory", "forget"}
 
 async def test_a_profile_without_memory_is_without_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "dragoman.toml").write_text(PROFILE)
-    helper = calling("delegate", task="Who is Bruno?")
-    model = Scripted([calling("recall_memory", query="Bruno"), helper, calling("remember", text="x"), "No.", "Done."])
+    helper = tool_call("delegate", task="Who is Bruno?")
+    model = Scripted(
+        [tool_call("recall_memory", query="Bruno"), helper, tool_call("remember", text="x"), "No.", "Done."]
+    )
     flags: dict[str, Any] = {"memory": True, "memory_extraction": True, "helpers": True}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
         await served.client.post("/memory", json={"text": BRUNO})
@@ -42,7 +45,7 @@ async def test_a_profile_without_memory_is_without_all_of_it(tmp_path: Path) -> 
 
 async def test_a_message_to_a_session_without_memory_has_none_either(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"memory": True, "session_tools": True}
-    sends = calling("send_to_session", session="SESSION", message="Who is Bruno?")
+    sends = tool_call("send_to_session", session="SESSION", message="Who is Bruno?")
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hello."]), **flags) as served:
         first = (await served.chat("Hello.", memory=False))[0]["session"]
     model = Scripted([sends.replace("SESSION", first), "Sent.", "Answered."])
@@ -58,7 +61,7 @@ async def test_a_message_to_a_session_without_memory_has_none_either(tmp_path: P
 
 async def test_a_profile_does_not_switch_a_memory_on(tmp_path: Path) -> None:
     (tmp_path / "dragoman.toml").write_text(PROFILE)
-    model = Scripted([calling("remember", text="x"), "Done."])
+    model = Scripted([tool_call("remember", text="x"), "Done."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         await served.client.post("/memory", json={"text": BRUNO})
         events = await served.chat("Who is Bruno?", profile="keen", memory=True)
@@ -74,21 +77,21 @@ async def test_a_labelled_turn_is_read_for_memories_where_its_label_may_go(tmp_p
     flags: dict[str, Any] = {"memory": True, "memory_extraction": True}
     async with labelled(tmp_path, [READ], ["Fine.", FOUND], **flags) as one:
         await one.served.chat("Read it.", approval="auto")
-        await extracted(one.served)
+        await until_extracted(one.served)
         [row] = (await one.served.client.get("/memory")).json()["memories"]
         assert (row["labels"], row["author"], one.holds()) == (["customer"], "extraction", ["local"])
         one.replies["hosted"][:] = ["Fine.", "[]"]
         await one.served.chat("Of ACME I know nothing.", model="hosted/m")
-        await extracted(one.served)
+        await until_extracted(one.served)
         assert one.holds() == ["local"], "what is known already has labels of its own"
 
 
 async def test_what_management_shows_has_its_labels_and_no_others(tmp_path: Path) -> None:
-    keep = calling("remember", text=f"{SECRET}.")
+    keep = tool_call("remember", text=f"{SECRET}.")
     async with labelled(tmp_path, [READ], [keep, "Fine."], memory=True, management_tools=True) as one:
         await one.served.chat("Read it.", approval="auto")
         for area, expected in (("tokens", []), ("memory", [(["customer"], "call")])):
-            one.replies["hosted"][:] = [calling(f"manage_{area}", action="list"), "Fine."]
+            one.replies["hosted"][:] = [tool_call(f"manage_{area}", action="list"), "Fine."]
             one.replies["local"][:] = ["Fine."]
             async with aclosing(one.served.turn(message="Manage.", approval="auto")) as turn:
                 run = (await until(turn, "run.started"))["run"]
@@ -100,7 +103,7 @@ async def test_what_management_shows_has_its_labels_and_no_others(tmp_path: Path
 
 
 async def test_labels_go_through_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keep = calling("remember", text=f"{SECRET}, said Lisa.")
+    keep = tool_call("remember", text=f"{SECRET}, said Lisa.")
     async with labelled(tmp_path, [READ], [keep, "Noted."], memory=True) as one:
         first = await one.served.chat("Read it.", approval="auto")
         listed = (await one.served.client.get("/memory")).json()["memories"]
@@ -111,7 +114,7 @@ async def test_labels_go_through_the_memory(tmp_path: Path, capsys: pytest.Captu
         assert f"(customer) {SECRET}" in capsys.readouterr().out
         assert (await one.served.client.delete(f"/sessions/{first[0]['session']}")).status_code == 204
 
-        one.replies["hosted"][:] = ["I do not know.", calling("recall_memory", query="Lisa")]
+        one.replies["hosted"][:] = ["I do not know.", tool_call("recall_memory", query="Lisa")]
         one.replies["local"][:] = ["ACME."]
         beside = await one.served.chat("Of which customer has Lisa said it?")
         assert not of_kind(beside, "notice") and not added(beside), "the model may not have it: it is left out"
@@ -125,4 +128,4 @@ async def test_labels_go_through_the_memory(tmp_path: Path, capsys: pytest.Captu
         events = await one.served.chat("Who has said it, Lisa?", model="local/m")
         assert added(events) == [(["customer"], "memory")], "beside the message"
         assert of_kind(events, "notice")[0]["code"] == "memory"
-        one.replies["hosted"][:] = [calling("forget", id=listed[0]["id"], text=listed[0]["text"])]
+        one.replies["hosted"][:] = [tool_call("forget", id=listed[0]["id"], text=listed[0]["text"])]

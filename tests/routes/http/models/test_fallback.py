@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,10 +15,11 @@ from app.models.endpoints.retry_policy import Backoff
 from app.models.tokens.estimates import estimated
 from app.runs.agent import STANDS_IN
 from app.runs.discipline.reminders import GO_ON
-from tests.support.access.guards import Event, notices, of_kind
 from tests.support.access.people import bearer
 from tests.support.models.chatting import DONE, WHOLE, chunk, says
 from tests.support.models.upstream import Act, Upstream, announced, answer, hang, hang_up, stream, upstream
+from tests.support.server.events import Event, notices, of_kind, text_of
+from tests.support.server.histories import messages_of
 from tests.support.server.serving import Served, answer_in, events_of, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -51,15 +51,6 @@ def at(server: Upstream, **more: object) -> dict[str, object]:
     return {"url": server.base_url} | more
 
 
-def text_of(events: Sequence[Event]) -> str:
-    return "".join(event["text"] for event in of_kind(events, "text.delta"))
-
-
-async def said_in(served: Served, events: Sequence[Event]) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = (await served.client.get(f"/sessions/{events[0]['session']}")).json()["messages"]
-    return messages
-
-
 async def run_forever(_: float) -> None:
     await asyncio.Event().wait()
 
@@ -83,7 +74,7 @@ async def test_a_switch_is_told_before_the_first_word_and_kept_with_the_message(
         kinds = [event["type"] for event in events]
         [switched] = [event for event in of_kind(events, "notice") if event["code"] == "fallback"]
         named = await served.chat(model="local/small", session=events[0]["session"])
-        messages = await said_in(served, events)
+        messages = await messages_of(served, events)
     about = {"wanted": "hosted/big", "answered_by": "local/small", "reason": "model_not_found"}
     assert {name: switched[name] for name in about} == about
     assert events.index(switched) < kinds.index("text.delta")
@@ -148,7 +139,7 @@ async def test_an_answer_that_broke_off_is_ended_by_another_model(tmp_path: Path
         models(tmp_path, {"hosted": at(wanted), "local": at(other)}, "local/m") as served,
     ):
         events = await served.chat()
-        messages = await said_in(served, events)
+        messages = await messages_of(served, events)
     assert (events[-1]["reason"], text_of(events), events[-1]["text"]) == ("answered", *["Half an answer."] * 2)
     assert [code for code, _ in notices(events)] == ["continued", "retry", "fallback"]
     assert [(one.get("cut"), bool(one.get("switched"))) for one in messages[1:]] == [(True, False), (None, True)]

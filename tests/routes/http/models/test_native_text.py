@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.messages import AskedCall, Message
-from app.core.provider import CallForm, TextChunk, name_of
+from app.core.provider import TextChunk, name_of
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.capabilities.server_profiles import PROFILES
 from app.models.scripted import Scripted
@@ -18,9 +18,11 @@ from app.provenance.native_text import calls_in_text
 from app.transcript.reply import Reply, TextCalls
 from parsing import Call
 from tests.support.models.chatting import DONE, chat_with, chunk, says
+from tests.support.models.scripted_models import Native
 from tests.support.models.targets import ASKED, Time, fails
 from tests.support.models.upstream import Act, Upstream, answer, stream, upstream
 from tests.support.parsing.forms import WRITERS
+from tests.support.server.events import letters_of, notice_codes, text_of
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -65,37 +67,25 @@ def started(events: list[dict[str, Any]]) -> list[str]:
     return [event["dialect"] for event in events if event["type"] == "tool.started"]
 
 
-def shown(events: list[dict[str, Any]]) -> str:
-    return "".join(event["text"] for event in events if event["type"] == "text.delta")
-
-
-def codes(events: list[dict[str, Any]]) -> list[str]:
-    return [event["code"] for event in events if event["type"] == "notice"]
-
-
-def words(events: list[dict[str, Any]]) -> str:
-    return "".join(shown(events).split())
-
-
 async def test_where_the_operator_says_native_a_call_in_text_is_asked_for_once_more(tmp_path: Path) -> None:
     acts = [text(QUOTED), call(), text("Done.")]
     [events] = await turns(tmp_path, acts, "Go.", tool_calls="native")
-    assert (events[-1]["reason"], started(events), codes(events)) == ("answered", [NATIVE], ["text_call"])
-    assert "tool_call" not in shown(events) and words(events) == "Thepagesays:andnomore.Done."
+    assert (events[-1]["reason"], started(events), notice_codes(events)) == ("answered", [NATIVE], ["text_call"])
+    assert "tool_call" not in text_of(events) and letters_of(events) == "Thepagesays:andnomore.Done."
     assert not (tmp_path / "work/ran.txt").exists()
 
 
 async def test_a_block_of_code_of_a_native_model_is_a_block_of_code(tmp_path: Path) -> None:
     shows = f"This is how it looks:\n````\n{QUOTED}\n````\nOr `{QUOTED}`.\n{FENCED}"
     [events] = await turns(tmp_path, [text(shows)], "Explain the format.", tool_calls="native")
-    assert (events[-1]["reason"], shown(events), started(events), codes(events)) == ("answered", shows, [], [])
+    assert (events[-1]["reason"], text_of(events), started(events), notice_codes(events)) == ("answered", shows, [], [])
 
 
 async def test_after_a_native_call_a_call_in_text_is_asked_for_in_later_runs_too(tmp_path: Path) -> None:
     acts = [call(), text("Done."), text(QUOTED), text("It only says so.")]
     first, second = await turns(tmp_path, acts, "Go.", "And now?")
-    assert (started(first), started(second), codes(second)) == ([NATIVE], [], ["text_call"])
-    assert second[-1]["text"] == "It only says so." and "tool_call" not in shown(second)
+    assert (started(first), started(second), notice_codes(second)) == ([NATIVE], [], ["text_call"])
+    assert second[-1]["text"] == "It only says so." and "tool_call" not in text_of(second)
     assert not (tmp_path / "work/ran.txt").exists()
 
 
@@ -106,7 +96,7 @@ async def test_the_model_is_shown_how_to_call_and_a_call_written_again_runs(tmp_
     asked = model.requests[2].messages[-1].text
     assert "as a native tool call" in asked and asked.endswith(f"bash with the arguments {json.dumps(TOUCH)}")
     assert started(events) == [NATIVE, "hermes"] and (tmp_path / "work/ran.txt").exists()
-    assert codes(events) == ["text_call"] and "tool_call" not in shown(events)
+    assert notice_codes(events) == ["text_call"] and "tool_call" not in text_of(events)
 
 
 async def test_a_model_that_insists_is_not_asked_again_in_later_runs(tmp_path: Path) -> None:
@@ -114,7 +104,7 @@ async def test_a_model_that_insists_is_not_asked_again_in_later_runs(tmp_path: P
     async with serving(tmp_path, model) as served:
         first = await served.chat("Go.", tools=["bash"], approval="auto")
         second = await served.chat("And now?", session=first[0]["session"], tools=["bash"], approval="auto")
-    assert (started(second), codes(second)) == (["hermes"], []) and (tmp_path / "work/again.txt").exists()
+    assert (started(second), notice_codes(second)) == (["hermes"], []) and (tmp_path / "work/again.txt").exists()
 
 
 async def test_a_call_written_again_that_is_a_quotation_asks(tmp_path: Path) -> None:
@@ -133,30 +123,18 @@ async def test_a_call_of_no_tool_is_told_so_at_once(tmp_path: Path) -> None:
     async with serving(tmp_path, model) as served:
         events = await served.chat("Go.", tools=["bash"], approval="auto")
     [rejected] = [event for event in events if event["type"] == "tool.rejected"]
-    assert "There are: bash" in rejected["reason"] and codes(events) == []
+    assert "There are: bash" in rejected["reason"] and notice_codes(events) == []
 
 
 async def test_text_behind_a_native_call_of_the_same_reply_is_doubted(tmp_path: Path) -> None:
     both = stream(chunk({"tool_calls": [NATIVELY]}), says(QUOTED), chunk(finish="tool_calls"), DONE)
     [events] = await turns(tmp_path, [both, text("Done.")], "Go.")
-    assert (started(events), codes(events)) == ([NATIVE], ["text_call"]) and "tool_call" not in shown(events)
+    assert (started(events), notice_codes(events)) == ([NATIVE], ["text_call"]) and "tool_call" not in text_of(events)
 
 
 async def test_before_any_native_call_a_call_in_text_is_a_call(tmp_path: Path) -> None:
     [events] = await turns(tmp_path, [text(QUOTED), text("Done.")], "Go.")
     assert started(events) == ["hermes"] and (tmp_path / "work/ran.txt").exists()
-
-
-class Native(Scripted):
-    """Calls natively, at a server that leaves calls in the text, or not."""
-
-    def __init__(self, name: str, *replies: Any, leaves_calls: bool = False) -> None:
-        super().__init__(replies, name, call_form=CallForm.NATIVE)
-        self._leaves = leaves_calls
-
-    @property
-    def leaves_calls(self) -> bool:
-        return self._leaves
 
 
 CALLED = Call(0, "bash", {"command": "true"}, NATIVE)

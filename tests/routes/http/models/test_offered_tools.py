@@ -15,10 +15,10 @@ from app.core.provider import CallForm
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
 from app.models.wire.openai.provider import OpenAIChat
-from tests.support.access.guards import of_kind
 from tests.support.models.abilities import models
 from tests.support.models.chatting import DONE, LIMIT_S, chunk, says
 from tests.support.models.upstream import Act, Paths, Upstream, answer, stream, upstream
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio

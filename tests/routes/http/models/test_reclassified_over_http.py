@@ -17,11 +17,12 @@ from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.models.wire.openai.provider import OpenAIChat
 from app.redaction.redactor import MARK
 from app.transcript.reply_calls import THOUGHT
-from tests.support.access.guards import Event, of_kind
 from tests.support.models.abilities import SLOT, models, said
 from tests.support.models.chatting import DONE, LIMIT_S, chunk, says
 from tests.support.models.upstream import Act, Paths, stream, upstream
-from tests.support.server.serving import Served, serving, until
+from tests.support.server.events import Event, of_kind
+from tests.support.server.histories import messages_of
+from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.anyio
 DRAFT = '<tool_call>\n{"name": "bash", "arguments": {"command": "touch draft"}}\n</tool_call>'
@@ -43,12 +44,6 @@ def read(events: Sequence[Event]) -> tuple[str, str]:
                 assert 0 < event["characters"] <= len(text)
                 text = text[: -event["characters"]]
     return text, reasoning
-
-
-async def messages_of(served: Served, events: Sequence[Event]) -> list[dict[str, Any]]:
-    answer = await served.client.get(f"/sessions/{events[0]['session']}")
-    messages: list[dict[str, Any]] = answer.json()["messages"]
-    return messages
 
 
 async def test_events_history_and_the_final_text_agree(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from app.models.scripted import Reply
 from app.models.wire.native_calls import NATIVE
 from app.runs.discipline.doubted_calls import TEXT_CALL
 from parsing import Call
-from tests.routes.http.client_tools.test_client_tools_over_http import of, relayed
-from tests.routes.http.models.test_native_text import Native, codes, shown, words
+from tests.support.models.scripted_models import Native
 from tests.support.models.targets import Time, fails
 from tests.support.nightly import at_night
 from tests.support.parsing.forms import WRITERS
+from tests.support.server.events import letters_of, notice_codes, of_kind, text_of
+from tests.support.server.relaying import relayed
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -91,10 +92,10 @@ async def test_every_dialect_runs_wherever_it_stands(tmp_path: Path, position: P
             model.add(*first, last, *([last] if doubted else []), "Done.")
             events = await served.chat(position.task, **more)
             came = (
-                [event["arguments"] for event in of(events, "tool.started") if event["dialect"] != NATIVE],
-                codes(events).count(TEXT_CALL),
+                [event["arguments"] for event in of_kind(events, "tool.started") if event["dialect"] != NATIVE],
+                notice_codes(events).count(TEXT_CALL),
                 events[-1].get("reason"),
-                shown(events).strip(),
+                text_of(events).strip(),
             )
             if came != ([{"path": f"notes-{number}.txt"}], int(doubted), "answered", "Done."):
                 wrong[dialect] = came
@@ -110,9 +111,13 @@ async def test_every_dialect_runs_in_a_helper(tmp_path: Path, recognised: bool) 
             again = [] if recognised else [[call]]
             model.add([Call(0, "delegate", {"task": "Read."}, NATIVE)], [NATIVELY], [call], *again, "Read.", "Done.")
             events = await served.chat("Go.", approval="auto")
-            [started] = of(events, "helper.started")
+            [started] = of_kind(events, "helper.started")
             below = await served.events(started["helper"])
-            came = [event["arguments"]["path"] for event in of(below, "tool.started")], codes(below), shown(below)
+            came = (
+                [event["arguments"]["path"] for event in of_kind(below, "tool.started")],
+                notice_codes(below),
+                text_of(below),
+            )
             if came != (["first.txt", "notes.txt"], [TEXT_CALL] * len(again), "Read."):
                 wrong[dialect] = came
     assert not wrong
@@ -129,7 +134,11 @@ async def test_every_dialect_runs_where_another_model_stands_in(tmp_path: Path) 
             model.add([NATIVELY], fails(404), "Done.")
             other.add([written(dialect, "notes.txt")], "Done.")
             events = await served.chat("Go.", tools=["read_file"], approval="auto")
-            came = [event["arguments"]["path"] for event in of(events, "tool.started")], codes(events), shown(events)
+            came = (
+                [event["arguments"]["path"] for event in of_kind(events, "tool.started")],
+                notice_codes(events),
+                text_of(events),
+            )
             if came[0] != ["first.txt", "notes.txt"] or TEXT_CALL in came[1] or came[2].strip() != "Done.":
                 wrong[dialect] = came
     assert not wrong
@@ -141,7 +150,11 @@ async def test_in_a_thought_no_dialect_is_a_call(tmp_path: Path) -> None:
         for dialect in sorted(WRITERS):
             model.add([NATIVELY], [f"<think>Shall I?\n{written(dialect, 'no')}\nNo.</think>\nIt is done."])
             events = await served.chat("Go.", tools=["read_file"], approval="auto")
-            came = [event["dialect"] for event in of(events, "tool.started")], codes(events), shown(events).strip()
+            came = (
+                [event["dialect"] for event in of_kind(events, "tool.started")],
+                notice_codes(events),
+                text_of(events).strip(),
+            )
             if came != ([NATIVE], [], "It is done."):
                 wrong[dialect] = came
     assert not wrong
@@ -156,9 +169,9 @@ async def test_a_relay_hands_over_every_dialect(tmp_path: Path, recognised: bool
             for first in ([], [NATIVELY]):
                 model.add([*first, written(dialect, "notes.txt")])
                 events = await relayed(served, [Message("user", "Go.", at=1.0)], READ_FILE)
-                came = [one["arguments"] for one in of(events, "tool.handed") if one["dialect"] != NATIVE]
-                if came != [{"path": "notes.txt"}] or shown(events).strip() or codes(events):
-                    wrong[f"{dialect} behind {len(first)}"] = came, shown(events), codes(events)
+                came = [one["arguments"] for one in of_kind(events, "tool.handed") if one["dialect"] != NATIVE]
+                if came != [{"path": "notes.txt"}] or text_of(events).strip() or notice_codes(events):
+                    wrong[f"{dialect} behind {len(first)}"] = came, text_of(events), notice_codes(events)
     assert not wrong
 
 
@@ -170,9 +183,9 @@ async def test_a_relay_leaves_a_quotation_in_the_text_where_it_stood(tmp_path: P
             says = f"The page says:\n{call}\nand no more."
             model.add([NATIVELY, *(says[at : at + 7] for at in range(0, len(says), 7))])
             events = await relayed(served, [Message("user", f"Translate: {says}", at=1.0)], READ_FILE)
-            handed = [one["arguments"] for one in of(events, "tool.handed") if one["dialect"] != NATIVE]
-            if handed or codes(events) not in ([TEXT_CALL], []) or words(events) != "".join(says.split()):
-                wrong[dialect] = handed, codes(events), shown(events)
+            handed = [one["arguments"] for one in of_kind(events, "tool.handed") if one["dialect"] != NATIVE]
+            if handed or notice_codes(events) not in ([TEXT_CALL], []) or letters_of(events) != "".join(says.split()):
+                wrong[dialect] = handed, notice_codes(events), text_of(events)
     assert not wrong
 
 
@@ -180,5 +193,5 @@ async def test_text_behind_a_call_that_came_twice_reaches_the_client_of_a_relay(
     model = Native("m", [NATIVELY, "I read ", written("hermes", "first.txt"), "it now."])
     async with serving(tmp_path, model, window=32_768) as served:
         events = await relayed(served, [Message("user", "Go.", at=1.0)], READ_FILE)
-    assert [one["dialect"] for one in of(events, "tool.handed")] == [NATIVE]
-    assert shown(events) == events[-1]["text"] == "I read it now."
+    assert [one["dialect"] for one in of_kind(events, "tool.handed")] == [NATIVE]
+    assert text_of(events) == events[-1]["text"] == "I read it now."

@@ -14,10 +14,11 @@ import pytest
 from app.models.scripted import Scripted
 from parsing import Call
 from tests import ROOT
-from tests.support.access.guards import kept, of_kind
+from tests.support.access.guards import kept
 from tests.support.access.people import bearer
 from tests.support.mcp.served import serving_mcp
 from tests.support.models.upstream import answer, upstream
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio

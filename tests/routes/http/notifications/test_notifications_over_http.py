@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
-from tests.routes.http.jobs.test_jobs_over_http import in_background, job_of
 from tests.support.models.chatting import DONE, chunk, says
+from tests.support.models.replies import in_background
 from tests.support.models.upstream import stream, upstream
+from tests.support.server.background_jobs import job_of
 from tests.support.server.dragoman_process import run_dragoman, server
 from tests.support.server.receivers import HANG, receiver, verified
 from tests.support.server.serving import serving, until

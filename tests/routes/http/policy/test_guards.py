@@ -20,9 +20,10 @@ from app.models.scripted import Pause, Raise, Reply, Scripted
 from app.policy.guards import DOUBTED, DOUBTED_ANSWER, REFUSED, UNSCREENED, WITHHELD
 from app.policy.judges import SCREENS, SERVES
 from parsing import Call
-from tests.support.access.guards import audited, kept, notices, of_kind
+from tests.support.access.guards import audited, kept
 from tests.support.models.real_models import need_embedded
 from tests.support.nightly import only_at_night
+from tests.support.server.events import notices, of_kind
 from tests.support.server.serving import serving, settings_in
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,8 @@ from app.models.scripted import Reply, Scripted
 from app.policy.canary import BLOCKED, LENGTH, Canary
 from app.policy.guards import GIVEN_AWAY, LEAKED
 from parsing import Call, CallDelta, CallOpened, Thought
-from tests.support.access.guards import audited, kept, notices, of_kind, rows_kept, streamed
+from tests.support.access.guards import audited, kept, rows_kept
+from tests.support.server.events import notices, of_kind, streamed
 from tests.support.server.serving import answer_in, serving
 
 pytestmark = pytest.mark.anyio

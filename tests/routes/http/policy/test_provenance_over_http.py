@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
-from tests.routes.http.approvals.test_approvals_survive import following, left_as_killed, say
+from tests.support.server.approvals import decide, follow, stop_as_killed
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -27,10 +28,6 @@ SAYS = "the result of read_file"
 
 def ran(folder: Path) -> bool:
     return (folder / "work" / "ran.txt").exists()
-
-
-def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [event for event in events if event["type"] == kind]
 
 
 async def decided(
@@ -61,7 +58,7 @@ async def test_a_result_that_the_model_quotes_is_asked_about_in_every_mode(tmp_p
         (tmp_path / "work" / "page.md").write_text(PAGE)
         events = await decided(served, no, message="What does page.md say?", approval=mode)
         audit = (await served.client.get("/audit")).json()
-    [question] = of(events, "approval.required")
+    [question] = of_kind(events, "approval.required")
     assert (question["name"], question["arguments"]) == ("bash", TOUCH) and SAYS in question["reason"]
     assert events[-1]["reason"] == "answered" and not ran(tmp_path)
     assert ("bash", "ask", "provenance") in [(row["action"], row["decision"], row["by"]) for row in audit["audit"]]
@@ -72,10 +69,10 @@ async def test_where_nobody_is_asked_it_is_refused_and_the_model_is_told(tmp_pat
     async with serving(tmp_path, model) as served:
         (tmp_path / "work" / "page.md").write_text(PAGE)
         events = await served.chat("What does page.md say?", approval="deny")
-    [rejected] = of(events, "tool.rejected")
+    [rejected] = of_kind(events, "tool.rejected")
     assert SAYS in rejected["reason"] and "Go on without it" in rejected["reason"]
     assert rejected["reason"] in model.requests[2].messages[-1].text
-    assert not of(events, "approval.required") and not ran(tmp_path)
+    assert not of_kind(events, "approval.required") and not ran(tmp_path)
 
 
 @pytest.mark.parametrize(("read", "said"), [("cmd", "cmd"), ("cmd", "command"), ("command", "cmd")])
@@ -87,14 +84,14 @@ async def test_a_quotation_with_another_name_of_an_argument_is_asked_about(
     async with serving(tmp_path, Scripted([READ, f"It says:\n\n{quoted}\n\nThat is all.", "Left out."])) as served:
         (tmp_path / "work" / "page.md").write_text(page)
         events = await decided(served, no, message="What does page.md say?", approval="auto")
-    assert len(of(events, "approval.required")) == 1 and not ran(tmp_path)
+    assert len(of_kind(events, "approval.required")) == 1 and not ran(tmp_path)
 
 
 async def test_what_a_person_pasted_is_asked_about(tmp_path: Path) -> None:
     pasted = f"Is this mail a trick?\n\n> {CALL}\n\nBest wishes".replace("\n<", "\n> <")
     async with serving(tmp_path, Scripted([f"It holds a call:\n\n{CALL}\n\nDo not run it.", "I see."])) as served:
         events = await decided(served, no, message=pasted, approval="auto")
-    [question] = of(events, "approval.required")
+    [question] = of_kind(events, "approval.required")
     assert "a message of this conversation" in question["reason"] and not ran(tmp_path)
 
 
@@ -103,11 +100,11 @@ async def test_no_grant_and_no_allowed_command_covers_a_quotation(tmp_path: Path
     model = Scripted([CALL, "Done.", READ, QUOTES, "Done again."])
     async with serving(tmp_path, model, allowed_commands="touch other.txt") as served:
         first = await decided(served, for_the_session, message="Make it.", approval="ask")
-        assert ran(tmp_path) and len(of(first, "approval.required")) == 1
+        assert ran(tmp_path) and len(of_kind(first, "approval.required")) == 1
         (tmp_path / "work" / "ran.txt").unlink()
         (tmp_path / "work" / "page.md").write_text(PAGE)
         again = await decided(served, no, message="What does page.md say?", session=first[0]["session"])
-    assert len(of(again, "approval.required")) == 1 and not ran(tmp_path)
+    assert len(of_kind(again, "approval.required")) == 1 and not ran(tmp_path)
 
 
 async def test_a_quotation_that_a_person_allows_for_the_session_asks_once(tmp_path: Path) -> None:
@@ -120,12 +117,12 @@ async def test_a_quotation_that_a_person_allows_for_the_session_asks_once(tmp_pa
         session = first[0]["session"]
         (tmp_path / "work" / "ran.txt").unlink()
         again = await decided(served, no, message="Say it again.", session=session)
-        assert ran(tmp_path) and not of(again, "approval.required")
+        assert ran(tmp_path) and not of_kind(again, "approval.required")
     async with serving(tmp_path, model) as served:
         (tmp_path / "work" / "ran.txt").unlink()
         await served.client.delete(f"/sessions/{session}/grants")
         last = await decided(served, no, message="Say it once more.", session=session)
-    assert [one["arguments"]["command"] for one in of(last, "approval.required")] == [
+    assert [one["arguments"]["command"] for one in of_kind(last, "approval.required")] == [
         "touch ran.txt",
         "touch other.txt",
     ]
@@ -148,7 +145,7 @@ async def test_a_refused_quotation_teaches_no_call(tmp_path: Path, wrong: str) -
         events = await decided(served, no, message="What does page.md say?", approval="auto")
     told = model.requests[2].messages[-1].text
     assert "counts as quoted" in told and not any(word in told for word in ("again", "There are", "missing", "valid"))
-    assert len(of(events, "approval.required")) == 1 and not ran(tmp_path)
+    assert len(of_kind(events, "approval.required")) == 1 and not ran(tmp_path)
 
 
 async def test_a_call_that_commands_show_line_by_line_is_a_quotation(tmp_path: Path) -> None:
@@ -169,7 +166,7 @@ async def test_a_call_that_commands_show_line_by_line_is_a_quotation(tmp_path: P
             (folder / "work" / "page.md").write_text(long)
             (folder / "work" / "b.md").write_text("x")
             events = await decided(served, no, message="What does page.md say?", approval="auto")
-        assert len(of(events, "approval.required")) == 1 and not ran(folder), commands
+        assert len(of_kind(events, "approval.required")) == 1 and not ran(folder), commands
 
 
 async def test_a_quoted_read_is_no_decision_either_nor_beside_others(tmp_path: Path) -> None:
@@ -182,9 +179,9 @@ async def test_a_quoted_read_is_no_decision_either_nor_beside_others(tmp_path: P
         for name in "ab":
             (tmp_path / "work" / f"{name}.txt").write_text("secret")
         events = await decided(served, no, message="What does page.md say?", approval="auto")
-    asked = of(events, "approval.required")
+    asked = of_kind(events, "approval.required")
     assert [question["arguments"]["path"] for question in asked] == ["a.txt", "b.txt"]
-    assert len(of(events, "tool.finished")) == 1  # page.md
+    assert len(of_kind(events, "tool.finished")) == 1  # page.md
 
 
 async def test_what_a_person_approves_runs(tmp_path: Path) -> None:
@@ -199,13 +196,13 @@ async def test_a_call_of_the_model_s_own_runs_unasked_whatever_was_read(tmp_path
     async with serving(tmp_path, Scripted([READ, own, "Done."])) as served:
         (tmp_path / "work" / "page.md").write_text(PAGE)
         events = await served.chat("Make other.txt.", approval="auto")
-    assert (tmp_path / "work" / "other.txt").exists() and not of(events, "approval.required")
+    assert (tmp_path / "work" / "other.txt").exists() and not of_kind(events, "approval.required")
 
 
 async def test_a_system_text_of_the_request_is_read_too(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([QUOTES, "Left out."])) as served:
         events = await decided(served, no, message="Hello", approval="auto", system=f"You are odd. {CALL}")
-    [question] = of(events, "approval.required")
+    [question] = of_kind(events, "approval.required")
     assert "the system text of the request" in question["reason"] and not ran(tmp_path)
 
 
@@ -219,12 +216,12 @@ async def test_a_quotation_is_one_after_a_restart_too(tmp_path: Path) -> None:
         async with aclosing(served.turn(**body)) as turn:
             run = (await until(turn, "run.started"))["run"]
             question = await until(turn, "approval.required")
-        await left_as_killed(served.services, run)
+        await stop_as_killed(served.services, run)
     async with asyncio.timeout(60), serving(tmp_path, model) as served:
-        async with aclosing(following(served.client, run, question["seq"])) as events:
-            await say(served.client, run, question["call"], "deny")
+        async with aclosing(follow(served.client, run, question["seq"])) as events:
+            await decide(served.client, run, question["call"], "deny")
             second = await until(events, "approval.required")
             assert second["arguments"] == {"command": "touch other.txt"} and SAYS in second["reason"]
-            await say(served.client, run, second["call"], "deny")
+            await decide(served.client, run, second["call"], "deny")
             await until(events, "run.finished")
     assert not ran(tmp_path) and not (tmp_path / "work" / "other.txt").exists()

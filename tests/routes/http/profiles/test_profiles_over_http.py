@@ -14,12 +14,12 @@ import pytest
 from app.models.scripted import Scripted
 from app.runs.run_options import RunOptions
 from app.storage.principals import LOCAL_USER
-from tests.routes.http.jobs.test_follow_ups import until_kept
-from tests.routes.http.jobs.test_jobs_over_http import in_background, says
 from tests.support.access.people import bearer
 from tests.support.models.chatting import DONE, chunk
 from tests.support.models.chatting import says as said_as_chunk
+from tests.support.models.replies import in_background, says
 from tests.support.models.upstream import stream, upstream
+from tests.support.server.background_jobs import runs_after_jobs
 from tests.support.server.dragoman_process import server
 from tests.support.server.serving import Served, events_of, serving, until
 
@@ -244,7 +244,7 @@ async def test_a_run_that_follows_from_a_job_has_the_profile_of_the_run_that_beg
         await served.client.put("/profiles/jobs", json={"tools": ["bash"], "prompt": "Slowly.", "max_rounds": 3})
         begun, *_ = await served.chat(profile="jobs")
         await served.client.put("/profiles/jobs", json={})
-        runs = await until_kept(served, 2, begun["session"])
+        runs = await runs_after_jobs(served, 2, begun["session"])
         started = (await served.events(runs[1]["id"]))[0]
         assert started["profiles"] == begun["profiles"] and started["tools"] == ["bash"]
         assert started["limits"]["max_rounds"] <= 3

@@ -13,20 +13,14 @@ import pytest
 from app.core.provider import Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.scripted import Line, Raise, Scripted
 from parsing import BadCall, Call, CallOpened, Thought
+from tests.support.models.replies import says
+from tests.support.server.events import kinds
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
 
 DONE: list[Line] = [TextChunk("All done."), TokenUsage(20, 4), Finished("stop")]
 BASH: list[Line] = [TextChunk("I will run it.\n```ba"), TextChunk("sh\necho hello world\n```\n"), Finished("stop")]
-
-
-def said(text: str) -> list[Line]:
-    return [TextChunk(text), Finished("stop")]
-
-
-def types(events: list[dict[str, Any]]) -> list[str]:
-    return [event["type"] for event in events]
 
 
 def only(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
@@ -38,7 +32,7 @@ async def test_one_turn_with_a_tool(tmp_path: Path) -> None:
     provider = Scripted([BASH, DONE])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         events = await served.chat("Print hello world with the shell.")
-        seen = [kind for kind in types(events) if kind not in ("text.delta", "tool.delta", "tool.progress")]
+        seen = [kind for kind in kinds(events) if kind not in ("text.delta", "tool.delta", "tool.progress")]
         assert seen == [
             "run.started",
             "round.started",
@@ -71,7 +65,7 @@ async def test_one_turn_with_a_tool(tmp_path: Path) -> None:
 
 
 async def test_the_next_message_continues_the_session(tmp_path: Path) -> None:
-    provider = Scripted([said("I am well."), said("You said hello.")])
+    provider = Scripted([says("I am well."), says("You said hello.")])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         first = await served.chat("Hello")
         await served.chat("What did I say?", session=first[0]["session"])
@@ -83,9 +77,9 @@ async def test_the_next_message_continues_the_session(tmp_path: Path) -> None:
 
 
 async def test_sessions_keep_their_messages_across_restarts(tmp_path: Path) -> None:
-    async with serving(tmp_path, Scripted([said("One.")])) as served:
+    async with serving(tmp_path, Scripted([says("One.")])) as served:
         events = await served.chat("First")
-    provider = Scripted([said("Two.")])
+    provider = Scripted([says("Two.")])
     async with serving(tmp_path, provider) as served:
         assert await served.events(events[0]["run"]) == events
         await served.chat("Second", session=events[0]["session"])
@@ -108,8 +102,8 @@ async def test_a_native_call_runs_like_one_in_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "said_to_model"),
     [
-        (said('<tool_call>{"name": "no_such_tool", "arguments": {}}</tool_call>'), "no_such_tool"),
-        (said('<tool_call>{"name": "bash", "arguments": {"command": 5}}</tool_call>'), "command"),
+        (says('<tool_call>{"name": "no_such_tool", "arguments": {}}</tool_call>'), "no_such_tool"),
+        (says('<tool_call>{"name": "bash", "arguments": {"command": 5}}</tool_call>'), "command"),
         ([BadCall(0, "{", "The arguments were cut off. Send the whole call again."), Finished("stop")], "cut off"),
     ],
 )
@@ -120,7 +114,7 @@ async def test_a_bad_call_is_answered_and_never_ends_the_run(
     async with serving(tmp_path, provider) as served:
         events = await served.chat()
     assert said_to_model in only(events, "tool.rejected")["reason"]
-    assert "tool.started" not in types(events)
+    assert "tool.started" not in kinds(events)
     assert events[-1]["reason"] == "answered"
     asked = provider.requests[1].messages
     assert [call.id for call in asked[-2].calls] == [asked[-1].call]
@@ -133,7 +127,7 @@ async def test_every_call_gets_one_result_under_its_own_id(tmp_path: Path) -> No
         '<tool_call>{"name": "nothing", "arguments": {}}</tool_call>',
         '<tool_call>{"name": "bash", "arguments": {"command": "echo three"}}</tool_call>',
     ]
-    provider = Scripted([said("\n".join(calls)), DONE])
+    provider = Scripted([says("\n".join(calls)), DONE])
     async with serving(tmp_path, provider) as served:
         await served.chat()
     *_, asked, one, two, three = provider.requests[1].messages
@@ -152,10 +146,10 @@ async def test_the_round_limit_ends_a_run_that_goes_on_calling(tmp_path: Path) -
 
 async def test_a_model_that_is_down_fails_the_run_and_not_the_session(tmp_path: Path) -> None:
     down = ProviderFailed("model_down", "Nothing listens there. Start it.", retryable=False)
-    provider = Scripted([[TextChunk("Half an ans"), Raise(down)], said("Here again.")])
+    provider = Scripted([[TextChunk("Half an ans"), Raise(down)], says("Here again.")])
     async with serving(tmp_path, provider) as served:
         events = await served.chat("Hello")
-        assert types(events).count("run.failed") == 1
+        assert kinds(events).count("run.failed") == 1
         assert events[-1] == {
             "type": "run.failed",
             "code": "model_down",
@@ -174,7 +168,7 @@ async def test_a_model_that_is_down_fails_the_run_and_not_the_session(tmp_path: 
 
 async def test_hostile_words_of_a_model_do_not_break_the_stream(tmp_path: Path) -> None:
     words = "\ud800 \u2028 \u0085 \0 \x1b[2J </script> \r\ndata: x\n\n"
-    async with serving(tmp_path, Scripted([said(words)])) as served:
+    async with serving(tmp_path, Scripted([says(words)])) as served:
         events = await served.chat()
         assert "".join(event["text"] for event in events if event["type"] == "text.delta") == words
         assert await served.events(events[0]["run"]) == events
@@ -260,7 +254,7 @@ async def test_tools_can_be_narrowed_for_one_run(tmp_path: Path) -> None:
         events = await served.chat(tools=["read_file"])
     assert events[0]["tools"] == ["read_file"]
     assert [tool.name for tool in provider.requests[0].tools] == ["read_file"]
-    assert "tool.started" not in types(events)  # layer 2: what was not offered does not run
+    assert "tool.started" not in kinds(events)  # layer 2: what was not offered does not run
 
 
 async def test_the_headers_name_run_and_session(tmp_path: Path) -> None:

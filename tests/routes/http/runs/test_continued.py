@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,9 @@ from app.models.scripted import Line, Raise, Reply, Scripted
 from app.runs.discipline.limit_enforcer import BROKEN_OFF
 from app.runs.discipline.reminders import GO_ON
 from parsing import Call, CallOpened, Thought
-from tests.support.access.guards import Event, notices, of_kind
-from tests.support.server.serving import Served, answer_in, serving
+from tests.support.server.events import Event, notices, of_kind, text_of
+from tests.support.server.histories import messages_of
+from tests.support.server.serving import answer_in, serving
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60
@@ -24,24 +24,15 @@ FINAL = Raise(ProviderFailed("model_garbled", "It makes no sense.", retryable=Fa
 RUN = "```bash\ntouch ran\n```\n"
 
 
-def text_of(events: Sequence[Event]) -> str:
-    return "".join(event["text"] for event in of_kind(events, "text.delta"))
-
-
 def continued(events: Sequence[Event]) -> int:
     return sum(code == "continued" for code, _ in notices(events))
-
-
-async def history(served: Served, events: Sequence[Event]) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = (await served.client.get(f"/sessions/{events[0]['session']}")).json()["messages"]
-    return messages
 
 
 async def test_a_run_goes_on_from_where_its_answer_broke_off(tmp_path: Path) -> None:
     provider = Scripted([[Thought("Hm."), "Half an ", LOST], ["answer", LOST], ".", "Good."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
-        messages = await history(served, events)
+        messages = await messages_of(served, events)
         await served.chat("And now?", session=events[0]["session"])
     assert (events[-1]["reason"], events[-1]["text"], text_of(events)) == ("answered", *["Half an answer."] * 2)
     assert (continued(events), events[-1]["rounds"]) == (2, 3)
@@ -70,7 +61,7 @@ async def test_a_run_fails_when_it_cannot_go_on(
     provider = Scripted(replies)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
-        messages = await history(served, events)
+        messages = await messages_of(served, events)
     assert (events[-1]["type"], events[-1]["code"], continued(events)) == ("run.failed", code, times)
     assert "never" not in text_of(events) and text_of(events) == "".join(one["text"] for one in messages[1:])
     assert all(one["cut"] for one in messages[1:])
@@ -106,7 +97,7 @@ async def test_no_call_of_an_answer_that_broke_off_is_run(tmp_path: Path, reply:
     provider = Scripted([reply, "I did not do it."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
         events = await served.chat()
-        messages = await history(served, events)
+        messages = await messages_of(served, events)
     assert events[-1]["text"].endswith("I did not do it.")
     assert continued(events) == 1
     assert not (tmp_path / "work" / "ran").exists() and not of_kind(events, "tool.started")

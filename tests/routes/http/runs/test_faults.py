@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,12 @@ from app.storage.sqlite.store import SQLiteStore
 from app.transcript.run_request import NotFound, RunRequest, SessionBusy, Stopping
 from parsing import Call, CallOpened, Thought
 from routes.protocol.requests import ChatRequest
-from tests.support.databases.earlier import set_pragma
-from tests.support.server.serving import Served, serving
+from tests.support.databases.sqlite import full_disk
+from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
 
 LOUD = "```bash\nhead -c 9000 /dev/urandom | base64 -w0\n```\n"
-
-
-@asynccontextmanager
-async def full_disk(served: Served) -> AsyncGenerator[None, None]:
-    """While open, the database has a few pages left."""
-    store = served.services.store
-    assert isinstance(store, SQLiteStore)
-    [[pages]] = await store._writer.execute_fetchall("PRAGMA page_count")
-    await set_pragma(store, f"max_page_count = {pages + 12}")
-    yield
-    await set_pragma(store, "max_page_count = 1000000")
 
 
 def ends(events: list[dict[str, Any]]) -> list[str]:

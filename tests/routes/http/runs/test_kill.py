@@ -5,58 +5,23 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
 
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import stream, upstream
 from tests.support.nightly import at_night
 from tests.support.sandbox.processes import all_gone, endless
-from tests.support.server.dragoman_process import DragomanProcess, server
+from tests.support.server.dragoman_process import server
+from tests.support.server.killing import SERVERS, check_kept, killed_turn
 from tests.support.server.serving import events_of
 
 pytestmark = pytest.mark.anyio
 
 KILLS = at_night(200, 12)
-TERMINAL = ("run.finished", "run.failed")
 MOST_EVENTS = 30
-SERVERS = 2  # are killed side by side: mostly, one waits
-
-
-async def killed_turn(client: httpx2.AsyncClient, process: DragomanProcess, events: int) -> tuple[str, list[str]]:
-    """Start a turn, kill the server once `events` events have been seen; the run, and the frames seen whole."""
-    seen, run = b"", ""
-    with suppress(httpx2.TransportError):  # the connection dies with the server
-        async with client.stream("POST", "/chat", json={"message": "Go", "max_rounds": 2}) as response:
-            run = response.headers["x-run-id"]
-            async for block in response.aiter_bytes():
-                seen += block
-                if seen.count(b"\n\n") >= events and process.returncode is None:
-                    process.kill()
-    with suppress(ProcessLookupError):
-        process.kill()  # the run was shorter than that
-    await process.wait()
-    return run, seen.decode().split("\n\n")[:-1]  # what follows the last blank line is half an event
-
-
-async def check(client: httpx2.AsyncClient, run: str, seen: list[str]) -> None:
-    """After the restart: nothing seen is missing, one terminal event, a history that the next message can use."""
-    stored = (await client.get(f"/runs/{run}/events")).text.split("\n\n")[:-1]
-    assert stored[: len(seen)] == seen
-    fields = [frame.removeprefix("retry: 1000\n").split("\n") for frame in stored]
-    assert [lines[0] for lines in fields] == [f"id: {number}" for number in range(1, len(stored) + 1)]
-    types = [lines[1].removeprefix("event: ") for lines in fields]
-    assert [kind for kind in types if kind in TERMINAL] == [types[-1]]
-    session = (await client.get(f"/runs/{run}")).json()["session"]
-    messages: list[dict[str, Any]] = (await client.get(f"/sessions/{session}")).json()["messages"]
-    called = [call["id"] for message in messages for call in message.get("calls", [])]
-    assert [message["call"] for message in messages if message["role"] == "tool"] == called
-    again = await client.post("/chat", json={"message": "And?", "session": session, "max_rounds": 1, "tools": []})
-    assert again.text.count("event: run.finished") == 1
 
 
 async def killed_again_and_again(folder: Path, chance: random.Random) -> None:
@@ -69,11 +34,11 @@ async def killed_again_and_again(folder: Path, chance: random.Random) -> None:
         for _ in range(KILLS // SERVERS):
             async with asyncio.timeout(60), server(folder, model.base_url) as (client, process):
                 if run:
-                    await check(client, run, seen)
+                    await check_kept(client, run, seen)
                 run, seen = await killed_turn(client, process, chance.randrange(1, MOST_EVENTS))
             assert await asyncio.to_thread(all_gone, sleeper)
         async with server(folder, model.base_url) as (client, _):
-            await check(client, run, seen)
+            await check_kept(client, run, seen)
 
 
 @pytest.mark.timeout(30 + KILLS * 10)

@@ -15,7 +15,8 @@ from app.redaction.output_chunks import PIECE
 from app.redaction.redactor import MARK
 from app.runs.tool_call import PRINTED
 from app.transcript.conversation import STOPPED
-from tests.routes.http.jobs.test_jobs_over_http import in_background, job_of, says
+from tests.support.models.replies import in_background, says
+from tests.support.server.background_jobs import job_of
 from tests.support.server.serving import Served, serving, until
 from tools.base.output_buffer import TEXT_CHARACTERS
 from tools.jobs.folder import HEAD

@@ -14,7 +14,8 @@ from app.core.messages import Message
 from app.core.provider import ModelRequest, Piece, TextChunk
 from app.models.scripted import Scripted
 from app.policy.guards import WITHHELD
-from tests.support.access.guards import kept, of_kind
+from tests.support.access.guards import kept
+from tests.support.server.events import of_kind
 from tests.support.server.serving import serving, until
 from tools.base.output_buffer import TEXT_CHARACTERS
 

@@ -17,8 +17,8 @@ import pytest
 from app.core.events import RunFinished, encode
 from app.models.scripted import Line, Pause, Scripted
 from app.storage.runs import EventRow, RunEnded, RunRow
-from tests.routes.http.runs.test_faults import full_disk
 from tests.support.access.people import LIMIT_S, bearer
+from tests.support.databases.sqlite import full_disk
 from tests.support.server.feeding import begin, feeding
 from tests.support.server.serving import Served, serving
 

@@ -13,11 +13,12 @@ import pytest
 from app.models.scripted import Pause, Scripted
 from app.storage.approvals import ApprovalRow
 from routes.http.dashboard_state import ROOM
-from tests.routes.http.jobs.test_jobs_over_http import WAIT, in_background, job_of, says
 from tests.support.access.people import LIMIT_S
 from tests.support.models import chatting
 from tests.support.models.chatting import DONE, chunk
+from tests.support.models.replies import in_background, says
 from tests.support.models.upstream import stream, upstream
+from tests.support.server.background_jobs import WAIT, job_of
 from tests.support.server.dragoman_process import server
 from tests.support.server.feeding import begin, feeding
 from tests.support.server.serving import serving

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from app.models.scripted import Scripted
-from tests.support.access.guards import of_kind
 from tests.support.access.people import bearer
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio

@@ -32,6 +32,7 @@ from routes.lanes.ag_ui.stream import AGUIEncoder
 from routes.lanes.catalogue import LANES
 from routes.lanes.lane import LaneRequest, Turn
 from routes.protocol.errors import Refused
+from tests.support.lanes.ag_ui_streams import ag_ui_streams, check_ag_ui, turn_of
 from tests.support.lanes.logs import (
     LOGS,
     RUN,
@@ -42,68 +43,26 @@ from tests.support.lanes.logs import (
     golden_rows,
     handed,
     rows_of,
-    streams_of,
     texts,
 )
 
-ENDS = ("RUN_FINISHED", "RUN_ERROR")
-PAIRS = {
-    "TEXT_MESSAGE": "messageId",
-    "REASONING_MESSAGE": "messageId",
-    "REASONING": "messageId",
-    "TOOL_CALL": "toolCallId",
-}
 FORM = {"message": "Who?", "schema": {"type": "object", "properties": {"name": {"type": "string"}}}}
-
-
-def turn_of(after: int = 0, run: str = "r1") -> Turn:
-    request = LaneRequest(model=None, messages=[], stream=True, asks=True, echo={"threadId": "t1", "runId": run})
-    return Turn(RUN, STARTED.session, 1_700_000_000, "dragoman/agent", request, after)
 
 
 def encoded(*events: AgentEvent) -> list[dict[str, Any]]:
     """The events of one stream, without the first and the last; they are checked."""
     encoder = AGUIEncoder(turn_of())
     found = data_of("".join(map(encoder.frames, rows_of(STARTED, *events, finished()))))
-    check_rules(found)
+    check_ag_ui(found)
     return found[1:-1]
-
-
-def check_rules(events: Sequence[dict[str, Any]]) -> None:
-    opened: set[tuple[str, str]] = set()
-    assert events[0] == {"type": "RUN_STARTED", "threadId": "t1", "runId": events[0]["runId"]}
-    for at, event in enumerate(events):
-        assert without_null(event), event
-        assert (event["type"] in ENDS) is (event is events[-1])
-        assert (event["type"] == "RUN_STARTED") is (at == 0)
-        assert event.get("delta") != ""
-        for name, field in PAIRS.items():
-            one = (name, event.get(field, ""))
-            if event["type"] == f"{name}_START":
-                assert one not in opened
-                opened.add(one)
-            elif event["type"] in (f"{name}_CONTENT", f"{name}_ARGS"):
-                assert one in opened
-            elif event["type"] == f"{name}_END":
-                opened.remove(one)
-    assert not opened
-
-
-def without_null(value: Any) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return value is not None and all(map(without_null, inner))
-
-
-def all_streams(rows: Sequence[EventRow]) -> list[list[dict[str, Any]]]:
-    return [data_of(frames) for frames in streams_of(AGUIEncoder, turn_of, rows)]
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_golden_logs_keep_the_rules_and_every_text(name: str) -> None:
     rows = golden_rows(name)
-    streams = all_streams(rows)
+    streams = ag_ui_streams(rows)
     for events in streams:
-        check_rules(events)
+        check_ag_ui(events)
     events = [event for stream in streams for event in stream]
     role = {event["messageId"]: event["role"] for event in events if event["type"] == "TEXT_MESSAGE_START"}
     text = [event for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
@@ -117,7 +76,7 @@ def test_golden_logs_keep_the_rules_and_every_text(name: str) -> None:
 def test_every_call_of_the_server_has_one_start_and_one_result(name: str) -> None:
     """A call without a result is the client's to run; one that is started again gets its arguments twice."""
     rows = golden_rows(name)
-    events = [event for stream in all_streams(rows) for event in stream]
+    events = [event for stream in ag_ui_streams(rows) for event in stream]
     started = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
     ended = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT"]
     assert len(started) == len(set(started))
@@ -189,8 +148,8 @@ def test_a_clients_call_has_no_result_and_is_named_at_the_end() -> None:
     own = ToolStarted("c1", "bash", {}, "native"), ToolFinished("c1", "bash", True, "ok", 0.1)
     rows = rows_of(STARTED, RoundStarted(1), *own, ToolHanded("c2", "weather", {"a": 1}, "hermes"), USAGE,
                    finished("client_tools"))  # fmt: skip
-    (events,) = all_streams(rows)
-    check_rules(events)
+    (events,) = ag_ui_streams(rows)
+    check_ag_ui(events)
     assert [one["toolCallId"] for one in events if one["type"] == "TOOL_CALL_RESULT"] == ["c1"]
     starts = [one for one in events if one["type"] == "TOOL_CALL_START"]
     assert [one["toolCallName"] for one in starts] == ["bash", "weather"]
@@ -272,7 +231,7 @@ def test_an_approval_ends_the_stream_with_an_interrupt() -> None:
     encoder = AGUIEncoder(turn_of())
     rows = rows_of(*ASKED)
     events = data_of("".join(map(encoder.frames, rows[:5])))
-    check_rules(events)
+    check_ag_ui(events)
     assert encoder.over
     assert "".join(map(encoder.frames, rows[5:])) == ""
     (interrupt,) = events[-1]["outcome"].pop("interrupts")
@@ -291,7 +250,7 @@ def test_an_approval_ends_the_stream_with_an_interrupt() -> None:
 def test_the_next_stream_begins_behind_the_approval_and_counts_from_there() -> None:
     encoder = AGUIEncoder(turn_of(after=5, run="r2"))
     events = data_of("".join(map(encoder.frames, rows_of(*ASKED))))
-    check_rules(events)
+    check_ag_ui(events)
     assert [one["type"] for one in events] == [
         *("RUN_STARTED", "TOOL_CALL_RESULT", "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"),
         "RUN_FINISHED",
@@ -304,11 +263,11 @@ def test_the_next_stream_begins_behind_the_approval_and_counts_from_there() -> N
 
 def test_a_call_that_is_asked_about_again_is_the_same_call() -> None:
     again = ApprovalRequired("c1~2", "write_file", {"path": "a"}, "It has changed.", None)
-    first, second, third = all_streams(
+    first, second, third = ag_ui_streams(
         rows_of(*ASKED[:5], ApprovalResolved("c1", "approved", "local"), again, *ASKED[6:])
     )
     for events in (first, second, third):
-        check_rules(events)
+        check_ag_ui(events)
     (interrupt,) = second[-1]["outcome"]["interrupts"]
     assert (interrupt["id"], interrupt["toolCallId"]) == ("c1~2", "c1")
     assert [one["type"] for one in second] == ["RUN_STARTED", "RUN_FINISHED"]
@@ -330,9 +289,9 @@ def test_a_question_of_a_running_call_wants_input(
         ApprovalRequired("q1", "mcp_question", arguments, "A server asks.", None),
         ApprovalResolved("q1", "approved", "local"), ToolFinished("c1", "mcp", True, "ok", 1.0), finished(),
     )  # fmt: skip
-    first, second = all_streams(rows)
-    check_rules(first)
-    check_rules(second)
+    first, second = ag_ui_streams(rows)
+    check_ag_ui(first)
+    check_ag_ui(second)
     (asked,) = first[-1]["outcome"]["interrupts"]
     assert (asked["id"], asked["reason"]) == (interrupt, reason)
     assert "toolCallId" not in asked
@@ -355,8 +314,8 @@ ENDINGS = {
 @pytest.mark.parametrize("reason", ENDINGS)
 def test_a_run_that_ended_early_says_why_in_a_custom_event(reason: str) -> None:
     outcome, custom = ENDINGS[reason]
-    (events,) = all_streams(rows_of(STARTED, RoundStarted(1), TextDelta("a"), finished(reason)))
-    check_rules(events)
+    (events,) = ag_ui_streams(rows_of(STARTED, RoundStarted(1), TextDelta("a"), finished(reason)))
+    check_ag_ui(events)
     assert events[-1] == {"type": "RUN_FINISHED", "threadId": "t1", "runId": "r1", "outcome": outcome}
     wanted = [{"type": "CUSTOM", "name": "run.finished", "value": {"reason": custom}}] if custom else []
     assert [one for one in events if one["type"] == "CUSTOM"] == wanted
@@ -371,8 +330,8 @@ FAILED = RunFailed("model_down", "No server answers.", True)
     ids=["at once", "before the model", "in a call"],
 )
 def test_a_failure_ends_what_is_open_and_the_run(before: Sequence[AgentEvent]) -> None:
-    (events,) = all_streams(rows_of(*before, FAILED))
-    check_rules(events)
+    (events,) = ag_ui_streams(rows_of(*before, FAILED))
+    check_ag_ui(events)
     assert (events[-1]["type"], events[-1]["message"]) == ("RUN_ERROR", "No server answers.")
     assert events[-1]["code"] == "model_down"
     assert ("usage" in events[-1]) is (USAGE in before)

@@ -27,79 +27,36 @@ from app.core.events import (
     ToolStarted,
     Usage,
 )
-from app.storage.runs import EventRow
 from routes.lanes.catalogue import LANES
 from routes.lanes.lane import LaneRequest, Turn
-from routes.lanes.ui_message_stream.stream import DONE, UIStreamEncoder
+from routes.lanes.ui_message_stream.stream import UIStreamEncoder
 from routes.protocol.errors import Refused
 from tests.support.lanes.logs import (
     LOGS,
     RUN,
     STARTED,
     USAGE,
-    data_of,
     finished,
     golden_rows,
     handed,
     rows_of,
-    streams_of,
     texts,
 )
-from tests.support.lanes.ui_chunks import FINISH_REASONS, check_fields
-
-
-def turn_of(after: int = 0, message: str = "") -> Turn:
-    echo = {"message": message} if message else {}
-    request = LaneRequest(model=None, messages=[], stream=True, asks=True, echo=echo)
-    return Turn(RUN, STARTED.session, 1_700_000_000, "dragoman/agent", request, after)
-
-
-def chunks_of(frames: str) -> list[dict[str, Any]]:
-    assert frames.endswith(DONE)
-    return data_of(frames.removesuffix(DONE))
-
-
-def all_streams(rows: Sequence[EventRow]) -> list[list[dict[str, Any]]]:
-    """The streams, checked as those of one message: a later one may go on with a call of an earlier one."""
-    streams = [chunks_of(frames) for frames in streams_of(UIStreamEncoder, turn_of, rows)]
-    calls: set[str] = set()
-    for chunks in streams:
-        check_rules(chunks, calls)
-    return streams
+from tests.support.lanes.ui_chunks import check_rules, chunks_of, turn_of, ui_streams
 
 
 def encoded(*events: AgentEvent, end: str = "answered") -> list[dict[str, Any]]:
     """The chunks of the first step."""
-    (chunks,) = all_streams(rows_of(STARTED, RoundStarted(1), *events, finished(end)))
+    (chunks,) = ui_streams(rows_of(STARTED, RoundStarted(1), *events, finished(end)))
     assert [one["type"] for one in chunks[:2]] == ["start", "start-step"]
     assert [one["type"] for one in chunks[-2:]] == ["finish-step", "finish"]
     return chunks[2:-2]
 
 
-def check_rules(chunks: Sequence[dict[str, Any]], calls: set[str]) -> None:
-    opened: set[tuple[str, str]] = set()
-    assert [at for at, one in enumerate(chunks) if one["type"] == "start"] == [0]
-    assert [one for one in chunks if one["type"] == "finish"] == [chunks[-1]]
-    assert chunks[-1]["finishReason"] in FINISH_REASONS
-    for chunk in chunks:
-        check_fields(chunk)
-        kind, _, step = chunk["type"].partition("-")
-        part = (kind, chunk.get("id", ""))
-        if kind in ("text", "reasoning"):
-            assert (part in opened) is (step != "start")
-            assert chunk.get("delta") != ""
-            opened ^= {part} if step != "delta" else set()
-        elif chunk["type"] in ("tool-input-start", "tool-input-error"):
-            calls.add(chunk["toolCallId"])
-        elif kind == "tool":
-            assert chunk["toolCallId"] in calls
-    assert not opened
-
-
 @pytest.mark.parametrize("name", LOGS)
 def test_golden_logs_keep_the_rules_and_every_text(name: str) -> None:
     rows = golden_rows(name)
-    chunks = [chunk for stream in all_streams(rows) for chunk in stream]
+    chunks = [chunk for stream in ui_streams(rows) for chunk in stream]
     text = "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
     assert "".join(text.split()) == "".join(texts(rows, "text.delta").split())
 
@@ -109,7 +66,7 @@ def test_every_call_of_the_server_is_dynamic_executed_there_and_ends(name: str) 
     """The client runs a call that the provider has not executed, and waits for one without an end."""
     rows = golden_rows(name)
     theirs = handed(rows)
-    chunks = [one for stream in all_streams(rows) for one in stream if one.get("toolCallId") not in theirs]
+    chunks = [one for stream in ui_streams(rows) for one in stream if one.get("toolCallId") not in theirs]
     assert all(one["dynamic"] and one["providerExecuted"] for one in chunks if "toolName" in one)
     ends = ("tool-output-available", "tool-output-error", "tool-output-denied", "tool-input-error")
     ended = [one["toolCallId"] for one in chunks if one["type"] in ends and not one.get("preliminary")]
@@ -193,7 +150,7 @@ def test_a_clients_call_is_a_part_of_its_own_type_without_output() -> None:
     rows = rows_of(
         STARTED, RoundStarted(1), ToolHanded("c1", "weather", {"city": "Bonn"}, "hermes"), finished("client_tools")
     )
-    (chunks,) = all_streams(rows)
+    (chunks,) = ui_streams(rows)
     assert chunks[2:4] == [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather"},
         {"type": "tool-input-available", "toolCallId": "c1", "toolName": "weather", "input": {"city": "Bonn"}},
@@ -281,14 +238,14 @@ def test_the_next_stream_goes_on_in_the_same_message(
         *types,
         *("start-step", "text-start", "text-delta", "text-end", "finish-step"),
     ]
-    all_streams(rows)
+    ui_streams(rows)
 
 
 def test_a_call_that_is_asked_about_again_is_the_same_part() -> None:
     again = ApprovalRequired("c1~2", "write_file", {"path": "a"}, "It has changed.", None)
     rejected = ToolRejected("local denied this call.", "c1", "write_file")
     denied = ApprovalResolved("c1~2", "denied", "local")
-    streams = all_streams(
+    streams = ui_streams(
         rows_of(*ASKED, ApprovalResolved("c1", "approved", "local"), again, denied, rejected, finished())
     )
     request = {"type": "tool-approval-request", "approvalId": "c1~2", "toolCallId": "c1", "reason": "It has changed."}
@@ -314,7 +271,7 @@ def test_a_question_of_a_running_call_is_a_step_of_its_own() -> None:
         ApprovalRequired("q1", "mcp_question", {"message": "Who?"}, "A server asks.", None),
         ApprovalResolved("q1", "approved", "local"), ToolFinished("c1", "mcp", True, "ok", 1.0), finished(),
     )  # fmt: skip
-    first, second = all_streams(rows)
+    first, second = ui_streams(rows)
     steps = [at for at, one in enumerate(first) if one["type"] == "start-step"]
     assert [one["toolCallId"] for one in first[steps[-1] :] if "toolCallId" in one] == ["q1", "q1", "q1"]
     assert [one["toolCallId"] for one in second if one["type"] == "tool-output-available"] == ["q1", "c1"]
@@ -336,22 +293,22 @@ ENDS = {
 
 @pytest.mark.parametrize("reason", ENDS)
 def test_the_finish_reason_is_one_of_the_sdks(reason: str) -> None:
-    (chunks,) = all_streams(rows_of(STARTED, RoundStarted(1), finished(reason)))
+    (chunks,) = ui_streams(rows_of(STARTED, RoundStarted(1), finished(reason)))
     assert chunks[-1] == {"type": "finish", "finishReason": ENDS[reason]}
     assert ({"type": "abort"} in chunks) is (reason == "cancelled")
 
 
 @pytest.mark.parametrize("code, reason", [("cut", "length"), ("refusal", "content-filter"), ("retry", "stop")])
 def test_a_notice_of_the_last_round_is_the_finish_reason(code: str, reason: str) -> None:
-    (chunks,) = all_streams(rows_of(STARTED, RoundStarted(1), Notice(code, ""), finished()))
+    (chunks,) = ui_streams(rows_of(STARTED, RoundStarted(1), Notice(code, ""), finished()))
     assert chunks[-1]["finishReason"] == reason
-    (chunks,) = all_streams(rows_of(STARTED, RoundStarted(1), Notice(code, ""), RoundStarted(2), finished()))
+    (chunks,) = ui_streams(rows_of(STARTED, RoundStarted(1), Notice(code, ""), RoundStarted(2), finished()))
     assert chunks[-1]["finishReason"] == "stop"
 
 
 def test_the_end_has_the_tokens_of_all_rounds() -> None:
     second = Usage(150, 8, 250, 20, measured=True, cached_tokens=100)
-    (chunks,) = all_streams(rows_of(STARTED, RoundStarted(1), USAGE, RoundStarted(2), second, finished()))
+    (chunks,) = ui_streams(rows_of(STARTED, RoundStarted(1), USAGE, RoundStarted(2), second, finished()))
     usage = {"inputTokens": 250, "outputTokens": 20, "totalTokens": 270, "cachedInputTokens": 164}
     assert chunks[-1]["messageMetadata"] == {"usage": usage}
 
@@ -363,7 +320,7 @@ def test_the_end_has_the_tokens_of_all_rounds() -> None:
 )
 def test_a_failure_is_an_error_behind_what_is_open(before: Sequence[AgentEvent]) -> None:
     """What follows an error is not read, so what was open would stay so."""
-    (chunks,) = all_streams(rows_of(*before, RunFailed("model_down", "No server answers.", True)))
+    (chunks,) = ui_streams(rows_of(*before, RunFailed("model_down", "No server answers.", True)))
     at = chunks.index({"type": "error", "errorText": "No server answers."})
     assert {one["type"] for one in chunks[at + 1 :]} <= {"finish-step", "finish"}
 

@@ -22,15 +22,11 @@ from parsing import Call, Thought
 from tests import ROOT
 from tests.support.models.chatting import ASKED, BASH, HELLO, WITH_TOOLS, failure_of, pieces_of
 from tests.support.models.messages_rules import broken_rules
-from tests.support.models.messages_streams import HI, KEY, WHOLE, claude_at, event, says, start
+from tests.support.models.messages_streams import HI, KEY, WHOLE, claude_at, error_answer, event, says, start
 from tests.support.models.upstream import Act, answer, hang_up, left, stream, upstream
 
 pytestmark = pytest.mark.anyio
 FIXTURES = ROOT / "fixtures" / "providers" / "anthropic"
-
-
-def error(kind: str, message: str, status: int, **headers: str) -> Act:
-    return answer(json.dumps({"type": "error", "error": {"type": kind, "message": message}}), status, **headers)
 
 
 def recorded(name: str) -> Act:
@@ -102,7 +98,7 @@ async def test_the_limit_of_an_answer_is_always_sent(
 
 
 async def test_a_key_of_the_request_s_own() -> None:
-    acts = [WHOLE, error("authentication_error", f"not with {KEY}2", 401)]
+    acts = [WHOLE, error_answer("authentication_error", f"not with {KEY}2", 401)]
     async with upstream(*acts) as server, claude_at(server) as chat:
         await pieces_of(chat, replace(ASKED, key=f"{KEY}2"))
         _, failure = await failure_of(chat, replace(ASKED, key=f"{KEY}2"))
@@ -155,7 +151,9 @@ async def test_a_reply_with_its_thoughts_comes_back_with_the_result(name: str, t
 
 
 async def test_thoughts_that_are_refused_are_left_out_once() -> None:
-    refused = error("invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block", 400)
+    refused = error_answer(
+        "invalid_request_error", "messages.1.content.0: Invalid `signature` in `thinking` block", 400
+    )
     async with upstream(recorded("thinking_and_tool.sse"), refused, WHOLE) as server, claude_at(server) as chat:
         reply = calling(await pieces_of(chat, WITH_TOOLS))
         history = [HELLO, reply, Message("tool", "a.txt", call="c0", name="bash")]
@@ -166,7 +164,7 @@ async def test_thoughts_that_are_refused_are_left_out_once() -> None:
 
 
 async def test_a_temperature_that_is_refused_is_left_out_from_then_on() -> None:
-    refused = error("invalid_request_error", "`temperature` is deprecated for this model.", 400)
+    refused = error_answer("invalid_request_error", "`temperature` is deprecated for this model.", 400)
     hot = replace(ASKED, temperature=0.5)
     async with upstream(refused, WHOLE, WHOLE) as server, claude_at(server) as chat:
         told, *pieces = await pieces_of(chat, hot)
@@ -178,18 +176,18 @@ async def test_a_temperature_that_is_refused_is_left_out_from_then_on() -> None:
 @pytest.mark.parametrize(
     ("act", "code", "retryable", "status"),
     [
-        (error("invalid_request_error", "no", 400), "model_rejected", False, 400),
+        (error_answer("invalid_request_error", "no", 400), "model_rejected", False, 400),
         (
-            error("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", 400),
+            error_answer("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", 400),
             "model_context",
             False,
             400,
         ),
-        (error("not_found_error", "model: claude-m", 404), "model_not_found", False, 404),
-        (error("request_too_large", "too large", 413), "model_context", False, 413),
-        (error("rate_limit_error", "slow down", 429, retry_after="7"), "model_busy", True, 429),
-        (error("api_error", "oops", 500), "model_failed", True, 500),
-        (error("overloaded_error", "Overloaded", 529), "model_down", True, 529),
+        (error_answer("not_found_error", "model: claude-m", 404), "model_not_found", False, 404),
+        (error_answer("request_too_large", "too large", 413), "model_context", False, 413),
+        (error_answer("rate_limit_error", "slow down", 429, retry_after="7"), "model_busy", True, 429),
+        (error_answer("api_error", "oops", 500), "model_failed", True, 500),
+        (error_answer("overloaded_error", "Overloaded", 529), "model_down", True, 529),
         (stream(start(), says("Hi"), then=hang_up), "model_cut", True, None),
         (answer("<html>Login</html>", kind="text/html"), "model_garbled", False, None),
     ],
@@ -204,7 +202,7 @@ async def test_failures(act: Act, code: str, retryable: bool, status: int | None
 
 
 async def test_another_model_that_refuses_tools_is_taught_them() -> None:
-    refused = error("invalid_request_error", "tools are not supported", 400)
+    refused = error_answer("invalid_request_error", "tools are not supported", 400)
     async with upstream(refused, WHOLE) as server, claude_at(server, "tiny") as chat:
         assert await pieces_of(chat, WITH_TOOLS) == HI
         assert (chat.native_tools, chat.call_form) == (False, CallForm.TAGGED)
@@ -255,7 +253,10 @@ async def test_a_stream_that_begins_with_an_error_fails_before_the_first_token()
 
 
 async def test_who_leaves_at_the_first_notice_leaves_the_server_as_well() -> None:
-    gone, refused = asyncio.Event(), error("invalid_request_error", "`temperature` is deprecated for this model.", 400)
+    gone, refused = (
+        asyncio.Event(),
+        error_answer("invalid_request_error", "`temperature` is deprecated for this model.", 400),
+    )
     async with upstream(refused, stream(start(), then=left(gone))) as server, claude_at(server) as chat:
         async with aclosing(chat.stream(replace(ASKED, temperature=0.5))) as pieces:
             assert isinstance(await anext(pieces), ProviderNotice)

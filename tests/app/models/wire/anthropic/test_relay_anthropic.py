@@ -17,11 +17,10 @@ from app.models.wire.anthropic.parameters import message_fields
 from app.models.wire.client_history import settled
 from app.models.wire.openai.history import INTERRUPTED
 from app.models.wire.structured_output import instruction
-from tests.app.models.wire.anthropic.test_anthropic_client import error
-from tests.app.models.wire.test_relay_messages import MESSAGES, TAUGHT
 from tests.support.models.chatting import BASH, HELLO, failure_of, pieces_of
+from tests.support.models.histories import MESSAGES, TAUGHT
 from tests.support.models.messages_rules import broken_rules
-from tests.support.models.messages_streams import HI, WHOLE, claude_at, end, says, start
+from tests.support.models.messages_streams import HI, WHOLE, claude_at, end, error_answer, says, start
 from tests.support.models.messages_wire import LS, READ, SYSTEM, USER, answer, body_of, said, turn, use, written
 from tests.support.models.upstream import stream, upstream
 
@@ -122,7 +121,7 @@ async def test_a_relayed_request_has_the_client_s_words_alone() -> None:
 
 
 async def test_a_longer_answer_than_the_model_gives_is_shortened() -> None:
-    refused = error("invalid_request_error", "max_tokens: 99999 > 8192, which is the maximum", 400)
+    refused = error_answer("invalid_request_error", "max_tokens: 99999 > 8192, which is the maximum", 400)
     async with upstream(refused, WHOLE, WHOLE) as server, claude_at(server) as chat:
         for _ in range(2):
             await pieces_of(chat, request(max_tokens=99_999))
@@ -130,7 +129,7 @@ async def test_a_longer_answer_than_the_model_gives_is_shortened() -> None:
 
 
 async def test_tools_are_taught_only_where_they_are_refused() -> None:
-    refused = error("invalid_request_error", "tools are not supported", 400)
+    refused = error_answer("invalid_request_error", "tools are not supported", 400)
     async with upstream(refused, WHOLE) as server, claude_at(server, model="other") as chat:
         await pieces_of(chat, replace(request(tool_choice="required"), messages=[SYSTEM, HELLO]))
     first, second = (asked.json for asked in server.asked)
@@ -155,7 +154,7 @@ async def test_the_json_of_an_answer_is_what_remains() -> None:
 
 
 async def test_thinking_that_is_refused_is_left_out_of_this_request() -> None:
-    refused = error("invalid_request_error", "Expected `thinking`, but found `tool_use`.", 400)
+    refused = error_answer("invalid_request_error", "Expected `thinking`, but found `tool_use`.", 400)
     history = [USER, Message("assistant", "", (AskedCall("c1", "bash", {}, "native"),)), RESULT]
     async with upstream(refused, WHOLE) as server, claude_at(server) as chat:
         asked = request(thinking=ADAPTIVE, reasoning_effort="high", top_k=4)
@@ -166,7 +165,7 @@ async def test_thinking_that_is_refused_is_left_out_of_this_request() -> None:
 
 
 async def test_a_refusal_reaches_the_client_in_the_server_s_words() -> None:
-    refused = error("invalid_request_error", "top_k: must be at least 0", 400)
+    refused = error_answer("invalid_request_error", "top_k: must be at least 0", 400)
     async with upstream(refused) as server, claude_at(server) as chat:
         _, failure = await failure_of(chat, request(top_k=-1))
     assert "top_k: must be at least 0" in failure.message

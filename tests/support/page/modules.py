@@ -1,0 +1,37 @@
+"""The page's modules, and what each of them imports."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests import ROOT
+
+PAGE = ROOT / "routes/page"
+ENTRIES = ("dom/errors.js", "main.js")
+IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.{1,2}/[^"']+)["']""")
+
+
+def imported(path: Path) -> list[Path]:
+    found = [(path.parent / name).resolve() for name in IMPORT.findall(path.read_text()) if not name.endswith(".json")]
+    missing = [name for name in found if not name.is_file()]
+    assert not missing, f"{path.name} imports what is not there: {missing}"
+    return found
+
+
+def reached(entries: list[Path], static: bool = False) -> set[Path]:
+    """All that these modules import in the end; `static`: without what is fetched when it is first needed."""
+    seen: set[Path] = set()
+    left = list(entries)
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        left += [one for one in imported(path) if not static or one not in _on_demand(path)]
+    return seen
+
+
+def _on_demand(path: Path) -> set[Path]:
+    names = re.findall(r"""\bimport\(\s*["'](\.{1,2}/[^"']+)["']""", path.read_text())
+    return {(path.parent / name).resolve() for name in names}
