@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.checkpoints.call_changes import CallChanges, CallEvents
 from app.checkpoints.checkpoints import Checkpoints
-from app.checkpoints.looks import RunOwner
+from app.checkpoints.workspace_scans import RunOwner
 from app.core.events import Notice
 from app.storage.checkpoints import CheckpointStore
 from app.storage.database import open_checkpoints

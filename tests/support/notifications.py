@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core.events import AgentEvent, ApprovalRequired, RunFinished
 from app.log.event_writer import EventWriter
-from app.notifications.courier import Timing
+from app.notifications.delivery_queue import Timing
 from app.notifications.push_encryption import RECORD, point_of, to_text
 from app.notifications.sender import Sender
 from app.notifications.service import Notifications
