@@ -195,13 +195,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
-    """Say last, where it is seen, how many tests were skipped and why: most for want of something to install."""
+    """Say last, where it is seen, how many tests were skipped and why, and what tests have recorded.
+
+    Most are skipped for want of something to install.
+    """
     yield
     whys = Counter(one.longrepr[2].removeprefix("Skipped: ") for one in terminalreporter.getreports("skipped"))
     if missing := {why: count for why, count in whys.most_common() if why != TOO_LONG}:
         terminalreporter.section(f"{sum(missing.values())} tests skipped, because ...", yellow=True)
         for why, count in missing.items():
             terminalreporter.line(f"{count:5}  {why}")
+    for report in terminalreporter.getreports("passed"):
+        for what, those in report.user_properties:
+            terminalreporter.line(f"{what}: {those}")
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]

@@ -93,8 +93,20 @@ async def fill(store: SQLiteStore, memories: Memories) -> None:
     for number in range(ROWS - len(vectors)):
         text = " ".join(chance.choices(words, k=9))
         row = MemoryRow(
-            *(f"mem_{number:020}", OWNER, f"{number:064}", "fact", text, as_indexed(text), False),
-            *("model", "ses_1", "run_1", 0, "[]", 1.0, 1.0),
+            id=f"mem_{number:020}",
+            owner=OWNER,
+            digest=f"{number:064}",
+            kind="fact",
+            text=text,
+            words=as_indexed(text),
+            untrusted=False,
+            author="model",
+            session="ses_1",
+            run="run_1",
+            message=0,
+            labels="[]",
+            created=1.0,
+            updated=1.0,
         )
         rows += [row, VectorRow(row.id, OWNER, row.digest, name, chance.choice(vectors)[1])]
     for at in range(0, len(rows), 1_000):

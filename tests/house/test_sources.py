@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,6 +18,10 @@ from tests.support.sources import FLOORS, FOLDERS, Function, Source, functions, 
 
 # A number that is near becomes the architect: one concept a file, near 200 lines; these only stop the outliers.
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_FOLDER_MODULES = 700, 80, 25
+# Of these the end of a test run tells: look if there are two concepts.
+LONG_FILE, LONG_FUNCTION = 400, 50
+MAX_POSITIONAL = 5
+SMALL_MODULE = 40
 
 # file -> why it may be longer
 LONG_FILES: dict[str, str] = {}
@@ -31,6 +36,26 @@ BROAD_EXCEPTS = {
 FACADES = {
     "parsing": "the public names of a library in its own right",
     "parsing.dialects": "the tables, made of the rows that its modules hold",
+}
+# files with tables, whose rows are short and read as columns
+COLUMNS = ("parsing/dialects/", "routes/lanes/catalogue.py", "routes/openapi/operations/")
+# functions that pass on what they are given, or take any number of the same
+ANY_NUMBER = {"to_thread", "partial", "execute", "rows", "write", "insert_once"}
+# small module with a single importer -> why it is a module; a whole folder by its name
+SMALL_MODULES = {
+    "app.config.search_backend": "settings are read without the tools, which take their time to load",
+    "app.mcp.files": "one of the hooks that `app.mcp.servers` puts together, with reasons of its own",
+    "app.metrics": "a source of figures: it is composed where runs are, above this room",
+    "app.notifications.backoff": "a rule that its tests ask alone",
+    "app.replicas.postgres": "a database's own side of a protocol",
+    "app.runs.discipline.ending_weights": "written by a program, with the weights",
+    "app.runs.shared": "a part of runs that one server never loads",
+    "app.storage.postgres": "a database's own side of a protocol",
+    "routes.http": "the handlers of one resource",
+    "routes.lanes.catalogue": "a table",
+    "routes.lanes.ui_message_stream.handlers": "the handlers of one lane",
+    "routes.openapi.handler": "a server that is never asked for the document does not load its tables",
+    "routes.protocol.http_metrics": "a source of figures: it is composed where the server is",
 }
 # what is called -> who closes what `async for` opens there
 CLOSED_ELSEWHERE = {
@@ -65,23 +90,35 @@ def texts() -> dict[str, str]:
     return found
 
 
+Record = Callable[[str, object], None]
+
+
+def tell(record_property: Record, what: str, lines: Mapping[str, int], most: int) -> None:
+    """Let the end of the test run say what of the product is longer: no test fails for it."""
+    found = {at: count for at, count in lines.items() if count > most and at.startswith(FLOORS)}
+    if found:
+        record_property(what, ", ".join(f"{at} ({found[at]})" for at in sorted(found)))
+
+
 def test_the_sources_are_found() -> None:
     assert {source.path.partition("/")[0] for source in sources()} == set(FOLDERS)
 
 
-def test_files_are_short() -> None:
+def test_files_are_short(record_property: Record) -> None:
     long = {source.path: len(source.text.splitlines()) for source in sources()}
+    tell(record_property, f"files of more than {LONG_FILE} lines", long, LONG_FILE)
     long = {path: length for path, length in long.items() if length > MAX_FILE_LINES}
     nothing([f"{path}: {n} lines" for path, n in long.items() if path not in LONG_FILES], because="Split these files:")
     nothing(sorted(LONG_FILES.keys() - long.keys()), because="These exceptions are no longer needed:")
 
 
-def test_functions_are_short() -> None:
+def test_functions_are_short(record_property: Record) -> None:
     long = {
         f"{source.path}:{function.name}": (function.end_lineno or 0) - function.lineno + 1
         for source in sources()
         for function in functions(source.tree)
     }
+    tell(record_property, f"functions of more than {LONG_FUNCTION} lines", long, LONG_FUNCTION)
     long = {at: length for at, length in long.items() if length > MAX_FUNCTION_LINES}
     nothing(
         [f"{at}: {n} lines" for at, n in long.items() if at not in LONG_FUNCTIONS], because="Split these functions:"
@@ -160,6 +197,61 @@ def test_a_package_counts_as_imported_with_its_modules() -> None:
     assert imported("x", {"a.b.c"}, modules) == {"a", "a.b", "a.b.c"}
     assert imported("a.b.d", {"a.b.c"}, modules) == {"a", "a.b", "a.b.c"}
     assert imported("a.b", {"a.b.c"}, modules) == {"a", "a.b.c"}
+
+
+def positional(call: ast.Call) -> list[ast.expr]:
+    """The arguments of a call that are not named; those of a tuple that is unpacked there are not counted."""
+    return [one for one in call.args if not isinstance(one, ast.Starred)]
+
+
+def parameters(function: Function) -> list[str]:
+    """The names of those that need not be named in a call."""
+    return [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+
+
+def is_splat(argument: ast.expr) -> bool:
+    return isinstance(argument, ast.Starred) and isinstance(argument.value, ast.Tuple | ast.List)
+
+
+def test_calls_name_their_arguments() -> None:
+    """Two strings can be swapped, and no type says so.
+
+    Rows of the store are read by column, so that their fields cannot be keyword-only: the calls name them.
+    """
+    product = [one for one in sources() if one.path.startswith(FLOORS)]
+    defined = [
+        f"{source.path}:{function.lineno}: {function.name}"
+        for source in product
+        for function in functions(source.tree)
+        if len([one for one in parameters(function) if one not in ("self", "cls")]) > MAX_POSITIONAL
+    ]
+    nothing(defined, because=f"Let these take the arguments behind the first {MAX_POSITIONAL} by name only:")
+    calls = [(one, node) for one in product for node in ast.walk(one.tree) if isinstance(node, ast.Call)]
+    many = [
+        f"{source.path}:{call.lineno}: {called(call)}"
+        for source, call in calls
+        if len(positional(call)) > MAX_POSITIONAL
+        if not source.path.startswith(COLUMNS) and called(call) not in ANY_NUMBER
+    ]
+    nothing(many, because=f"Name all arguments behind the first {MAX_POSITIONAL}, or those that can be mistaken:")
+    splats = [f"{source.path}:{call.lineno}" for source, call in calls if any(map(is_splat, call.args))]
+    nothing(splats, because="Name the arguments instead of unpacking a tuple:")
+
+
+def test_a_small_module_has_a_reason() -> None:
+    """Another file to look up, where its one importer could hold it."""
+    product = [one for one in sources() if one.path.startswith(FLOORS)]
+    named = {one.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): one for one in product}
+    importers = Counter(name for one in product for name in imports(one, set(named)))
+    small = {
+        name
+        for name, one in named.items()
+        if one.text.count("\n") < SMALL_MODULE and importers[name] == 1 and not one.path.endswith("__init__.py")
+    }
+    without = sorted(name for name in small if not SMALL_MODULES.keys() & {name, *packages(name)})
+    nothing(without, because="Move these modules to where they are used:")
+    reasons = [name for name in SMALL_MODULES if not any(name in {one, *packages(one)} for one in small)]
+    nothing(reasons, because="These exceptions are no longer needed:")
 
 
 BROAD = ("Exception", "BaseException")
