@@ -31,6 +31,8 @@ from app.transcript.conversation import Conversation
 from app.workspace.scanner import Look
 from parsing import Arguments
 from tools.jobs.manager import Jobs
+from tools.sandbox.bubblewrap import Bubblewrap
+from tools.sandbox.sandbox import NoSandbox, Sandbox
 from tools.tool import Tool
 
 MARK, PATH, SERVER, CALL, MEMORY = "mark", "path", "server", "call", "memory"  # sources
@@ -271,3 +273,20 @@ def _server_of(tool: Tool) -> str:
     if tool.origin:
         return tool.origin.server
     return tool.through.removeprefix("mcp__").rpartition("__")[0] if tool.through.startswith("mcp__") else ""
+
+
+NO_PROJECT = ProjectContext()
+
+
+def labels_of_run(
+    services: LabelServices | None,
+    route: ModelRoute,
+    gate: Gate,
+    sandbox: Sandbox | NoSandbox,
+    project: ProjectContext = NO_PROJECT,
+) -> RunLabels | None:
+    """Return the labels of a run on this route. Outside of bubblewrap its commands may reach all workspaces."""
+    if services is None:
+        return None
+    boxed = isinstance(sandbox, Bubblewrap)
+    return RunLabels(services, route, gate, gate.policy.workspace, boxed=boxed, project=project)

@@ -68,6 +68,7 @@ class DeliveryQueue:
         store: NotificationStore,
         targets: Targets,
         send: Send,
+        *,
         written: Callable[[], Awaitable[None]],
         on_disabled: Callable[[TargetRow], None],
         timing: Timing,
@@ -167,19 +168,50 @@ class DeliveryQueue:
         """Store the result of an attempt. Raises StoreFailed."""
         now, attempts = self._timing.now(), row.attempts + 1
         if target.kind == PUSH and attempt.status in GONE:
-            audit = AuditRow(now, target.principal, "push", "removed", "The push service does not know it.", BY)
+            audit = AuditRow(
+                now,
+                principal=target.principal,
+                action="push",
+                decision="removed",
+                why="The push service does not know it.",
+                by=BY,
+            )
             async with self._targets.changing:
                 await self._targets.remove(target.id, audit)
             return
         if attempt.ok:
-            await self._store.write([DeliveryTried(row.id, DELIVERED, attempts, row.due, attempt.status, "", now)])
+            await self._store.write(
+                [
+                    DeliveryTried(
+                        row.id,
+                        state=DELIVERED,
+                        attempts=attempts,
+                        due=row.due,
+                        status=attempt.status,
+                        error="",
+                        finished=now,
+                    )
+                ]
+            )
             await self._mark(target.id, None)
             await self._tidy(target.id)
             return
         is_last = attempts >= MOST_ATTEMPTS or (target.kind == PUSH and attempt.status in UNFIT)
         due = now + delay_s(attempts, self._timing.chance(), attempt.retry_after_s)
         state, ended = (DEAD, now) if is_last else (PENDING, None)
-        await self._store.write([DeliveryTried(row.id, state, attempts, due, attempt.status, attempt.error, ended)])
+        await self._store.write(
+            [
+                DeliveryTried(
+                    row.id,
+                    state=state,
+                    attempts=attempts,
+                    due=due,
+                    status=attempt.status,
+                    error=attempt.error,
+                    finished=ended,
+                )
+            ]
+        )
         await self._failed(target.id, attempt, now, is_last=is_last)
         if is_last:
             await self._tidy(target.id)
@@ -214,7 +246,7 @@ class DeliveryQueue:
             if row is None or row.state != ACTIVE or row.url != target.url:
                 return  # changed meanwhile
             logger.warning("%s %s of %s disabled: %s", row.kind, row.id, row.principal, why)
-            audit = AuditRow(now, row.principal, row.kind, "disabled", why, BY)
+            audit = AuditRow(now, principal=row.principal, action=row.kind, decision="disabled", why=why, by=BY)
             row = replace(row, state=DISABLED, reason=why)
             await self._targets.disable(row, now, audit)
         self._on_disabled(row)

@@ -69,7 +69,9 @@ class Outbox:
         """Put the deliveries of an ended job; also of one that had ended before."""
         if self._targets.are_none_active or job.ended is None or job.ended < self._now() - LATE_S:
             return
-        event = Event(JOB, job.principal, job.id, job.session, job.id, str(job.state))
+        event = Event(
+            JOB, principal=job.principal, key=job.id, session=job.session, subject=job.id, detail=str(job.state)
+        )
         self._put_all(self._deliveries(event, since=job.ended))
 
     def budget_used(self, principal: str, budget: str, period: str, used: float, limit: float) -> None:
@@ -80,11 +82,17 @@ class Outbox:
         if used * 100 >= limit * self._percent:
             self._reported.add(known)
             key = f"{principal}:{budget}:{period}"
-            self._put_all(self._deliveries(Event(BUDGET, principal, key, "", budget, f"{self._percent}%")))
+            self._put_all(
+                self._deliveries(
+                    Event(BUDGET, principal=principal, key=key, session="", subject=budget, detail=f"{self._percent}%")
+                )
+            )
 
     def target_disabled(self, target: str, principal: str, name: str) -> None:
         """Put deliveries to the owner's other targets."""
-        event = Event(TARGET, principal, f"{target}:{self._now()}", "", target, name)
+        event = Event(
+            TARGET, principal=principal, key=f"{target}:{self._now()}", session="", subject=target, detail=name
+        )
         self._put_all(self._deliveries(event))
 
     def _put_all(self, changes: Sequence[Change]) -> None:
@@ -120,4 +128,11 @@ def _of_run(row: RunRow, event: EventRow) -> Event | None:
             return None  # its end is a step of the run that it helps
         case _:
             kind, detail = RUN, str(fields.get("reason") or fields.get("code") or "")
-    return Event(kind, row.principal, f"{row.id}:{event.seq}", row.session, row.id, detail)
+    return Event(
+        kind=kind,
+        principal=row.principal,
+        key=f"{row.id}:{event.seq}",
+        session=row.session,
+        subject=row.id,
+        detail=detail,
+    )

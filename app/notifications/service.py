@@ -84,7 +84,9 @@ class Notifications:
         self.sender = sender or Sender(settings.private_hosts, (settings.port,))
         self.targets = Targets(store, peers or Alone())
         self._messages = Messages(store, journal.redactor, settings.public_url or "")
-        self.courier = DeliveryQueue(store, self.targets, self._send, journal.flush, self._disabled, self._timing)
+        self.courier = DeliveryQueue(
+            store, self.targets, self._send, written=journal.flush, on_disabled=self._disabled, timing=self._timing
+        )
         self.outbox = Outbox(
             self.targets, settings.budget_notice_percent, journal.put, self.courier.wake, self._timing.now
         )
@@ -121,14 +123,16 @@ class Notifications:
             raise TargetForbidden("A webhook for the events of all principals is for admins: leave out everyone.")
         self._check_room(principal, WEBHOOK)
         checked, _ = await self.sender.check(url)
-        row = self._new("whk", WEBHOOK, principal, name or checked.host, url.strip(), events, everyone=everyone)
+        row = self._new(
+            "whk", WEBHOOK, principal, name=name or checked.host, url=url.strip(), events=events, everyone=everyone
+        )
         async with self.targets.changing:
             self._check_room(principal, WEBHOOK)  # others may have been added meanwhile
             await self.targets.put(row, self._audit(row, "added", principal, checked.host))
         return row
 
     async def subscribe(
-        self, principal: Principal, endpoint: str, p256dh: str, auth: str, name: str, events: Sequence[str]
+        self, principal: Principal, endpoint: str, *, p256dh: str, auth: str, name: str, events: Sequence[str]
     ) -> TargetRow:
         """Add a browser, or change what is known of it; a browser belongs to the principal that came with it last.
 
@@ -138,10 +142,10 @@ class Notifications:
         checked, _ = await self.sender.check(endpoint)
         keys = json.dumps({"p256dh": p256dh, "auth": auth})
         async with self.targets.changing:
-            return await self._subscribed(principal, endpoint, keys, name, events, checked.host)
+            return await self._subscribed(principal, endpoint, keys=keys, name=name, events=events, host=checked.host)
 
     async def _subscribed(
-        self, principal: Principal, endpoint: str, keys: str, name: str, events: Sequence[str], host: str
+        self, principal: Principal, endpoint: str, *, keys: str, name: str, events: Sequence[str], host: str
     ) -> TargetRow:
         known = next((row for row in self.targets if row.kind == PUSH and row.url == endpoint), None)
         if known and known.principal == principal.name:
@@ -153,7 +157,7 @@ class Notifications:
         self._check_room(principal, PUSH)
         if known:
             await self.targets.remove(known.id, self._audit(known, "removed", principal, "another principal's now"))
-        row = self._new("psh", PUSH, principal, name or host, endpoint, events, keys=keys)
+        row = self._new("psh", PUSH, principal, name=name or host, url=endpoint, events=events, keys=keys)
         await self.targets.put(row, self._audit(row, "added", principal, host))
         return row
 
@@ -187,7 +191,19 @@ class Notifications:
         """Send a test at once, and return what came of it. Raises NotFound."""
         now = self._timing.now()
         number = delivery_id(row.id, f"{TEST}:{token_hex(8)}")
-        return await self._send(DeliveryRow(number, row.id, row.principal, TEST, "", row.id, "", now), row)
+        return await self._send(
+            DeliveryRow(
+                number,
+                target=row.id,
+                principal=row.principal,
+                kind=TEST,
+                session="",
+                subject=row.id,
+                detail="",
+                created=now,
+            ),
+            row,
+        )
 
     async def deliveries(self, row: TargetRow) -> list[DeliveryRow]:
         await self._journal.flush()
@@ -201,7 +217,9 @@ class Notifications:
         if known is None or known.target != row.id:
             raise NotFound(f"There is no delivery {delivery[:40]!a} to this target; its deliveries are listed.")
         now = self._timing.now()
-        await self._store.write([DeliveryTried(known.id, PENDING, 0, now, None, "", None)])
+        await self._store.write(
+            [DeliveryTried(known.id, state=PENDING, attempts=0, due=now, status=None, error="", finished=None)]
+        )
         self.courier.wake(row.id)
         return replace(known, state=PENDING, attempts=0, due=now, status=None, error="", finished=None)
 
@@ -210,16 +228,27 @@ class Notifications:
         prefix: str,
         kind: str,
         principal: Principal,
+        *,
         name: str,
         url: str,
         events: Sequence[str],
-        *,
         everyone: bool = False,
         keys: str = "{}",
     ) -> TargetRow:
         now, chosen = self._timing.now(), json.dumps(list(dict.fromkeys(events)) or list(KINDS))
         number = f"{prefix}_{token_hex(10)}"
-        return TargetRow(number, principal.name, kind, name, url, chosen, everyone, 1, keys, now)
+        return TargetRow(
+            number,
+            principal=principal.name,
+            kind=kind,
+            name=name,
+            url=url,
+            events=chosen,
+            everyone=everyone,
+            version=1,
+            keys=keys,
+            created=now,
+        )
 
     def _check_room(self, principal: Principal, kind: str) -> None:
         most = self._settings.max_notification_targets
@@ -229,7 +258,9 @@ class Notifications:
             raise TooManyTargets(f"You may have {most} {what}. {advice}.")
 
     def _audit(self, row: TargetRow, decision: str, by: Principal, why: str) -> AuditRow:
-        return AuditRow(self._timing.now(), row.principal, row.kind, decision, why, by.name)
+        return AuditRow(
+            self._timing.now(), principal=row.principal, action=row.kind, decision=decision, why=why, by=by.name
+        )
 
     def _disabled(self, row: TargetRow) -> None:
         self.outbox.target_disabled(row.id, row.principal, row.name)

@@ -84,10 +84,10 @@ class Approvals:
         self._for_session: set[tuple[str, str]] = set()  # those of them that may be approved for the session
 
     def open(
-        self, run: str, session: str, principal: Principal, call: AskedCall, reason: str, binding: str = ""
+        self, run: str, session: str, principal: Principal, call: AskedCall, *, reason: str, binding: str = ""
     ) -> ApprovalRow:
         """Return a new row; the caller stores it before sending any event. An approval is bound to `binding`."""
-        row = _row(run, session, principal, call, reason, self.time_limit_s, binding)
+        row = _row(run, session, principal, call, reason, time_limit_s=self.time_limit_s, binding=binding)
         self.reopen(row)
         return row
 
@@ -101,17 +101,17 @@ class Approvals:
         session: str,
         principal: Principal,
         asked: AskedCall,
+        *,
         reason: str,
         objection: Objection,
         limit_s: float | None = QUESTION_TIME_LIMIT_S,
-        *,
         for_session: bool = False,
     ) -> ApprovalRow:
         """Return a new row for a question that a tool asks during a call; the person's arguments are the answer.
 
         `limit_s` is its time limit where approvals have none. `for_session`: it may be approved for the whole session.
         """
-        row = _row(run, session, principal, asked, reason, self.time_limit_s or limit_s)
+        row = _row(run, session, principal, asked, reason, time_limit_s=self.time_limit_s or limit_s)
         self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
         if for_session:
             self._for_session.add((run, asked.id))
@@ -185,7 +185,17 @@ class Approvals:
         call = fingerprint(
             row.principal, row.name, json.loads(row.arguments)
         )  # without the binding, like all fingerprints in the audit
-        audit = AuditRow(closed.decided, row.principal, row.name, state, row.reason, by, row.run, row.call, call)
+        audit = AuditRow(
+            closed.decided,
+            principal=row.principal,
+            action=row.name,
+            decision=state,
+            why=row.reason,
+            by=by,
+            run=row.run,
+            call=row.call,
+            fingerprint=call,
+        )
         if await self._store.decide_approval(closed, [audit]):
             return _with_decision(row, closed)
         return await self._store.approval(row.run, row.call) or _with_decision(row, closed)
@@ -229,14 +239,14 @@ class Approvals:
             review = _validated(row, review, checker, tainted=tainted)
         final = json.loads(row.arguments) if review.arguments is None else review.arguments
         decided = ApprovalDecided(
-            run,
-            call,
-            "approved" if review.decision == "approve" else "denied",
-            time.time(),
-            principal.name,
-            review.scope,
-            None if review.arguments is None else canonical(review.arguments),
-            review.note,
+            run=run,
+            call=call,
+            state="approved" if review.decision == "approve" else "denied",
+            decided=time.time(),
+            by=principal.name,
+            scope=review.scope,
+            edited=None if review.arguments is None else canonical(review.arguments),
+            note=review.note,
         )
         grants = grant_changes(row, review, final, decided.decided, self._grant_time_limit_s, tainted=tainted)
         also = [_audit_of(row, decided, review, final), *grants]
@@ -275,21 +285,22 @@ def _row(
     principal: Principal,
     call: AskedCall,
     reason: str,
+    *,
     time_limit_s: float | None,
     binding: str = "",
 ) -> ApprovalRow:
     now = time.time()
     return ApprovalRow(
-        run,
-        call.id,
-        session,
-        principal.name,
-        call.name,
-        canonical(call.arguments),
-        fingerprint(principal.name, call.name, call.arguments, binding),
-        reason,
-        now,
-        None if time_limit_s is None else now + time_limit_s,
+        run=run,
+        call=call.id,
+        session=session,
+        principal=principal.name,
+        name=call.name,
+        arguments=canonical(call.arguments),
+        fingerprint=fingerprint(principal.name, call.name, call.arguments, binding),
+        reason=reason,
+        created=now,
+        expires=None if time_limit_s is None else now + time_limit_s,
     )
 
 
@@ -313,7 +324,9 @@ def _check_answer(objection: Objection, review: Review, *, for_session: bool = F
 def resolution_event(row: ApprovalRow) -> ApprovalResolved:
     """Return the event for a decision."""
     edited: Arguments | None = json.loads(row.edited) if row.edited else None
-    return ApprovalResolved(row.call, row.state, row.by or "", row.scope, edited, row.note)
+    return ApprovalResolved(
+        row.call, decision=row.state, by=row.by or "", scope=row.scope, arguments=edited, note=row.note
+    )
 
 
 def _too_late(row: ApprovalRow) -> Exception | None:
@@ -339,5 +352,13 @@ def _audit_of(row: ApprovalRow, decided: ApprovalDecided, review: Review, final:
     print_of_call = fingerprint(row.principal, row.name, final)
     why = f"scope {review.scope}{', arguments changed' if review.arguments is not None else ''}"
     return AuditRow(
-        decided.decided, row.principal, row.name, decided.state, why, decided.by, row.run, row.call, print_of_call
+        decided.decided,
+        principal=row.principal,
+        action=row.name,
+        decision=decided.state,
+        why=why,
+        by=decided.by,
+        run=row.run,
+        call=row.call,
+        fingerprint=print_of_call,
     )

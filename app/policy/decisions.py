@@ -20,7 +20,17 @@ def audit_of(principal: str, run: str, call: AskedCall, decision: Decision) -> A
     name, kind = written(call.name), DECISIONS[type(decision)]
     why, by = ("", POLICY) if isinstance(decision, Allow) else (decision.reason, decision.by)
     call_fingerprint = fingerprint(principal, call.name, call.arguments)
-    return AuditRow(time.time(), principal, name, kind, why, by, run, call.id, call_fingerprint)
+    return AuditRow(
+        time.time(),
+        principal=principal,
+        action=name,
+        decision=kind,
+        why=why,
+        by=by,
+        run=run,
+        call=call.id,
+        fingerprint=call_fingerprint,
+    )
 
 
 def written(name: str) -> str:

@@ -120,4 +120,12 @@ def pattern_error(tool: str, pattern: Mapping[str, str], arguments: Arguments) -
 def grant_of(row: GrantRow) -> Grant:
     hosts = tuple(json.loads(row.hosts)) if row.hosts else ()
     pattern = json.loads(row.pattern) if row.pattern else None
-    return Grant(row.tool, row.fingerprint, pattern, hosts, row.expires, bool(row.tainted), row.created)
+    return Grant(
+        row.tool,
+        fingerprint=row.fingerprint,
+        pattern=pattern,
+        hosts=hosts,
+        expires=row.expires,
+        tainted=bool(row.tainted),
+        created=row.created,
+    )

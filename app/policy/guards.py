@@ -107,7 +107,7 @@ class Guards(Struct):
         """Yield a notice when the code has leaked, once."""
         if self.canary and self.canary.leaked and not self._reported:
             self._reported = True
-            self._record(conversation, "reply", "block", LEAKED, CANARY)
+            self._record(conversation, "reply", "block", why=LEAKED, by=CANARY)
             yield Notice(CANARY, LEAKED)
 
     def objection(self, call: AskedCall, *, effect: bool) -> Refuse | None:
@@ -144,7 +144,7 @@ class Guards(Struct):
         if verdict.safe:
             return (verdict.usage,)
         why = DOUBTED_ANSWER if verdict.safe is False else f"This answer was not checked: the judge {verdict.why}."
-        self._record(conversation, "answer", "doubt", why, JUDGE)
+        self._record(conversation, "answer", "doubt", why=why, by=JUDGE)
         return verdict.usage, Notice(JUDGE, why)
 
     async def screen(
@@ -158,19 +158,30 @@ class Guards(Struct):
         if verdict.safe:
             return finished, (verdict.usage,)
         if verdict.safe is False:
-            self._record(conversation, finished.name, "withhold", WITHHELD, SCREEN, finished.call)
+            self._record(conversation, finished.name, "withhold", why=WITHHELD, by=SCREEN, call=finished.call)
             return replace(finished, ok=False, text=WITHHELD), (verdict.usage, Notice(SCREEN, WITHHELD))
         self._unscreened = True
         why = f"A result of {finished.name} was not screened: the judge {verdict.why}. "
         why += "Calls with side effects are refused for the rest of this run."
-        self._record(conversation, finished.name, "mark", why, SCREEN, finished.call)
+        self._record(conversation, finished.name, "mark", why=why, by=SCREEN, call=finished.call)
         marked = replace(finished, text=f"{UNSCREENED}\n{finished.text}")
         return marked, (verdict.usage, Notice(SCREEN, why))
 
     def _record(
-        self, conversation: Conversation, action: str, decision: str, why: str, by: str, call: str | None = None
+        self, conversation: Conversation, action: str, decision: str, *, why: str, by: str, call: str | None = None
     ) -> None:
-        conversation.record(AuditRow(time.time(), self.principal, action, decision, why, by, self._run, call))
+        conversation.record(
+            AuditRow(
+                time.time(),
+                principal=self.principal,
+                action=action,
+                decision=decision,
+                why=why,
+                by=by,
+                run=self._run,
+                call=call,
+            )
+        )
 
 
 class WatchedReply(Reply):

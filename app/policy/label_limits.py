@@ -59,11 +59,13 @@ def limits_of(policy: LabelPolicy, labels: Iterable[str], since: float) -> Label
     outward = {label: rules[label].outward if label in rules else "ask" for label in there}
     return LabelLimits(
         there,
-        frozenset(label for label, said in outward.items() if said == "ask"),
-        frozenset(label for label, said in outward.items() if said == "refuse"),
-        tuple((server.lower(), one.label) for one in policy.sources if one.label in there for server in one.servers),
-        tuple((pattern, label) for label, rule in sorted(rules.items()) for pattern in rule.refuse_tools),
-        since,
+        asks=frozenset(label for label, said in outward.items() if said == "ask"),
+        refuses=frozenset(label for label, said in outward.items() if said == "refuse"),
+        servers=tuple(
+            (server.lower(), one.label) for one in policy.sources if one.label in there for server in one.servers
+        ),
+        tools=tuple((pattern, label) for label, rule in sorted(rules.items()) for pattern in rule.refuse_tools),
+        since=since,
     )
 
 

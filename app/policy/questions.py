@@ -42,7 +42,9 @@ class Questions(Struct, frozen=True):
         conversation, principal = self.conversation, self.gate.principal
         call = conversation.redactor.redact_value(AskedCall(f"q{token_hex(4)}", name, shown, DIALECT))
         limit_s = None if name == OWN_QUESTION else QUESTION_TIME_LIMIT_S
-        row = self.approvals.open_question(self.run, conversation.session, principal, call, reason, objection, limit_s)
+        row = self.approvals.open_question(
+            self.run, conversation.session, principal, call, reason=reason, objection=objection, limit_s=limit_s
+        )
         try:
             conversation.record(row)
             conversation.log_event(ApprovalRequired(call.id, call.name, call.arguments, reason, row.expires))

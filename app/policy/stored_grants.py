@@ -72,17 +72,17 @@ def grant_changes(
     return [
         GrantRow(
             f"grt_{token_hex(10)}",
-            row.session,
-            row.principal,
-            row.name,
-            at,
-            row.principal,
-            exact,
-            pattern,
-            hosts,
-            canonical(final),
-            at + limit_s if limit_s else None,
-            tainted,
+            session=row.session,
+            principal=row.principal,
+            tool=row.name,
+            created=at,
+            by=row.principal,
+            fingerprint=exact,
+            pattern=pattern,
+            hosts=hosts,
+            arguments=canonical(final),
+            expires=at + limit_s if limit_s else None,
+            tainted=tainted,
         )
     ]
 
@@ -93,6 +93,14 @@ def withdrawal_changes(rows: Sequence[GrantRow], by: str) -> list[Change]:
     changes: list[Change] = []
     for row in rows:
         why = f"grant {row.id} of session {row.session}"
-        audit = AuditRow(now, row.principal, row.tool, "grant withdrawn", why, by, fingerprint=row.fingerprint)
+        audit = AuditRow(
+            now,
+            principal=row.principal,
+            action=row.tool,
+            decision="grant withdrawn",
+            why=why,
+            by=by,
+            fingerprint=row.fingerprint,
+        )
         changes += [GrantRevoked(row.id), audit]
     return changes

@@ -314,7 +314,14 @@ class Agent(Struct):
         session = run_context.conversation.session
         pinned = self.narrowed.pinned if self.narrowed else None
         profiles = [one.shown for one in pinned.profiles] if pinned else None
-        return RunStarted(run_context.run, session, self.provider.model, tools, limits, profiles or None)
+        return RunStarted(
+            run_context.run,
+            session=session,
+            model=self.provider.model,
+            tools=tools,
+            limits=limits,
+            profiles=profiles or None,
+        )
 
     async def _stream_reply(self, context: RunContext, reply: Reply, plan: RoundPlan) -> None:
         """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""

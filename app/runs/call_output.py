@@ -63,7 +63,20 @@ class CallOutput(Struct, frozen=True):
 
     async def _audit(self, run: RunRow, call: str, logged: dict[str, dict[str, Any]], decision: str, why: str) -> None:
         person, name = run.principal, str(logged[ToolStarted.type]["name"])
-        await self.store.write([AuditRow(time.time(), person, name, decision, why, person, run.id, call)])
+        await self.store.write(
+            [
+                AuditRow(
+                    time.time(),
+                    principal=person,
+                    action=name,
+                    decision=decision,
+                    why=why,
+                    by=person,
+                    run=run.id,
+                    call=call,
+                )
+            ]
+        )
 
     async def _logged(self, run: RunRow, call: str) -> dict[str, dict[str, Any]]:
         """The events of a call that has begun, by type. Raises NotFound."""

@@ -35,7 +35,14 @@ class JobOutput(Struct, frozen=True):
 
         source = Source(read, (self.redactor,), ended, size_of, WIDEST)
         told = await source.part(after, 0)
-        return OutputPart(readable(told.text), told.start, told.next, told.characters, lines, told.done)
+        return OutputPart(
+            readable(told.text),
+            start=told.start,
+            next=told.next,
+            characters=told.characters,
+            lines=lines,
+            done=told.done,
+        )
 
 
 def decoded(data: bytes, *, whole: bool) -> str:

@@ -31,7 +31,7 @@ from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.hooks.hooks import Hooks
 from app.hooks.run_hooks import hooks_of_run
-from app.labels.run_labels import LabelServices
+from app.labels.run_labels import LabelServices, labels_of_run
 from app.mcp.servers import McpServers
 from app.memory.memories import Memories
 from app.memory.startup import memory_of_run
@@ -48,7 +48,6 @@ from app.provenance.quotation import Provenance
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
-from app.runs.composition.labels import labels_of_run
 from app.runs.composition.profiled_options import ProfiledOptions, named_by, narrowing_of
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.composition.run_texts import RunTexts
@@ -155,7 +154,10 @@ class RunFactory(Struct, kw_only=True):
     def gate_of(self, principal: Principal, options: RunOptions, workspace: Path | None = None) -> Gate:
         """The gate of a run with these options, which `resolved` returned. Raises ModeForbidden."""
         return self.gate(
-            *(principal, options.approval, workspace, options.when_absent),
+            principal,
+            options.approval,
+            workspace,
+            options.when_absent,
             planning=options.plans,
             narrowing=narrowing_of(options),
         )
@@ -233,7 +235,15 @@ class RunFactory(Struct, kw_only=True):
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
         rules, unseen = self.settings.tools, self.mcp.unseen()
-        return FirstContact(self.mcp, gate, rules, options.tools, self.settings.mcp_wait_s, toolbox, unseen)
+        return FirstContact(
+            self.mcp,
+            gate=gate,
+            rules=rules,
+            allowed=options.tools,
+            limit_s=self.settings.mcp_wait_s,
+            toolbox=toolbox,
+            unseen=unseen,
+        )
 
     async def agent(
         self, principal: Principal, options: RunOptions, session: str | None = None, above: ParentLimits | None = None
@@ -295,7 +305,15 @@ class RunFactory(Struct, kw_only=True):
     def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext) -> RunTexts:
         override = self.redactor.redact_value(options.override)
         profile = self.redactor.redact_value(options.profile_prompt)
-        return RunTexts(self.settings, self.store, self.mcp, persona, override, project, profile)
+        return RunTexts(
+            self.settings,
+            store=self.store,
+            mcp=self.mcp,
+            persona=persona,
+            override=override,
+            project=project,
+            profile=profile,
+        )
 
     def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> RequestBuilder:
         return view_of(

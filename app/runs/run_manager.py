@@ -119,7 +119,15 @@ class RunManager:
             async with self.ledger.entering(principal, session, asked=limited):
                 run, state = turn.run or f"run_{token_hex(10)}", "queued" if others or turn.parked else "running"
                 policy = agent.policy_with(turn.stored_policy)
-                row = RunRow(run, session, principal.name, agent.provider.model, state, now, policy=policy)
+                row = RunRow(
+                    run,
+                    session=session,
+                    principal=principal.name,
+                    model=agent.provider.model,
+                    state=state,
+                    created=now,
+                    policy=policy,
+                )
                 if not turn.unlisted:
                     self._put_rows(row, turn, begins_session=turn.session is None)
                 live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), turn=turn)

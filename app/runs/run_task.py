@@ -230,7 +230,7 @@ class RunTask:
             earlier = EarlierCalls() if is_new else await earlier_calls(self.store, self.row, state.messages, results)
             news = await news_of(self.agent.scope.documents, self.row.session)
             beside = await self._recalled()
-            self._begin(conversation, state.orphaned, earlier, await self._undone(), news, beside)
+            self._begin(conversation, state.orphaned, earlier, undone=await self._undone(), news=news, beside=beside)
         self.replies_from = conversation.begins if self.left else len(conversation.messages)
         tainted = any(message.untrusted for message in conversation.messages)
         if tainted or not self.begins_session or len(conversation.messages) > 1:
@@ -279,6 +279,7 @@ class RunTask:
         conversation: Conversation,
         orphaned: Sequence[InboxRow],
         earlier: EarlierCalls,
+        *,
         undone: Message | None,
         news: News | None,
         beside: Beside | None,

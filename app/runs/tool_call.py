@@ -184,7 +184,9 @@ class ToolCall(Struct, frozen=True):
 
     def _outcome(self, cleared: PermittedCall, result: Result, duration_s: float, raw: str | None) -> Outcome:
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
-        finished = ToolFinished(call.id, call.name, result.ok, text, duration_s, result.exit_code)
+        finished = ToolFinished(
+            call.id, name=call.name, ok=result.ok, text=text, duration_s=duration_s, exit_code=result.exit_code
+        )
         untrusted = result.untrusted or self._is_untrusted(call.name)
         if self.scope.labels and result.labels:
             self.scope.labels.state(call, result.labels)
@@ -240,7 +242,16 @@ class ToolCall(Struct, frozen=True):
 def progress_event(call: str, progress: Progress, tail: list[str]) -> ToolProgress:
     takes, hidden = (True if progress.type_in else None), progress.hides_input or None
     drawn = (progress.output is not None and progress.output.is_drawn) or None
-    return ToolProgress(call, round(progress.elapsed_s, 2), tail, progress.lines, progress.bytes, takes, hidden, drawn)
+    return ToolProgress(
+        call=call,
+        elapsed_s=round(progress.elapsed_s, 2),
+        tail=tail,
+        lines=progress.lines,
+        bytes=progress.bytes,
+        input=takes,
+        hidden=hidden,
+        screen=drawn,
+    )
 
 
 def stopped_by_person(output: OutputBuffer | None, elapsed_s: float) -> Result:

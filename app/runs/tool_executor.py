@@ -250,7 +250,7 @@ class ToolExecutor(Struct):
         asked = replace(call, id=question_id(call.id, number))
         binding = await self._binding(call)
         row = self.scope.approvals.open(
-            context.run, conversation.session, self.scope.gate.principal, asked, reason, binding
+            context.run, conversation.session, self.scope.gate.principal, asked, reason=reason, binding=binding
         )
         conversation.record(row)
         await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))

@@ -47,7 +47,9 @@ class Results(Struct, frozen=True):
         another text."""
         if len(text) > self.characters or written is not None:
             name, raw = encodable(call.name), written if written is None else _storable(written)
-            conversation.record(ResultRow(conversation.session, run, call.id, name, _storable(text), raw))
+            conversation.record(
+                ResultRow(conversation.session, run=run, call=call.id, name=name, text=_storable(text), written=raw)
+            )
 
     def of(self, conversation: Conversation) -> ReadResult:
         """Reads the results of this conversation, and of no other."""

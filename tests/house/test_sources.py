@@ -40,7 +40,7 @@ FACADES = {
 # files with tables, whose rows are short and read as columns
 COLUMNS = ("parsing/dialects/", "routes/lanes/catalogue.py", "routes/openapi/operations/")
 # functions that pass on what they are given, or take any number of the same
-ANY_NUMBER = {"to_thread", "partial", "execute", "rows", "write", "insert_once"}
+ANY_NUMBER = {"to_thread", "partial", "execute", "rows", "write", "insert_once", "tagged"}
 # small module with a single importer -> why it is a module; a whole folder by its name
 SMALL_MODULES = {
     "app.config.search_backend": "settings are read without the tools, which take their time to load",
@@ -52,9 +52,8 @@ SMALL_MODULES = {
     "app.runs.shared": "a part of runs that one server never loads",
     "app.storage.postgres": "a database's own side of a protocol",
     "routes.http": "the handlers of one resource",
-    "routes.lanes.catalogue": "a table",
-    "routes.lanes.ui_message_stream.handlers": "the handlers of one lane",
     "routes.openapi.handler": "a server that is never asked for the document does not load its tables",
+    "routes.startup": "a phase of the start",
     "routes.protocol.http_metrics": "a source of figures: it is composed where the server is",
 }
 # what is called -> who closes what `async for` opens there

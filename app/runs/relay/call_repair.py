@@ -38,6 +38,7 @@ async def ask_again(
     provider: Provider,
     run_budget: RunBudget,
     fitted: Fitted,
+    *,
     wrong: Mapping[str, str],
     reply: Reply,
 ) -> Usage:

@@ -221,7 +221,7 @@ class RelayAgent(Agent):
         again = self._reply(context.conversation)
         fitted = await self.view.fit(context.conversation, self.toolbox.offered, ONLY_ROUND, self.totals)
         try:
-            usage = await ask_again(context, self.provider, self.scope.run_budget, fitted, wrong, again)
+            usage = await ask_again(context, self.provider, self.scope.run_budget, fitted, wrong=wrong, reply=again)
         except BudgetSpent as spent:  # the calls are made and paid
             await context.emit(Notice("budget", str(spent)))
             return calls

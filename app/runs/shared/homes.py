@@ -45,7 +45,7 @@ class HomeAway(StoreFailed):
 
 
 async def begun_at(
-    home: str, replicas: Replicas, store: RunStore, agent: Agent, principal: Principal, turn: RunRequest
+    home: str, replicas: Replicas, store: RunStore, *, agent: Agent, principal: Principal, turn: RunRequest
 ) -> RunRow | None:
     """Begin a run at a server of this node; None if there is none, and the run may wait for one.
 
@@ -88,7 +88,15 @@ async def begun_here(body: Body, nodes: Nodes, agent_of: AgentOf, start: Start) 
 def stored_as(turn: RunRequest, principal: Principal) -> RunRow:
     """The row of the run, as it will be stored, but for what the other server knows."""
     session = turn.session or turn.new_session
-    return RunRow(turn.run, session, principal.name, "", "running", time.time(), policy=turn.stored_policy)
+    return RunRow(
+        turn.run,
+        session=session,
+        principal=principal.name,
+        model="",
+        state="running",
+        created=time.time(),
+        policy=turn.stored_policy,
+    )
 
 
 @cache

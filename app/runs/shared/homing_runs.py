@@ -44,7 +44,7 @@ class HomingRuns(SharedRuns):
         self._may_begin()
         if (home := await self._nodes.fix_home(principal.name)) == self._nodes.here:
             return await super().start(agent, principal, turn)
-        begun = await begun_at(home, self.replicas, self._store, agent, principal, turn)
+        begun = await begun_at(home, self.replicas, self._store, agent=agent, principal=principal, turn=turn)
         return begun or await super().start(agent, principal, replace(turn, parked=True))
 
     async def _start_here(self, body: Body) -> Any:

@@ -145,7 +145,15 @@ class SharedJobs(Jobs):
     def _record_of(self, written: KnownJob) -> JobRecord:
         job = written.job
         node, replica = self._replicas.nodes.here, self._written_as
-        return JobRecord(job.id, node, replica, job.principal, job.session, job.under_way, written.record)
+        return JobRecord(
+            job.id,
+            node=node,
+            replica=replica,
+            principal=job.principal,
+            session=job.session,
+            under_way=job.under_way,
+            record=written.record,
+        )
 
     async def all_of(self, principal: str, session: str | None = None) -> list[Job]:
         elsewhere = [glance_of(one).job for one in await self._records(principal) if session in (None, one.session)]

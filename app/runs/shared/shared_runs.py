@@ -52,6 +52,7 @@ class SharedRuns(RunManager):
         store: Store,
         journal: EventWriter,
         switch: KillSwitch,
+        *,
         approvals: Approvals,
         ledger: Ledger,
         replicas: Replicas,

@@ -66,9 +66,13 @@ async def subscribe(request: Request) -> Response:
     The body is what its `PushSubscription` says, with a `name` and `events`. What is known of a browser is renewed.
     """
     body = await read_fields(request, SubscriptionRequest, plain=True)
-    keys = body.keys.p256dh, body.keys.auth
     row = await services_of(request).notifications.subscribe(
-        current_principal(request), body.endpoint, *keys, body.name, body.events
+        current_principal(request),
+        body.endpoint,
+        p256dh=body.keys.p256dh,
+        auth=body.keys.auth,
+        name=body.name,
+        events=body.events,
     )
     return ASCIIResponse(subscription_fields(row), 201)
 

@@ -77,7 +77,9 @@ def test_the_server_says_who_it_is() -> None:
 async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
     browser = Browser()
     async with receiver(201) as service, notifying_server(tmp_path) as one:
-        row = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "Laptop", [])
+        row = await one.notifications.subscribe(
+            LOCAL_USER, service.url, p256dh=browser.keys[0], auth=browser.keys[1], name="Laptop", events=[]
+        )
         await one.happens(WAITS, ENDED)
         waits, ended = await service.got(2)
         assert json.loads(browser.decrypted(waits.body)) == {
@@ -94,16 +96,22 @@ async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
         header = waits.headers["authorization"]
         assert checked_identity(header, origin, time.time() - 60)
         assert header.endswith(one.notifications.push_key()), "the key that browsers subscribe with"
-        again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "", ["job.ended"])
+        again = await one.notifications.subscribe(
+            LOCAL_USER, service.url, p256dh=browser.keys[0], auth=browser.keys[1], name="", events=["job.ended"]
+        )
         assert (again.id, again.name, json.loads(again.events)) == (row.id, "Laptop", ["job.ended"])
-        again = await one.notifications.subscribe(LOCAL_USER, service.url, *browser.keys, "", [])
+        again = await one.notifications.subscribe(
+            LOCAL_USER, service.url, p256dh=browser.keys[0], auth=browser.keys[1], name="", events=[]
+        )
         assert json.loads(again.events) == ["job.ended"], "as the page renews it: what was chosen stays"
 
 
 @pytest.mark.parametrize(("status", "is_left"), [(404, False), (410, False), (403, True), (500, True)])
 async def test_a_browser_that_is_gone_is_forgotten(tmp_path: Path, status: int, is_left: bool) -> None:
     async with receiver(status) as service, notifying_server(tmp_path) as one:
-        row = await one.notifications.subscribe(LOCAL_USER, service.url, *Browser().keys, "Laptop", [])
+        row = await one.notifications.subscribe(
+            LOCAL_USER, service.url, p256dh=Browser().keys[0], auth=Browser().keys[1], name="Laptop", events=[]
+        )
         await one.happens(ENDED)
         if status == 500:
             await one.clock.next_sleep()
@@ -121,7 +129,9 @@ async def test_a_browser_belongs_to_one_principal(tmp_path: Path) -> None:
     async with receiver(201) as service, notifying_server(tmp_path) as one:
         await one.tokens(ann="user", bob="guest")
         for principal in (ann, bob):
-            await one.notifications.subscribe(principal, service.url, *browser.keys, "Laptop", [])
+            await one.notifications.subscribe(
+                principal, service.url, p256dh=browser.keys[0], auth=browser.keys[1], name="Laptop", events=[]
+            )
         await one.happens(ENDED, principal="ann")
         await one.happens(ENDED, run="run_2", principal="bob")
         [message] = await service.got(1)
@@ -135,8 +145,14 @@ async def test_a_browser_belongs_to_one_principal(tmp_path: Path) -> None:
 async def test_unfit_subscriptions_are_refused(tmp_path: Path, p256dh: str, auth: str) -> None:
     async with notifying_server(tmp_path, private_hosts="") as one:
         with pytest.raises(UnfitKeys):
-            await one.notifications.subscribe(LOCAL_USER, "https://push.example.org/x", p256dh, auth, "", [])
+            await one.notifications.subscribe(
+                LOCAL_USER, "https://push.example.org/x", p256dh=p256dh, auth=auth, name="", events=[]
+            )
         with pytest.raises(UnfitKeys):
-            await one.notifications.subscribe(LOCAL_USER, "https://x.example.org", Browser().keys[0], "A", "", [])
+            await one.notifications.subscribe(
+                LOCAL_USER, "https://x.example.org", p256dh=Browser().keys[0], auth="A", name="", events=[]
+            )
         with pytest.raises(UnfitUrl):
-            await one.notifications.subscribe(LOCAL_USER, "https://127.0.0.1/x", *Browser().keys, "", [])
+            await one.notifications.subscribe(
+                LOCAL_USER, "https://127.0.0.1/x", p256dh=Browser().keys[0], auth=Browser().keys[1], name="", events=[]
+            )
