@@ -29,6 +29,7 @@ from app.policy.call_rows import TABLE as DECISIONS
 from app.telemetry.conventions import TABLE
 from routes.cli.doctor.checks import CHECKS
 from routes.openapi.document import document
+from routes.protocol.route import RIGHTS, Route, Tag
 from routes.server import ROUTES
 from tests import ROOT
 from tests.support.documented.connect import PROGRAM_NAMES, connect_lines
@@ -140,6 +141,31 @@ def telemetry_tables() -> Iterator[str]:
         yield ""
 
 
+def rights_table() -> Iterator[str]:
+    yield "| | |"
+    yield "|---|---|"
+    yield from (f"| {rights} | {meaning} |" for rights, meaning in RIGHTS.items())
+
+
+def route_table(tag: Tag) -> Iterator[str]:
+    yield "| route | for | |"
+    yield "|---|---|---|"
+    for row in ROUTES:
+        if row.tag == tag:
+            name = re.sub(r":\w+}", "}", row.name)
+            yield f"| `{name}` | {row.rights} | {' '.join(_route_texts(row))} |"
+
+
+def _route_texts(row: Route) -> Iterator[str]:
+    yield f"{row.summary}."
+    if row.details:
+        yield row.details
+    if row.query:
+        yield f"Query: {'; '.join(f'`{one.name}`, {one.about}' for one in row.query)}."
+    if row.body:
+        yield f"Body: `{json.dumps(row.body.example)}`."
+
+
 class Part(NamedTuple):
     """A generated part of a page of docs/."""
 
@@ -167,6 +193,8 @@ def decision_table() -> Iterator[str]:
 PARTS = (
     Part("approvals-and-sandbox.md", "decisions", decision_table),
     Part("doctor.md", "checks", check_table),
+    Part("http-api.md", "rights", rights_table),
+    *(Part("http-api.md", f"routes of {tag}", partial(route_table, tag)) for tag in get_args(Tag)),
     Part("settings.md", "settings", settings_tables),
     Part("events.md", "run events", lambda: event_sections(AgentEvent)),
     Part("events.md", "job events", lambda: event_sections(JobEvent)),
