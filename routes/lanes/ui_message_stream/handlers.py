@@ -46,7 +46,7 @@ ROUTES = tagged(
     Route(
         "GET /ui-message-stream/{chat:path}/stream",
         resume_chat,
-        rights="owner",
+        rights="user",
         statuses=(200, NONE_ACTIVE),
         stream="lane",
         foreign_errors=True,

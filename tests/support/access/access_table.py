@@ -1,232 +1,143 @@
-"""The access table: a row for each route, which says who gets what from it."""
+"""The access table: what the test of all routes sends to each, and what it gets. Who may use a route is in its row."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from routes.lanes.catalogue import LANES
+from routes.protocol.route import Rights, Route
+from routes.server import ROUTES
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
-    """For probes, which have no token."""
-
-    ok: int = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """Whoever has a token gets their own; `shows` is what of ann's only ann sees there (in a stream's first event)."""
-
-    ok: int = 200
-    shows: str | None = None
-    stream: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Thing:
-    """Something of ann's. `ok` is what she gets, in the order of the table."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What does not follow from the row of a route."""
 
     body: object = None
-    ok: int = 200
+    names_hers: bool = False  # the body names something of ann's
+    ok: int | None = None  # what ann gets, or whoever may
+    admins: int | None = None  # what admins get after her, where they see what is hers, too
+    shows: str | None = None  # what of ann's only ann sees there (in a stream's first event)
 
 
-@dataclass(frozen=True, slots=True)
-class Admins:
-    body: object = None
-    ok: int = 200
-
-
-@dataclass(frozen=True, slots=True)
-class ThingOrAdmins:
-    """Something of ann's that admins see, too; `again` is what they get after her, where that is something else."""
-
-    body: object = None
-    ok: int = 200
-    again: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OfServer:
-    """What an MCP server offers to those who may use its tools: here to admins. `ok`: it cannot be reached."""
-
-    ok: int = 502
-
-
-@dataclass(frozen=True, slots=True)
-class NoGuests:
-    """Whoever has a token and is no guest; `ok` is the answer without a body."""
-
-    ok: int = 400
-
-
-@dataclass(frozen=True, slots=True)
-class OfLane:
-    """A route of another API, whose errors are in its format, too. `ok` is the answer without a body or a right id."""
-
-    ok: int = 400
-
-
-Row = Open | Own | Thing | ThingOrAdmins | Admins | OfServer | NoGuests | OfLane
-ROWS: dict[str, Row] = {
-    **{f"GET {path}": Open() for path in ("/livez", "/readyz", "/openapi.json")},
-    "GET /metrics": Admins(),
-    "GET /proof": Open(422),
-    "GET /": Own(),
-    "GET /page/{path:path}": Open(),
-    "GET /events": Own(shows="job", stream=True),
-    "GET /tools": Own(),
-    "GET /options": Own(),
-    "GET /profiles": Own(shows="profile"),
-    "GET /profiles/{profile}": Thing(),
-    "PUT /profiles/{profile}": Own(400),  # adds one's own
-    "DELETE /profiles/{profile}": Thing(ok=204),
-    "GET /usage": Own(),
-    "GET /sessions": Own(shows="session"),
-    "POST /sessions/{session}/shares": Thing({"attachments": True}, 409),  # none of its turns has ended
-    "GET /shares": Own(shows="share"),
-    "POST /shares/{share}": Thing(ok=409),
-    "GET /shared/{token}": Open(),
-    "GET /shared/{token}/files/{sha256}": Open(),
-    "GET /folders": Own(shows="folder"),
-    "POST /folders": Own(400),
-    "PATCH /folders/{folder}": Thing({"name": "Trips"}),
-    "DELETE /folders/{folder}": Thing(ok=204),
-    "DELETE /shares/{share}": ThingOrAdmins(ok=204, again=404),
-    "GET /jobs": Own(shows="job"),
-    "GET /approvals": Own(shows="call"),
-    "GET /project": Own(),
-    "POST /project": NoGuests(),
-    "GET /sessions/{session}": Thing(),
-    "GET /sessions/{session}/log": Thing(),
-    "POST /sessions/{session}/fork": Thing({"before": "{run}"}, 201),
-    "POST /sessions/{session}/compact": Thing(ok=409),  # a run of hers is at work
-    "PATCH /sessions/{session}": Thing({"disabled_tools": []}),
-    "GET /sessions/{session}/files/{sha256}": Thing(),
-    "GET /sessions/{session}/files": Thing(),
-    "GET /sessions/{session}/workspace/{path:path}": Thing(ok=404),  # there is no such file
-    "GET /workspace": Own(),
-    "GET /workspace/archive": Own(),
-    "POST /workspace/folders": NoGuests(),
-    "POST /workspace/moves": NoGuests(),
-    "POST /workspace/changes/{change}/undo": Thing(ok=404),  # hers are undone in tests of their own
-    "GET /workspace/files/{path:path}": Own(404),  # there is no such file
-    "PUT /workspace/files/{path:path}": NoGuests(201),
-    "DELETE /workspace/files/{path:path}": NoGuests(200),
-    "GET /sessions/{session}/documents": Thing(),
-    "GET /documents/{document}": Thing(),
-    "PUT /documents/{document}": Thing({"version": 1, "text": "x"}),
-    "GET /documents/{document}/versions": Thing(),
-    "GET /documents/{document}/file": Thing(),
-    "POST /documents/{document}/suggestions/{number}": Thing({"decision": "accept"}, 404),
-    "GET /memory": Own(shows="memory"),
-    "POST /memory": Own(400),
-    "DELETE /memory": Own(400),
-    "GET /memory/{memory}": Thing(),
-    "PATCH /memory/{memory}": Thing({"text": "Likes tea", "kind": "preference"}),
-    "DELETE /memory/{memory}": Thing(ok=204),
-    "GET /sessions/{session}/grants": Thing(),
-    "DELETE /sessions/{session}/grants/{grant}": Thing(),
-    "DELETE /sessions/{session}/grants": Thing(),
-    "GET /runs/{run}": Thing(),
-    "POST /runs/{run}/messages": Thing({"message": "x"}, 202),
-    "POST /runs/{run}/approvals/{call}": Thing({"decision": "approve"}),
-    "GET /runs/{run}/approvals/{call}/preview": Thing(),
-    "GET /runs/{run}/events": Thing(),
-    "GET /runs/{run}/calls/{call}/output": Thing(),
-    "POST /runs/{run}/calls/{call}/cancel": Thing(),
-    "POST /runs/{run}/calls/{call}/input": Thing({"text": "x"}, 409),
-    "POST /runs/{run}/calls/{call}/terminal": Thing({"columns": 80, "rows": 24}, 409),
-    "POST /runs/{run}/cancel": Thing(),
-    "GET /runs/{run}/changes": ThingOrAdmins(),
-    "POST /runs/{run}/undo": ThingOrAdmins(),
-    "POST /chat": Thing({"message": "x", "session": "{session}", "when_busy": "queue"}),
-    "GET /jobs/{job}": Thing(),
-    "POST /jobs/{job}/cancel": Thing(),
-    "GET /jobs/{job}/events": Thing(),
-    "GET /jobs/{job}/output": Thing(),
-    "DELETE /sessions/{session}": Thing(ok=204),
-    "GET /mcp/callback": Open(400),
-    "GET /mcp/servers": Admins(),
-    "POST /mcp/servers": Admins({"name": "new", "url": "http://127.0.0.1:9/"}, 201),
-    "GET /mcp/servers/{name:path}": Admins(),
-    "GET /mcp/servers/{name:path}/logs": Admins(),
-    "GET /mcp/servers/{name:path}/resources": OfServer(),
-    "GET /mcp/servers/{name:path}/resources/read": OfServer(422),
-    "GET /mcp/servers/{name:path}/prompts": OfServer(),
-    "POST /mcp/servers/{name:path}/prompts/{prompt:path}": OfServer(),
-    "POST /mcp/servers/{name:path}/{action}": Admins(),
-    "DELETE /mcp/servers/{name:path}": Admins(ok=204),
-    "GET /endpoints": Own(),
-    "POST /endpoints": Admins({"name": "new", "url": "http://127.0.0.1:9/"}, 201),
-    "DELETE /endpoints/{endpoint}": Admins(ok=204),
-    "GET /hooks": Admins(),
-    "GET /rules": Admins(),
-    "GET /settings": Admins(),
-    "PATCH /settings": Admins({"changes": {"max_rounds": 20}}),
-    "GET /schedules": Own(shows="schedule"),
-    "POST /schedules": NoGuests(),
-    "GET /schedules/{schedule}": Thing(),
-    "PATCH /schedules/{schedule}": Thing({"name": "x"}),
-    "POST /schedules/{schedule}/run": Thing(ok=202),
-    "DELETE /schedules/{schedule}": Thing(ok=204),
-    "GET /triggers": Own(shows="trigger"),
-    "POST /triggers": NoGuests(),
-    "GET /triggers/{trigger}": Thing(),
-    "PATCH /triggers/{trigger}": Thing({"name": "x"}),
-    "POST /triggers/{trigger}/secret": Thing(),
-    "POST /triggers/{trigger}": Open(401),  # it is proven with the trigger's own secret
-    "DELETE /triggers/{trigger}": Thing(ok=204),
-    "GET /webhooks": Own(shows="webhook"),
-    "POST /webhooks": NoGuests(),
-    "GET /webhooks/{webhook}": Thing(),
-    "PATCH /webhooks/{webhook}": Thing({"name": "x"}),
-    "POST /webhooks/{webhook}/secret": Thing(),
-    "POST /webhooks/{webhook}/test": Thing(),
-    "GET /webhooks/{webhook}/deliveries": Thing(),
-    "POST /webhooks/{webhook}/deliveries/{delivery}/retry": Thing(ok=202),
-    "DELETE /webhooks/{webhook}": Thing(ok=204),
-    "GET /push": Own(shows="subscription"),
-    "POST /push": Own(400),
-    "PATCH /push/{subscription}": Thing({"events": ["run.ended"]}),
-    "POST /push/{subscription}/test": Thing(),
-    "DELETE /push/{subscription}": Thing(ok=204),
-    "GET /served-models": Admins(),
-    "POST /served-models": Admins({"file": "x.gguf"}, 422),  # no folder is allowed
-    "GET /served-models/{name}": Admins(ok=404),
-    "POST /served-models/{name}/serve": Admins(ok=404),
-    "POST /served-models/{name}/stop": Admins(ok=404),
-    "DELETE /served-models/{name}": Admins(ok=404),
-    "GET /audit": Admins(),
-    "GET /audit/{number}": Admins(ok=404),  # there are no so many
-    "GET /people": Admins(),
-    "PATCH /people/{name}": Admins({"role": "user"}),
-    "GET /sign-ins": Own(shows="sign_in"),
-    "POST /sign-ins": Own(201),
-    "DELETE /sign-ins/{sign_in}": Thing(ok=204),
-    "DELETE /sign-ins": Own(204),
-    "GET /prompts": Own(shows="prompt"),
-    "GET /prompts/{prompt}": Thing(),
-    "PUT /prompts/{prompt}": Own(400),  # adds one's own
-    "DELETE /prompts/{prompt}": Thing(ok=204),
-    "GET /preferences": Own(),
-    "PUT /preferences": Own(400),
-    "POST /pause": Admins(),
-    "POST /resume": Admins(),
-    "GET /tokens": Admins(),
-    "POST /tokens": Admins({"name": "new"}, 201),
-    "DELETE /tokens/{name}": Admins(ok=204),
-    "GET /api/hello": Open(204),
-    **{f"POST {lane.path}": OfLane() for lane in LANES},
-    "POST /v1/messages/count_tokens": OfLane(),
-    "GET /v1/models": OfLane(200),
-    "GET /v1/models/{model:path}": OfLane(404),
-    "GET /ui-message-stream/{chat:path}/stream": OfLane(204),
-    "GET /v1/responses/{response}": OfLane(404),
-    "DELETE /v1/responses/{response}": OfLane(404),
-    "POST /v1/responses/{response}/cancel": OfLane(404),
-    "GET /v1/responses/{response}/input_items": OfLane(404),
+TRIED = {
+    "GET /proof": Tried(ok=422),
+    "GET /events": Tried(shows="job"),
+    "GET /profiles": Tried(shows="profile"),
+    "GET /sessions": Tried(shows="session"),
+    "POST /sessions/{session}/shares": Tried(body={"attachments": True}, ok=409),  # none of its turns has ended
+    "GET /shares": Tried(shows="share"),
+    "POST /shares/{share}": Tried(ok=409),
+    "DELETE /shares/{share}": Tried(admins=404),
+    "GET /folders": Tried(shows="folder"),
+    "PATCH /folders/{folder}": Tried(body={"name": "Trips"}),
+    "GET /jobs": Tried(shows="job"),
+    "GET /approvals": Tried(shows="call"),
+    "POST /sessions/{session}/fork": Tried(body={"before": "{run}"}),
+    "POST /sessions/{session}/compact": Tried(ok=409),  # a run of hers is at work
+    "PATCH /sessions/{session}": Tried(body={"disabled_tools": []}),
+    "GET /sessions/{session}/workspace/{path:path}": Tried(ok=404),  # there is no such file
+    "POST /workspace/changes/{change}/undo": Tried(ok=404),  # hers are undone in tests of their own
+    "GET /workspace/files/{path:path}": Tried(ok=404),  # there is no such file
+    "PUT /workspace/files/{path:path}": Tried(ok=201),
+    "PUT /documents/{document}": Tried(body={"version": 1, "text": "x"}),
+    "POST /documents/{document}/suggestions/{number}": Tried(body={"decision": "accept"}, ok=404),
+    "GET /memory": Tried(shows="memory"),
+    "DELETE /memory": Tried(ok=400),
+    "PATCH /memory/{memory}": Tried(body={"text": "Likes tea", "kind": "preference"}),
+    "POST /runs/{run}/messages": Tried(body={"message": "x"}),
+    "POST /runs/{run}/approvals/{call}": Tried(body={"decision": "approve"}),
+    "POST /runs/{run}/calls/{call}/input": Tried(body={"text": "x"}, ok=409),
+    "POST /runs/{run}/calls/{call}/terminal": Tried(body={"columns": 80, "rows": 24}, ok=409),
+    "GET /runs/{run}/changes": Tried(admins=200),
+    "POST /runs/{run}/undo": Tried(admins=200),
+    "POST /chat": Tried(body={"message": "x", "session": "{session}", "when_busy": "queue"}, names_hers=True),
+    "GET /mcp/callback": Tried(ok=400),
+    "POST /mcp/servers": Tried(body={"name": "new", "url": "http://127.0.0.1:9/"}),
+    # What a server offers is for those who may use its tools: here for admins, and it cannot be reached.
+    "GET /mcp/servers/{name:path}/resources": Tried(ok=404, admins=502),
+    "GET /mcp/servers/{name:path}/resources/read": Tried(ok=404, admins=422),
+    "GET /mcp/servers/{name:path}/prompts": Tried(ok=404, admins=502),
+    "POST /mcp/servers/{name:path}/prompts/{prompt:path}": Tried(ok=404, admins=502),
+    "POST /endpoints": Tried(body={"name": "new", "url": "http://127.0.0.1:9/"}, ok=201),
+    "PATCH /settings": Tried(body={"changes": {"max_rounds": 20}}),
+    "GET /schedules": Tried(shows="schedule"),
+    "PATCH /schedules/{schedule}": Tried(body={"name": "x"}),
+    "GET /triggers": Tried(shows="trigger"),
+    "PATCH /triggers/{trigger}": Tried(body={"name": "x"}),
+    "POST /triggers/{trigger}": Tried(ok=401),  # it is proven with the trigger's own secret
+    "GET /webhooks": Tried(shows="webhook"),
+    "PATCH /webhooks/{webhook}": Tried(body={"name": "x"}),
+    "GET /push": Tried(shows="subscription"),
+    "PATCH /push/{subscription}": Tried(body={"events": ["run.ended"]}),
+    "POST /served-models": Tried(body={"file": "x.gguf"}, ok=422),  # no folder is allowed
+    "GET /served-models/{name}": Tried(ok=404),
+    "POST /served-models/{name}/serve": Tried(ok=404),
+    "POST /served-models/{name}/stop": Tried(ok=404),
+    "DELETE /served-models/{name}": Tried(ok=404),
+    "GET /audit/{number}": Tried(ok=404),  # there are no so many
+    "PATCH /people/{name}": Tried(body={"role": "user"}),
+    "GET /sign-ins": Tried(shows="sign_in"),
+    "GET /prompts": Tried(shows="prompt"),
+    "POST /tokens": Tried(body={"name": "new"}),
+    "GET /v1/models/{model:path}": Tried(ok=404),
+    "GET /ui-message-stream/{chat:path}/stream": Tried(ok=204),
+    "GET /v1/responses/{response}": Tried(ok=404),
+    "DELETE /v1/responses/{response}": Tried(ok=404),
+    "POST /v1/responses/{response}/cancel": Tried(ok=404),
+    "GET /v1/responses/{response}/input_items": Tried(ok=404),
 }
+IN_ORDER = (  # each needs what those before have left
+    "POST /runs/{run}/messages",
+    "POST /runs/{run}/approvals/{call}",
+    "GET /runs/{run}/events",
+    "GET /runs/{run}/calls/{call}/output",
+    "POST /runs/{run}/calls/{call}/cancel",
+    "POST /runs/{run}/calls/{call}/input",
+    "POST /runs/{run}/calls/{call}/terminal",
+    "POST /runs/{run}/cancel",
+    "GET /runs/{run}/changes",
+    "POST /runs/{run}/undo",
+    "POST /chat",
+    "POST /jobs/{job}/cancel",
+    "GET /jobs/{job}/events",
+    "GET /jobs/{job}/output",
+)
+LAST = "DELETE /sessions/{session}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A route as the tests try it."""
+
+    route: Route
+    tried: Tried
+
+    @property
+    def rights(self) -> Rights:
+        return "owner" if self.tried.names_hers else self.route.rights
+
+    @property
+    def ok(self) -> int:
+        """What those who may get; without the body that it needs, 400."""
+        if self.tried.ok is not None:
+            return self.tried.ok
+        lacks_body = self.route.body is not None and self.route.body.required and self.tried.body is None
+        return 400 if lacks_body else self.route.answers[0]
+
+
+def in_order() -> Iterator[Route]:
+    """Reads, then changes, then deletions: of parts before those of what they belong to."""
+    rest = [route for route in ROUTES if route.name not in (*IN_ORDER, LAST)]
+    named = {route.name: route for route in ROUTES}
+    yield from (route for route in rest if route.method == "GET")
+    yield from (route for route in rest if route.method not in ("GET", "DELETE"))
+    yield from (named[name] for name in IN_ORDER)
+    yield from sorted((one for one in rest if one.method == "DELETE"), key=lambda one: -one.path.count("/"))
+    yield named[LAST]
+
+
+ROWS = {route.name: Row(route, TRIED.get(route.name, Tried())) for route in in_order()}
 LOST = {
     "session": "ses_" + "0" * 20,
     "run": "run_" + "0" * 20,
