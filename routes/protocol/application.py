@@ -24,7 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.core.log_context import enter_request
 from routes.protocol.errors import SAFE_HEADERS, AnswerError, native_error
 from routes.protocol.refusals import FORESEEN, refuse
-from routes.protocol.route import Route
+from routes.protocol.requests import admins_only
+from routes.protocol.route import Endpoint, Route
 from routes.protocol.sse import STREAM
 from tools.base.patterns import lazy_pattern
 
@@ -33,22 +34,33 @@ PATH = ":path}"  # Starlette's, in which a dot stands for any character but a li
 
 
 class ServedRoute(routing.Route):
-    """A row as the router tries it, whose errors are AnswerMiddleware's.
+    """A row as the router tries it, whose errors are AnswerMiddleware's. Routes for admins are closed to others here.
 
     A `path` in its path may have line feeds, as names of files may.
     """
 
     def __init__(self, row: Route) -> None:
-        super().__init__(row.path, row.handler, methods=[row.method])
+        endpoint = row.handler if row.rights != "admin" or row.checks_itself else for_admins(row.handler)
+        super().__init__(row.path, endpoint, methods=[row.method])
         if PATH in row.path:
             self.path_regex = lazy_pattern(self.path_regex.pattern, re.DOTALL)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"][ROUTE] = row.path
-            response = await row.handler(Request(scope, receive, send))
+            response = await endpoint(Request(scope, receive, send))
             await response(scope, receive, send)
 
         self.app = answer
+
+
+def for_admins(handler: Endpoint) -> Endpoint:
+    """Return a handler that raises Refused for other principals."""
+
+    async def checked(request: Request) -> Response:
+        admins_only(request.state.principal)
+        return await handler(request)
+
+    return checked
 
 
 class StreamingApplication(Starlette):

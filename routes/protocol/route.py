@@ -87,6 +87,7 @@ class Route(_Head, frozen=True, kw_only=True):
     """
 
     rights: Rights
+    checks_itself: bool = False  # more requests than those of admins are let in, and the handler decides which
     tag: Tag = "Server"
     about: str = ""
     answer: Shape | None = None

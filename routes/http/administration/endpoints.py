@@ -21,7 +21,7 @@ from app.models.providers import provider_kind
 from app.storage.principals import Principal
 from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
-from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 from tools.base.rights import Role
@@ -78,7 +78,6 @@ async def add_endpoint(request: Request) -> Response:
     once; its models are listed in the background.
     """
     services, principal = services_of(request), current_principal(request)
-    admins_only(principal)
     body = await read_fields(request, EndpointRequest, plain=True)
     known_labels(services.settings, body.labels or ())
     spec, keys = body.spec(), [key.strip() for key in body.keys]
@@ -95,7 +94,6 @@ async def add_endpoint(request: Request) -> Response:
 async def delete_endpoint(request: Request) -> Response:
     """Remove an endpoint. Runs that are under way keep it until they end."""
     services, name = services_of(request), request.path_params["endpoint"]
-    admins_only(current_principal(request))
     if setting := services.models.needed_by(name):
         advice = f"The setting {setting} names a model of {name}: change that first, then restart the server."
         raise Refused(409, "endpoint_needed", advice)

@@ -87,5 +87,5 @@ def disk_readings(data_dir: Path, workspace: Path) -> Iterator[Reading]:
 
 ROUTES = tagged(
     "Server",
-    Route(f"GET {METRICS}", show_metrics, rights="admin", media=("text/plain",)),
+    Route(f"GET {METRICS}", show_metrics, rights="admin", checks_itself=True, media=("text/plain",)),
 )

@@ -14,7 +14,7 @@ from app.mcp.servers import McpServers
 from app.mcp.sign_ins import CALLBACK
 from routes.http.mcp.trust import DistrustRequest, TrustRequest, trust_fields
 from routes.protocol.errors import ASCIIResponse, Refused
-from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.escape_invisible import visible
@@ -61,12 +61,6 @@ class ApproveRequest(StrictModel):
         return self
 
 
-def _servers(request: Request) -> McpServers:
-    """Raises Refused for those who are no admins."""
-    admins_only(current_principal(request))
-    return services_of(request).mcp
-
-
 def shown(servers: McpServers, status: Status) -> dict[str, Any]:
     fields: dict[str, Any] = to_builtins(status)
     return fields | trust_fields(servers, status.name)
@@ -79,7 +73,7 @@ async def list_servers(request: Request) -> Response:
     (`classified`), pid, protocol, connect time, restarts, next attempt, tokens. `problem` says why nothing of the file
     counts.
     """
-    servers = _servers(request)
+    servers = services_of(request).mcp
     rows = sorted(servers.status(), key=lambda status: status.name)
     return ASCIIResponse({"servers": [shown(servers, row) for row in rows], "problem": servers.problem or None})
 
@@ -90,7 +84,7 @@ async def add_server(request: Request) -> Response:
     `name` and `url`, or the other fields of an entry; a server that was added so is changed. Answers at once; it
     connects meanwhile.
     """
-    servers = _servers(request)
+    servers = services_of(request).mcp
     body = await read_fields(request, ServerRequest, plain=True)
     return ASCIIResponse(
         shown(servers, await servers.add(body.name, body.entry(), current_principal(request).name)), 201
@@ -99,19 +93,19 @@ async def add_server(request: Request) -> Response:
 
 async def show_server(request: Request) -> Response:
     """An MCP server."""
-    servers = _servers(request)
+    servers = services_of(request).mcp
     return ASCIIResponse(shown(servers, servers.named(request.path_params["name"])))
 
 
 async def delete_server(request: Request) -> Response:
     """Remove a server."""
-    await _servers(request).remove(request.path_params["name"], current_principal(request).name)
+    await services_of(request).mcp.remove(request.path_params["name"], current_principal(request).name)
     return Response(status_code=204)
 
 
 async def server_logs(request: Request) -> Response:
     """The last lines of a server. 200 of its standard error and status changes."""
-    return ASCIIResponse({"lines": _servers(request).logs(request.path_params["name"])})
+    return ASCIIResponse({"lines": services_of(request).mcp.logs(request.path_params["name"])})
 
 
 async def callback(request: Request) -> Response:
@@ -147,7 +141,7 @@ async def act_on_server(request: Request) -> Response:
     if it has changed since. `trust` takes `tool`, `role`, `risk` and `untrusted`, without `tool` for the whole server;
     see [declaring trust](mcp.md#declaring-trust). `distrust` takes `tool`. Answers with how the server is now.
     """
-    servers, by, name = _servers(request), current_principal(request).name, request.path_params["name"]
+    servers, by, name = services_of(request).mcp, current_principal(request).name, request.path_params["name"]
     more: dict[str, Any] = {}
     match request.path_params["action"]:
         case "enable":

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from routes.protocol.errors import ASCIIResponse, Refused
-from routes.protocol.requests import admins_only, read_fields
+from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 
@@ -105,9 +105,8 @@ async def delete_served(request: Request) -> Response:
 
 
 def models_of(request: Request) -> ServedModels:
-    """Return the models of the server, for admins. Raises Refused."""
+    """Return the models of the server."""
     services = services_of(request)
-    admins_only(current_principal(request))
     from app.models.endpoints.served_models import ServedModels
 
     return ServedModels(services.store, services.settings, services.endpoints)
