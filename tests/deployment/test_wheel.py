@@ -28,8 +28,9 @@ from tests.support.server.serving import NO_TLS
 FLOORS = ("parsing", "tools", "app", "routes")
 LEFT_OUT = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist")
 NOT_PACKAGED = {"data", "workspace", "fixtures", "tests"}  # beside the floors; the first two are made by serving
-LIMIT_S = 100
+LIMIT_S = 250  # to build it takes 10 s, and three times as long beside others
 ENVIRONMENT = Path(sysconfig.get_path("purelib"))  # what dragoman imports is there
+pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 TYPED = """\
 from dragoman.parsing import Call, Parser
 calls: list[Call] = [event for event in Parser({}).feed("Hello.") if isinstance(event, Call)]
