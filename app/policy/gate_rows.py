@@ -172,7 +172,10 @@ def _never(request: AccessRequest, _: Decision | None) -> Decision | None:
 
 
 def _granted(request: AccessRequest, _: Decision | None) -> Decision | None:
-    return Allow() if _is_allowed_command(request) or _is_granted(request) else None
+    """Decide by the operator's commands, and by grants where these do not name the command."""
+    if _is_named_command(request):
+        return Allow() if _is_unchanged(request) else None
+    return Allow() if _is_granted(request) else None
 
 
 def _auto(request: AccessRequest, _: Decision | None) -> Decision | None:
@@ -279,17 +282,23 @@ def _warning(request: AccessRequest) -> str:
     return f"{taint} {carried(labels)}" if labels else taint
 
 
-def _is_allowed_command(request: AccessRequest) -> bool:
-    """Return True if the operator's commands allow the call (without arguments: might allow one)."""
+def _is_named_command(request: AccessRequest) -> bool:
+    """Return True if the operator's commands name the call (without arguments: might name one)."""
     policy, arguments = request.policy, request.arguments
     if request.tool.name != "bash" or not policy.commands:
         return False
     if arguments is None:
         return True
     command = arguments.get("command")
-    if not isinstance(command, str) or hosts_wanted(arguments) or not allowed(command, policy.commands):
-        return False
-    return policy.boxed or policy.writes.last < policy.writes.started or reads(command)
+    return isinstance(command, str) and not hosts_wanted(arguments) and allowed(command, policy.commands)
+
+
+def _is_unchanged(request: AccessRequest) -> bool:
+    """Return True if no tool can have written what the command runs (without arguments: if that is open)."""
+    policy, arguments = request.policy, request.arguments
+    if policy.boxed or arguments is None or policy.writes.last < policy.writes.started:
+        return True
+    return reads(str(arguments["command"]))
 
 
 def _is_granted(request: AccessRequest) -> bool:

@@ -18,7 +18,7 @@ from tools.base.access.sessions import SessionAccess
 
 
 class RunDelegation(Struct):
-    """Implements `app.runs.delegation.parent_call.Delegation`. `slots` bounds the helpers that work at a time."""
+    """Implements `app.runs.run_scope.Delegation`. `slots` bounds the helpers that work at a time."""
 
     server: Server
     options: RunOptions

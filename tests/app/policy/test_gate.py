@@ -124,6 +124,16 @@ def test_a_pattern_for_commands_is_read_as_the_shell_reads_it(command: str, cove
     assert Grant("bash", pattern={"command": "git status *"}).covers("ann", {"command": command}) is covered
 
 
+def test_a_grant_does_not_renew_an_operators_command_after_a_write() -> None:
+    """Without a sandbox, a command that the operator names may run what was written: it asks, whatever is granted."""
+    call, bash = {"command": "make test"}, catalogue_tool("bash")
+    grant = Grant("bash", fingerprint=fingerprint("ann", "bash", call), created=3)
+    policy = PolicyContext(commands=("make test",), grants=(grant,), writes=Writes(started=1, last=2))
+    assert isinstance(decide(ANN, bash, call, policy), Ask)
+    assert decide(ANN, bash, call, dataclasses.replace(policy, commands=())) == Allow()
+    assert decide(ANN, bash, call, dataclasses.replace(policy, writes=Writes(started=1))) == Allow()
+
+
 def test_the_operators_commands_never_ask() -> None:
     bash = catalogue_tool("bash")
     policy = PolicyContext(ApprovalMode.ASK, commands=("git status *",))
