@@ -10,6 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from app.policy.decision_table import DecisionRow, decided
+from app.policy.decisions import POLICY
 from app.policy.gate_rows import GATE_ROWS, ask_or_refuse
 from app.policy.guards import CANARY, JUDGE, SCREEN
 from app.policy.policy_context import PolicyContext
@@ -41,6 +42,11 @@ class CallRequest(Struct, frozen=True, kw_only=True):
 def decide_call(request: CallRequest) -> Decision:
     """Decide on a call by the whole table."""
     return decided(CALL_ROWS, request) or Allow()
+
+
+def author_of(refusal: Refuse) -> str:
+    """Return what a person reads as the author of a refusal: a guard, a hook, provenance, or the policy as a whole."""
+    return POLICY if refusal.by in _OF_POLICY else refusal.by
 
 
 def quotation_refusal(name: str, place: str, why: str) -> str:
@@ -94,6 +100,7 @@ GUARDS = (
     DecisionRow(SCREEN, "refuses", "with effects, once a result could not be screened", _guard(SCREEN)),
     DecisionRow(JUDGE, "refuses", "with effects that the judge doubts", _guard(JUDGE)),
 )
+_OF_POLICY = {UNKNOWN_TOOL, ARGUMENTS, *(row.name for row in GATE_ROWS)}
 HOOK_ROW = DecisionRow("hook", "asks or refuses", "that a hook denies or asks about", _hook)
 PROVENANCE_ROW = DecisionRow(
     "provenance", "asks or refuses", "that is a quotation of what the model has read", _provenance, rewords=True

@@ -33,8 +33,8 @@ from app.core.attachments import image_event
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, unanswered
 from app.policy.approvals import resolution_event
-from app.policy.call_rows import UNREADABLE, CallRequest, decide_call, quotation_refusal
-from app.policy.decisions import POLICY, audit_of, denial_of
+from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
+from app.policy.decisions import audit_of, denial_of
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
@@ -161,7 +161,7 @@ class ToolExecutor(Struct):
         self.audit(context, call, decision)
         if isinstance(decision, Refuse):
             # It may have been asked for before the server was restarted.
-            if row := await self.scope.approvals.withdraw(context.run, POLICY):
+            if row := await self.scope.approvals.withdraw(context.run, author_of(decision)):
                 await context.emit(resolution_event(row))
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
             for notice in self.scope.guards.news(conversation):

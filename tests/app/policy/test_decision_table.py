@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.rules import ApprovalMode, WhenAbsent
-from app.policy.call_rows import CALL_ROWS, TABLE, CallRequest, decide_call
+from app.policy.call_rows import CALL_ROWS, TABLE, CallRequest, author_of, decide_call
 from app.policy.decision_table import DecisionRow, decided
 from app.policy.gate import decide
 from app.policy.gate_rows import GATE_ROWS, QUESTIONS, AccessRequest
@@ -161,6 +161,17 @@ def test_a_guards_refusal_stays_as_it_is(quoted_in: str) -> None:
     objection = Refuse("It carries the code.", by="canary")
     request = CallRequest(name="x", policy=PolicyContext(), dispatch=Allow, objection=objection, quoted_in=quoted_in)
     assert decide_call(request) == objection
+
+
+@pytest.mark.parametrize(
+    ("by", "author"),
+    [
+        *((name, "policy") for name in ("role", "session", "arguments", "unknown_tool", "unattended")),
+        *((name, name) for name in ("canary", "judge", "screen", "provenance", "hook strict")),
+    ],
+)
+def test_a_person_reads_of_the_policy_as_a_whole(by: str, author: str) -> None:
+    assert author_of(Refuse("No.", by=by)) == author
 
 
 def test_the_first_question_that_decides_ends_the_questions() -> None:
