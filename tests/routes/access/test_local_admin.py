@@ -182,8 +182,8 @@ def test_a_connection_that_its_process_has_closed_is_nobodys() -> None:
         places = client.getsockname(), listener.getsockname()
         with closing(listener.accept()[0]) as ours:
             client.close()
-            left = entry_of(*places)
-            assert left and left.inode == 0 and left.uid in (0, os.geteuid())
+            left = entry_of(*places)  # of one connection in a thousand it keeps nothing
+            assert left is None or (left.inode == 0 and left.uid in (0, os.geteuid()))
             assert uid_of_peer(ours) is None
         assert uid_of_peer(ours) is None
 
