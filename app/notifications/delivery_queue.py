@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from app.core.settings_fields import DAY_S
 from app.notifications.backoff import DISABLED_AFTER_S, MOST_ATTEMPTS, delay_s
+from app.notifications.channels import CHANNELS
 from app.notifications.sender import Attempt
 from app.notifications.targets import Targets
 from app.storage.audit import AuditRow
@@ -30,7 +31,6 @@ from app.storage.notices.notifications import (
     DELIVERED,
     DISABLED,
     PENDING,
-    PUSH,
     DeliveryRow,
     DeliveryTried,
     NotificationStore,
@@ -42,8 +42,6 @@ AT_ONCE = 8  # requests of all targets
 STORE_RETRY_S = 30.0
 TIDY_EVERY = 64  # ended deliveries of a target
 KEPT_RUNS, KEPT_S, KEPT_LONG_S = 500, 7.0 * DAY_S, 35.0 * DAY_S
-GONE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})  # of push services: the browser is not subscribed any more
-UNFIT = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, 413})  # the same each time
 BY = "dragoman"
 
 logger = logging.getLogger(__name__)
@@ -167,11 +165,12 @@ class DeliveryQueue:
     async def _conclude(self, row: DeliveryRow, target: TargetRow, attempt: Attempt) -> None:
         """Store the result of an attempt. Raises StoreFailed."""
         now, attempts = self._timing.now(), row.attempts + 1
-        if target.kind == PUSH and attempt.status in GONE:
+        channel = CHANNELS[target.kind]
+        if attempt.status in channel.forgotten_at:
             audit = AuditRow(
                 now,
                 principal=target.principal,
-                action="push",
+                action=channel.family.name,
                 decision="removed",
                 why="The push service does not know it.",
                 by=BY,
@@ -196,7 +195,7 @@ class DeliveryQueue:
             await self._mark(target.id, None)
             await self._tidy(target.id)
             return
-        is_last = attempts >= MOST_ATTEMPTS or (target.kind == PUSH and attempt.status in UNFIT)
+        is_last = attempts >= MOST_ATTEMPTS or attempt.status in channel.unfit_at
         due = now + delay_s(attempts, self._timing.chance(), attempt.retry_after_s)
         state, ended = (DEAD, now) if is_last else (PENDING, None)
         await self._store.write(
@@ -246,7 +245,8 @@ class DeliveryQueue:
             if row is None or row.state != ACTIVE or row.url != target.url:
                 return  # changed meanwhile
             logger.warning("%s %s of %s disabled: %s", row.kind, row.id, row.principal, why)
-            audit = AuditRow(now, principal=row.principal, action=row.kind, decision="disabled", why=why, by=BY)
+            action = CHANNELS[row.kind].family.name
+            audit = AuditRow(now, principal=row.principal, action=action, decision="disabled", why=why, by=BY)
             row = replace(row, state=DISABLED, reason=why)
             await self._targets.disable(row, now, audit)
         self._on_disabled(row)

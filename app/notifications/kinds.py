@@ -13,4 +13,5 @@ KINDS = {
     CANARY: "The system prompt has leaked",
     TARGET: "A webhook was disabled",
 }
+URGENT = frozenset({APPROVAL, CANARY})
 TEST = "test"  # not to be chosen: its target gets it

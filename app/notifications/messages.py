@@ -5,7 +5,6 @@ Events of other principals, for a webhook of an admin, have neither title nor li
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,13 +29,13 @@ class Messages:
         self._redactor = redactor
         self._public_url = public_url
 
-    async def webhook(self, row: DeliveryRow, target: TargetRow) -> bytes:
-        """Return the body for a webhook: `type`, `timestamp` and `data`. Raises StoreFailed."""
+    async def full(self, row: DeliveryRow, target: TargetRow) -> Any:
+        """Return what a program gets: `type`, `timestamp` and `data`. Raises StoreFailed."""
         body = {"type": row.kind, "timestamp": iso_time(row.created), "data": await self._data(row, target)}
-        return json.dumps(self._redactor.redact_value(body)).encode()
+        return self._redactor.redact_value(body)
 
-    async def push(self, row: DeliveryRow, target: TargetRow) -> bytes:
-        """Return what a browser shows. Raises StoreFailed."""
+    async def short(self, row: DeliveryRow, target: TargetRow) -> Any:
+        """Return what a person is shown: texts by `title`, `body`, `session`, `tag`, `link`. Raises StoreFailed."""
         data = await self._data(row, target)
         words = KINDS.get(row.kind, TEST_TITLE)
         detail = f" ({row.detail})" if row.detail and row.kind in DETAILS else ""
@@ -45,8 +44,9 @@ class Messages:
             "body": data.get("title", ""),
             "session": row.session,
             "tag": f"{row.kind}/{row.subject}",
+            "link": data.get("link", ""),
         }
-        return json.dumps(self._redactor.redact_value(shown)).encode()
+        return self._redactor.redact_value(shown)
 
     async def _data(self, row: DeliveryRow, target: TargetRow) -> Mapping[str, Any]:
         data: dict[str, Any] = {"principal": row.principal} if target.everyone else {}

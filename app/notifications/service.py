@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from app.config.settings import Settings
 from app.log.event_writer import EventWriter
+from app.notifications.channel import BROWSERS, WEBHOOKS, ChannelParts, Family
+from app.notifications.channels import CHANNELS
 from app.notifications.delivery_queue import DeliveryQueue, Timing
-from app.notifications.key_files import VAPID, KeyFiles, secret_text
+from app.notifications.key_files import KeyFiles, secret_text
 from app.notifications.kinds import KINDS, TEST
 from app.notifications.messages import Messages
 from app.notifications.outbox import Outbox, delivery_id
 from app.notifications.sender import Attempt, Sender
-from app.notifications.signing import signed_headers
-from app.notifications.targets import Targets
+from app.notifications.targets import Targets, is_of
+from app.notifications.web_push import check_keys
 from app.policy.current_rights import principal_named
 from app.policy.entitlements import Kind, check_entitled
 from app.replicas.duty import attended
@@ -43,10 +41,6 @@ from app.storage.store import Store
 from app.transcript.run_request import NotFound
 from tools.base.rights import Role
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-PUSH_LIFE_S = 24 * 3600  # that a push service keeps a message for a browser that is away
 LISTED = 50  # deliveries
 AGENT = {"User-Agent": "dragoman (notifications)"}
 
@@ -83,7 +77,11 @@ class Notifications:
         self.keys = KeyFiles(settings.data_dir)
         self.sender = sender or Sender(settings.private_hosts, (settings.port,))
         self.targets = Targets(store, peers or Alone())
-        self._messages = Messages(store, journal.redactor, settings.public_url or "")
+        self._parts = ChannelParts(
+            messages=Messages(store, journal.redactor, settings.public_url or ""),
+            keys=self.keys,
+            contact=settings.push_contact,
+        )
         self.courier = DeliveryQueue(
             store, self.targets, self._send, written=journal.flush, on_disabled=self._disabled, timing=self._timing
         )
@@ -91,43 +89,38 @@ class Notifications:
             self.targets, settings.budget_notice_percent, journal.put, self.courier.wake, self._timing.now
         )
 
-    @cached_property
-    def _encryption(self) -> ModuleType:
-        from app.notifications import push_encryption  # 50 ms, for those who use it
-
-        return push_encryption
-
-    def push_key(self) -> str:
-        """Return the public key that browsers subscribe with. Raises OSError."""
-        key: str = self._encryption.public_key(self.keys.read(VAPID, self._encryption.new_scalar))
-        return key
-
     def secret(self, row: TargetRow) -> str:
         """Return the secret of a webhook, to be shown once. Raises OSError."""
         return secret_text(self.keys.webhook_secret(row.id, row.version))
 
-    def own(self, target: str, kind: str, principal: Principal) -> TargetRow:
+    def own(self, target: str, family: Family, principal: Principal) -> TargetRow:
         """Raises NotFound."""
         row = self.targets.get(target)
-        if row is None or row.principal != principal.name or row.kind != kind:
-            listing = "GET /webhooks" if kind == WEBHOOK else "GET /push"
-            raise NotFound(f"There is no {kind} {target[:40]!a}. {listing} lists yours.")
+        if row is None or row.principal != principal.name or not is_of(row, family):
+            raise NotFound(f"There is no {family.name} {target[:40]!a}. GET {family.path} lists yours.")
         return row
 
     async def add_webhook(
-        self, principal: Principal, url: str, name: str, events: Sequence[str], *, everyone: bool
+        self,
+        principal: Principal,
+        url: str,
+        name: str,
+        events: Sequence[str],
+        *,
+        everyone: bool,
+        channel: str = WEBHOOK,
     ) -> TargetRow:
         """Raises NotEntitled, UnfitUrl, TooManyTargets, TargetForbidden."""
         check_entitled(principal, Kind.WEBHOOKS)
         if everyone and principal.role is not Role.ADMIN:
             raise TargetForbidden("A webhook for the events of all principals is for admins: leave out everyone.")
-        self._check_room(principal, WEBHOOK)
+        self._check_room(principal, WEBHOOKS)
         checked, _ = await self.sender.check(url)
         row = self._new(
-            "whk", WEBHOOK, principal, name=name or checked.host, url=url.strip(), events=events, everyone=everyone
+            channel, principal, name=name or checked.host, url=url.strip(), events=events, everyone=everyone
         )
         async with self.targets.changing:
-            self._check_room(principal, WEBHOOK)  # others may have been added meanwhile
+            self._check_room(principal, WEBHOOKS)  # others may have been added meanwhile
             await self.targets.put(row, self._audit(row, "added", principal, checked.host))
         return row
 
@@ -138,7 +131,7 @@ class Notifications:
 
         Raises UnfitUrl, UnfitKeys, TooManyTargets.
         """
-        self._encryption.check_keys(p256dh, auth)
+        check_keys(p256dh, auth)
         checked, _ = await self.sender.check(endpoint)
         keys = json.dumps({"p256dh": p256dh, "auth": auth})
         async with self.targets.changing:
@@ -154,10 +147,10 @@ class Notifications:
             row = replace(row, state=ACTIVE, reason="", failing=None)
             await self.targets.put(row)
             return row
-        self._check_room(principal, PUSH)
+        self._check_room(principal, BROWSERS)
         if known:
             await self.targets.remove(known.id, self._audit(known, "removed", principal, "another principal's now"))
-        row = self._new("psh", PUSH, principal, name=name or host, url=endpoint, events=events, keys=keys)
+        row = self._new(PUSH, principal, name=name or host, url=endpoint, events=events, keys=keys)
         await self.targets.put(row, self._audit(row, "added", principal, host))
         return row
 
@@ -166,7 +159,7 @@ class Notifications:
         if fields.get("url", row.url) != row.url:
             await self.sender.check(fields["url"])
         async with self.targets.changing:
-            row = self.own(row.id, row.kind, principal)  # as it is now: the check may have taken seconds
+            row = self._now(row, principal)  # as it is now: the check may have taken seconds
             changed = replace(row, **fields)
             if changed.state == ACTIVE:
                 changed = replace(changed, reason="", failing=row.failing if row.state == ACTIVE else None)
@@ -176,12 +169,18 @@ class Notifications:
         return changed
 
     async def new_secret(self, row: TargetRow, principal: Principal) -> TargetRow:
-        """Replace the secret of a webhook; the old one signs nothing more. Raises NotFound."""
+        """Replace the secret of a webhook; the old one signs nothing more. Raises NotFound, TargetForbidden."""
+        if not CHANNELS[row.kind].signs:
+            raise TargetForbidden(f"What is sent to {row.kind} is not signed, so there is no secret to replace.")
         async with self.targets.changing:
-            row = self.own(row.id, row.kind, principal)
+            row = self._now(row, principal)
             row = replace(row, version=row.version + 1)
             await self.targets.put(row, self._audit(row, "new secret", principal, row.name))
         return row
+
+    def _now(self, row: TargetRow, principal: Principal) -> TargetRow:
+        """Return a target as it is now. Raises NotFound."""
+        return self.own(row.id, CHANNELS[row.kind].family, principal)
 
     async def remove(self, row: TargetRow, principal: Principal) -> None:
         async with self.targets.changing:
@@ -225,7 +224,6 @@ class Notifications:
 
     def _new(
         self,
-        prefix: str,
         kind: str,
         principal: Principal,
         *,
@@ -236,7 +234,7 @@ class Notifications:
         keys: str = "{}",
     ) -> TargetRow:
         now, chosen = self._timing.now(), json.dumps(list(dict.fromkeys(events)) or list(KINDS))
-        number = f"{prefix}_{token_hex(10)}"
+        number = f"{CHANNELS[kind].family.prefix}_{token_hex(10)}"
         return TargetRow(
             number,
             principal=principal.name,
@@ -250,16 +248,16 @@ class Notifications:
             created=now,
         )
 
-    def _check_room(self, principal: Principal, kind: str) -> None:
+    def _check_room(self, principal: Principal, family: Family) -> None:
         most = self._settings.max_notification_targets
-        if len(self.targets.of(principal.name, kind)) >= most:
-            what = "webhooks" if kind == WEBHOOK else "browsers with notifications"
+        if len(self.targets.of(principal.name, family)) >= most:
             advice = "Remove one first" if most else "The setting max_notification_targets switches them off"
-            raise TooManyTargets(f"You may have {most} {what}. {advice}.")
+            raise TooManyTargets(f"You may have {most} {family.plural}. {advice}.")
 
     def _audit(self, row: TargetRow, decision: str, by: Principal, why: str) -> AuditRow:
+        action = CHANNELS[row.kind].family.name
         return AuditRow(
-            self._timing.now(), principal=row.principal, action=row.kind, decision=decision, why=why, by=by.name
+            self._timing.now(), principal=row.principal, action=action, decision=decision, why=why, by=by.name
         )
 
     def _disabled(self, row: TargetRow) -> None:
@@ -270,29 +268,11 @@ class Notifications:
         owner = await principal_named(self._store, target.principal)
         if target.everyone and owner.role is not Role.ADMIN:
             raise NotFound(f"{owner.name} is not an admin any more.")
-        now = self._timing.now()
-        if target.kind == PUSH:
-            return await self._push(row, target, now)
-        check_entitled(owner, Kind.WEBHOOKS)
-        body = await self._messages.webhook(row, target)
-        headers = signed_headers(row.id, now, body, self.keys.webhook_secret(target.id, target.version))
-        return await self.sender.post(target.url, AGENT | {"Content-Type": "application/json"} | dict(headers), body)
-
-    async def _push(self, row: DeliveryRow, target: TargetRow, now: float) -> Attempt:
-        keys = json.loads(target.keys)
-        text = await self._messages.push(row, target)
-        scheme, _, rest = target.url.partition("://")
-        origin, contact = f"{scheme}://{rest.partition('/')[0]}", self._settings.push_contact
-        scalar = self.keys.read(VAPID, self._encryption.new_scalar)
-        headers = {
-            "Authorization": self._encryption.identity(scalar, origin, contact, time.time()),
-            "Content-Encoding": "aes128gcm",
-            "Content-Type": "application/octet-stream",
-            "TTL": str(PUSH_LIFE_S),
-            "Urgency": "high" if row.kind in ("approval.required", "canary.fired") else "normal",
-        }
-        body = await asyncio.to_thread(self._encryption.encrypted, text, keys["p256dh"], keys["auth"])
-        return await self.sender.post(target.url, AGENT | headers, body)
+        channel = CHANNELS[target.kind]
+        if channel.family.right:
+            check_entitled(owner, channel.family.right)
+        letter = await channel.letter(row, target, self._timing.now(), self._parts)
+        return await self.sender.post(target.url, AGENT | dict(letter.headers), letter.body)
 
 
 @asynccontextmanager

@@ -6,6 +6,8 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 
+from app.notifications.channel import Family
+from app.notifications.channels import CHANNELS
 from app.notifications.kinds import KINDS
 from app.replicas.peers import Peers
 from app.storage.changes import Change
@@ -23,6 +25,10 @@ MOST_PENDING = 1000  # deliveries of one target; further events are dropped
 logger = logging.getLogger(__name__)
 
 
+def is_of(row: TargetRow, family: Family) -> bool:
+    return CHANNELS[row.kind].family is family
+
+
 class Targets:
     """Rows by id, and how many deliveries of each are pending. Every method that writes raises StoreFailed."""
 
@@ -36,7 +42,8 @@ class Targets:
         self.dropped: dict[str, int] = {}  # since the start
 
     async def load(self) -> None:
-        self._rows = {row.id: row for row in await self._store.notification_targets()}
+        rows = await self._store.notification_targets()
+        self._rows = {row.id: row for row in rows if row.kind in CHANNELS}  # a newer server's channel is left alone
         if self._rows:
             self.pending = await self._store.pending_deliveries()
         self._index()
@@ -47,9 +54,9 @@ class Targets:
     def get(self, target: str) -> TargetRow | None:
         return self._rows.get(target)
 
-    def of(self, principal: str, kind: str) -> list[TargetRow]:
+    def of(self, principal: str, family: Family) -> list[TargetRow]:
         """Return the targets of a principal, oldest first."""
-        return [row for row in self._rows.values() if row.principal == principal and row.kind == kind]
+        return [row for row in self._rows.values() if row.principal == principal and is_of(row, family)]
 
     def wanting(self, kind: str, principal: str) -> list[TargetRow]:
         """Return the active targets that get this kind of event of a principal."""

@@ -34,6 +34,7 @@ def webhook_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.Argument
     )
     add.add_argument("--name", help="a name for lists (default: the host)")
     add.add_argument("--events", metavar="NAMES", help="such as approval.required,run.ended (default: all)")
+    add.add_argument("--channel", metavar="NAME", help="what it is sent: webhook (signed JSON, the default) or ntfy")
     add.add_argument("--everyone", action="store_true", help="the events of all principals, for admins")
     listing = actions.add_parser("list", help="list your webhooks, one per line", allow_abbrev=False)
     children = [add, listing]
@@ -69,7 +70,8 @@ def _act(args: argparse.Namespace, remote: Remote) -> int:
     path = f"/webhooks/{quote(getattr(args, 'id', ''), safe='')}"
     match args.action:
         case "add":
-            print(MADE.format(**remote.call("POST", "/webhooks", _request(args))))
+            made = remote.call("POST", "/webhooks", _request(args))
+            print(MADE.format(**made) if made["secret"] else f"{made['id']} is added.")
         case "list":
             rows = remote.call("GET", "/webhooks")["webhooks"]
             print("\n".join(aligned(COLUMNS, ({name: exact(str(row[name])) for name in COLUMNS} for row in rows))))
@@ -87,7 +89,7 @@ def _act(args: argparse.Namespace, remote: Remote) -> int:
 def _request(args: argparse.Namespace) -> Mapping[str, Any]:
     events = [one.strip() for one in (args.events or "").split(",") if one.strip()]
     body: dict[str, Any] = {"url": args.address, "events": events, "everyone": args.everyone}
-    return body | ({"name": args.name} if args.name else {})
+    return body | {name: value for name in ("name", "channel") if (value := getattr(args, name))}
 
 
 def _tested(answer: Mapping[str, Any]) -> int:

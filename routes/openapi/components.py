@@ -251,7 +251,7 @@ COMPONENTS: Mapping[str, Shape] = {
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},
-    "Webhook": {**_TARGET, "everyone": "boolean", "pending": "integer", "dropped": "integer"},
+    "Webhook": {**_TARGET, "channel": "text", "everyone": "boolean", "pending": "integer", "dropped": "integer"},
     "Subscription": _TARGET,
     "Delivery": {
         "id": "text",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -22,7 +22,7 @@ from app.notifications.push_encryption import RECORD, point_of, to_text
 from app.notifications.sender import Sender
 from app.notifications.service import Notifications
 from app.storage.database import DATABASE, open_store
-from app.storage.notices.notifications import DeliveryRow, TargetRow
+from app.storage.notices.notifications import WEBHOOK, DeliveryRow, TargetRow
 from app.storage.principals import LOCAL_USER, Principal
 from app.storage.runs import RunRow
 from app.storage.sessions import SessionRow
@@ -59,8 +59,10 @@ class NotifyingServer:
             log.add(event)
         await self.journal.flush()
 
-    async def hook(self, url: str, *events: str, by: Principal = LOCAL_USER, everyone: bool = False) -> TargetRow:
-        return await self.notifications.add_webhook(by, url, "hook", events, everyone=everyone)
+    async def hook(
+        self, url: str, *events: str, by: Principal = LOCAL_USER, everyone: bool = False, channel: str = WEBHOOK
+    ) -> TargetRow:
+        return await self.notifications.add_webhook(by, url, "hook", events, everyone=everyone, channel=channel)
 
     async def row(self, target: TargetRow, state: str) -> DeliveryRow:
         """The newest delivery, once it is in this state."""
@@ -82,7 +84,9 @@ async def notifying_server(
     settings = settings_in(folder, **{"private_hosts": "127.0.0.1", **flags})
     clock = clock or ManualClock()
     store = await open_store(settings.data_dir / DATABASE)
-    async with EventWriter(store) as journal:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        journal = await stack.enter_async_context(EventWriter(store))
         sender = Sender(settings.private_hosts, (settings.port,), time_limit_s=limit_s)
         made = Notifications(settings, store, journal, sender, Timing(clock.now, clock.sleep, lambda: 1.0))
         await made.targets.load()
@@ -91,7 +95,6 @@ async def notifying_server(
             yield NotifyingServer(made, store, journal, clock)
         finally:
             await made.courier.rest()
-    await store.close()
 
 
 class Browser:

@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
+from app.notifications.channel import BROWSERS
 from app.notifications.kinds import KINDS
-from app.storage.notices.notifications import PUSH, TargetRow
+from app.notifications.web_push import push_key
+from app.storage.notices.notifications import TargetRow
 from routes.http.notifications.webhooks import Kinds, Name, Url, attempt_fields, target_fields
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
@@ -56,8 +58,8 @@ async def list_subscriptions(request: Request) -> Response:
     With the `key` that a browser [subscribes](notifications.md#web-push) with, and the `events` that there are.
     """
     notifications = services_of(request).notifications
-    rows = [subscription_fields(row) for row in notifications.targets.of(current_principal(request).name, PUSH)]
-    return ASCIIResponse({"key": notifications.push_key(), "subscriptions": rows, "events": KINDS})
+    rows = [subscription_fields(row) for row in notifications.targets.of(current_principal(request).name, BROWSERS)]
+    return ASCIIResponse({"key": push_key(notifications.keys), "subscriptions": rows, "events": KINDS})
 
 
 async def subscribe(request: Request) -> Response:
@@ -101,7 +103,7 @@ async def test_subscription(request: Request) -> Response:
 
 def _own(request: Request) -> TargetRow:
     notifications = services_of(request).notifications
-    return notifications.own(request.path_params["subscription"], PUSH, current_principal(request))
+    return notifications.own(request.path_params["subscription"], BROWSERS, current_principal(request))
 
 
 ROUTES = tagged(

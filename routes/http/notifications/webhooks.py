@@ -12,6 +12,8 @@ from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
 from app.models.http.failures import redact_url
+from app.notifications.channel import WEBHOOKS
+from app.notifications.channels import CHANNELS
 from app.notifications.kinds import KINDS
 from app.notifications.sender import LONGEST_URL, Attempt
 from app.policy.entitlements import Kind, check_entitled
@@ -22,6 +24,14 @@ from routes.protocol.redaction_middleware import SHOWN_ONCE
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
+
+URLS = {row.kind: row.words for row in CHANNELS.values() if row.family is WEBHOOKS}  # channels with an address
+
+
+def _channel(kind: str) -> str:
+    if kind not in URLS:
+        raise ValueError(f"is not a channel of this server; choose from {', '.join(URLS)}")
+    return kind
 
 
 def _known(kind: str) -> str:
@@ -36,12 +46,16 @@ Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
 
 
 class WebhookRequest(StrictModel):
-    """The body of POST /webhooks. No `events` are all of them; `everyone`: the events of all principals."""
+    """The body of POST /webhooks. No `events` are all of them; `everyone`: the events of all principals.
+
+    `channel` is what the address is sent: signed JSON, or a text for people.
+    """
 
     url: Url
     name: Name = ""
     events: Kinds = Field(default_factory=list)
     everyone: bool = False
+    channel: Annotated[str, AfterValidator(_channel)] = WEBHOOK
 
 
 class WebhookChange(StrictModel):
@@ -69,7 +83,7 @@ def target_fields(row: TargetRow) -> dict[str, Any]:
 def webhook_fields(request: Request, row: TargetRow) -> dict[str, Any]:
     targets = services_of(request).notifications.targets
     counts = {"pending": targets.pending.get(row.id, 0), "dropped": targets.dropped.get(row.id, 0)}
-    return target_fields(row) | {"everyone": row.everyone} | counts
+    return target_fields(row) | {"channel": row.kind, "everyone": row.everyone} | counts
 
 
 def attempt_fields(attempt: Attempt, began: float) -> dict[str, Any]:
@@ -86,18 +100,27 @@ def delivery_fields(row: DeliveryRow) -> dict[str, Any]:
 
 
 async def list_webhooks(request: Request) -> Response:
-    """Your webhooks. Oldest first, and the `events` that there are. See [notifications](notifications.md)."""
+    """Your webhooks.
+
+    Oldest first, and the `events` and `channels` that there are. See [notifications](notifications.md).
+    """
     targets = services_of(request).notifications.targets
-    rows = [webhook_fields(request, row) for row in targets.of(current_principal(request).name, WEBHOOK)]
-    return ASCIIResponse({"webhooks": rows, "events": KINDS})
+    rows = [webhook_fields(request, row) for row in targets.of(current_principal(request).name, WEBHOOKS)]
+    return ASCIIResponse({"webhooks": rows, "events": KINDS, "channels": URLS})
 
 
 async def add_webhook(request: Request) -> Response:
-    """Add a webhook; only this answer has its secret. `everyone`: the events of all principals, for admins."""
+    """Add a webhook; only this answer has its secret. `everyone`: the events of all principals, for admins.
+
+    `channel` says what the address gets: see [notifications](notifications.md#other-channels). Only signed ones have a
+    secret.
+    """
     notifications, principal = services_of(request).notifications, current_principal(request)
     check_entitled(principal, Kind.WEBHOOKS)
     body = await read_fields(request, WebhookRequest, plain=True)
-    row = await notifications.add_webhook(principal, body.url, body.name, body.events, everyone=body.everyone)
+    row = await notifications.add_webhook(
+        principal, body.url, body.name, body.events, everyone=body.everyone, channel=body.channel
+    )
     return _with_secret(request, row, 201)
 
 
@@ -164,19 +187,25 @@ async def retry_delivery(request: Request) -> Response:
 
 def _own(request: Request) -> TargetRow:
     notifications = services_of(request).notifications
-    return notifications.own(request.path_params["webhook"], WEBHOOK, current_principal(request))
+    return notifications.own(request.path_params["webhook"], WEBHOOKS, current_principal(request))
 
 
 def _with_secret(request: Request, row: TargetRow, status: int) -> Response:
     setattr(request.state, SHOWN_ONCE, True)
-    secret = {"secret": services_of(request).notifications.secret(row)}
+    signs = CHANNELS[row.kind].signs
+    secret = {"secret": services_of(request).notifications.secret(row) if signs else None}
     return ASCIIResponse(secret | webhook_fields(request, row), status)
 
 
-WITH_SECRET = {"id": "text", "secret": "text"}
+WITH_SECRET = {"id": "text", "secret": "text?"}
 ROUTES = tagged(
     "Notifications",
-    Route("GET /webhooks", list_webhooks, rights="user", answer={"webhooks": ["@Webhook"], "events": "object"}),
+    Route(
+        "GET /webhooks",
+        list_webhooks,
+        rights="user",
+        answer={"webhooks": ["@Webhook"], "events": "object", "channels": "object"},
+    ),
     Route(
         "POST /webhooks",
         add_webhook,

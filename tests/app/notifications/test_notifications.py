@@ -14,6 +14,7 @@ import pytest
 
 from app.core.events import ApprovalRequired, Notice
 from app.notifications.backoff import DISABLED_AFTER_S, LONGEST_S, MOST_ATTEMPTS, delay_s
+from app.notifications.channel import WEBHOOKS
 from app.notifications.key_files import KeyFiles
 from app.notifications.kinds import KINDS
 from app.notifications.outbox import LATE_S
@@ -214,7 +215,7 @@ async def test_events_reach_their_owner_only(tmp_path: Path) -> None:
         assert not of_bob.requests
         for other in (bob, root):
             with pytest.raises(NotFound):
-                one.notifications.own(hook.id, "webhook", other)
+                one.notifications.own(hook.id, WEBHOOKS, other)
         with pytest.raises(TargetForbidden):
             await one.hook(of_bob.url, by=bob, everyone=True)
         with pytest.raises(NotEntitled):
@@ -230,7 +231,7 @@ async def test_a_webhook_of_someone_who_became_a_guest_is_switched_off_with_the_
         ann = Principal("ann", Role.GUEST)
         async with asyncio.timeout(30):
             for _ in count():
-                if (row := one.notifications.own(target.id, "webhook", ann)).state != "active":
+                if (row := one.notifications.own(target.id, WEBHOOKS, ann)).state != "active":
                     break
                 await asyncio.sleep(0)
         assert row.reason.startswith("Guests have no webhooks, and ann is a guest.") and not there.requests

@@ -11,6 +11,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from app.notifications.channel import BROWSERS
 from app.notifications.push_encryption import (
     MOST_TEXT,
     RECORD,
@@ -22,6 +23,7 @@ from app.notifications.push_encryption import (
     to_text,
 )
 from app.notifications.sender import UnfitKeys, UnfitUrl
+from app.notifications.web_push import push_key
 from app.storage.principals import LOCAL_USER, Principal
 from tests.support.notifications import ENDED, WAITS, Browser, notifying_server
 from tests.support.server.receivers import receiver, until
@@ -95,7 +97,7 @@ async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
         origin = service.url.removesuffix("/hook")
         header = waits.headers["authorization"]
         assert checked_identity(header, origin, time.time() - 60)
-        assert header.endswith(one.notifications.push_key()), "the key that browsers subscribe with"
+        assert header.endswith(push_key(one.notifications.keys)), "the key that browsers subscribe with"
         again = await one.notifications.subscribe(
             LOCAL_USER, service.url, p256dh=browser.keys[0], auth=browser.keys[1], name="", events=["job.ended"]
         )
@@ -136,7 +138,7 @@ async def test_a_browser_belongs_to_one_principal(tmp_path: Path) -> None:
         await one.happens(ENDED, run="run_2", principal="bob")
         [message] = await service.got(1)
         assert json.loads(browser.decrypted(message.body))["session"] == "ses_bob"
-        assert not one.notifications.targets.of("ann", "push")
+        assert not one.notifications.targets.of("ann", BROWSERS)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ export async function receivers(page) {
 
 async function webhooks(isAdmin) {
   const list = h("ul", { class: "tokens" });
-  const { events } = await get("/webhooks");
+  const offered = await get("/webhooks");
   const draw = async () => {
     const { webhooks: rows } = await get("/webhooks");
     fill(
@@ -37,7 +37,7 @@ async function webhooks(isAdmin) {
     );
   };
   await draw();
-  return h("div", { class: "stack" }, h("h4", {}, t("webhooks.title")), list, form(events, isAdmin, draw));
+  return h("div", { class: "stack" }, h("h4", {}, t("webhooks.title")), list, form(offered, isAdmin, draw));
 }
 
 function webhookRow({ id, name, url, state, reason, pending, dropped }, draw) {
@@ -113,13 +113,14 @@ function deliveryRow(path, { id, type, state, attempts, error, created }, outcom
 
 const labelled = (box, words) => h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)));
 
-function form(events, isAdmin, draw) {
+function form({ events, channels }, isAdmin, draw) {
   const outcome = new Outcome();
   const url = h("input", { type: "url", required: true, maxlength: 2048, dir: "ltr", placeholder: "https://" });
   const chosen = Object.entries(events).map(([kind, words]) => {
     const box = h("input", { type: "checkbox", value: kind, checked: true });
     return [box, labelled(box, EVENTS[kind] ?? words)];
   });
+  const channel = h("select", {}, ...Object.entries(channels).map(([value, words]) => h("option", { value }, words)));
   const all = h("input", { type: "checkbox" });
   const add = h("button", { type: "submit" }, icon("plus"), t("webhooks.add"));
   const once = h("div", { hidden: true });
@@ -127,6 +128,7 @@ function form(events, isAdmin, draw) {
     "form",
     { class: "form" },
     field(t("webhooks.address"), url),
+    field(t("webhooks.channel"), channel),
     h("fieldset", { class: "kinds" }, h("legend", {}, t("webhooks.events")), ...chosen.map(([, label]) => label)),
     isAdmin && labelled(all, t("webhooks.everyone")),
     h("div", { class: "buttons" }, add),
@@ -138,14 +140,15 @@ function form(events, isAdmin, draw) {
     const kinds = chosen.map(([box]) => box).filter((box) => box.checked);
     const body = {
       url: url.value.trim(),
+      channel: channel.value,
       events: kinds.map((box) => box.value),
       ...(all.checked && { everyone: true }),
     };
     const answer = await runOnce(add, outcome, () => post("/webhooks", body));
     if (!answer) return;
     made.reset();
-    fill(once, secret(answer));
-    once.hidden = false;
+    fill(once, answer.secret !== null && secret(answer)); // only signed ones have one
+    once.hidden = !answer.secret;
     await draw().catch((error) => outcome.show(error.message, "problem"));
   });
   return made;

@@ -30,6 +30,7 @@ BAD: Mapping[str, tuple[dict[str, Any], int, str]] = {
     "not public": ({"url": "https://10.0.0.1/"}, 422, "private_hosts"),
     "an unknown event": ({"url": "https://example.org", "events": ["all"]}, 422, "run.ended"),
     "an unknown field": ({"url": "https://example.org", "secret": "mine"}, 422, "secret"),
+    "an unknown channel": ({"url": "https://example.org", "channel": "pigeon"}, 422, "ntfy"),
     "a long name": ({"url": "https://example.org", "name": "x" * 65}, 422, "name"),
 }
 
@@ -119,6 +120,10 @@ async def test_webhooks_on_the_command_line(tmp_path: Path) -> None:
         code, _, error = await dragoman("test", listed[2].split()[0])
         assert (code, "500" in error) == (1, True)
         assert (await dragoman("deliveries", hook["id"]))[1].split() == ["id", "type", "state", *DELIVERY_TIMES]
+        code, out, _ = await dragoman("add", there.url, "--channel", "ntfy")
+        assert (code, out.startswith("whk_"), "whsec_" in out) == (0, True, False)
+        assert (await dragoman("test", out.split()[0]))[0] == 0
+        assert (await there.got(2))[1].headers["title"] == "This is a test."
         assert (await dragoman("remove", hook["id"]))[0] == 0
         code, _, error = await dragoman("remove", hook["id"])
         assert (code, "GET /webhooks" in error) == (1, True)
