@@ -115,6 +115,11 @@ class Lane(Struct, frozen=True):
     body: Body | None = None
     answer: Shape | None = None
 
+    @property
+    def example(self) -> Mapping[str, Any]:
+        """A request of this lane."""
+        return self.body.example if self.body else {}
+
 
 def stream_only(_: Answer, __: Turn) -> dict[str, Any]:
     """The `whole` of a lane whose reader makes every request a stream."""

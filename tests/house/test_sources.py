@@ -41,14 +41,13 @@ FACADES = {
 COLUMNS = ("parsing/dialects/", "routes/lanes/catalogue.py", "routes/openapi/operations/")
 # functions that pass on what they are given, or take any number of the same
 ANY_NUMBER = {"to_thread", "partial", "execute", "rows", "write", "insert_once", "tagged"}
-# Rooms with a module for each row of a table: a tool, the handlers of a resource.
-OF_ROWS = {"tools.builtin", "routes.http"}
+# Rooms with a module for each row of a table: a tool, the handlers of a resource, a lane, a wire format, a channel.
+OF_ROWS = {"tools.builtin", "routes.http", "routes.lanes", "app.models.wire", "app.notifications"}
 # small module with a single importer -> why it is a module; a whole folder by its name
 SMALL_MODULES = {
     "app.config.search_backend": "settings are read without the tools, which take their time to load",
     "app.mcp.files": "one of the hooks that `app.mcp.servers` puts together, with reasons of its own",
     "app.metrics": "a source of figures: it is composed where runs are, above this room",
-    "app.notifications.backoff": "a rule that its tests ask alone",
     "app.replicas.postgres": "a database's own side of a protocol",
     "app.runs.discipline.ending_weights": "written by a program, with the weights",
     "app.runs.shared": "a part of runs that one server never loads",
@@ -70,7 +69,7 @@ PUBLIC_HOSTS = re.compile(
     r"|([\w-]+\.)*(python\.org|pytest\.org|keepachangelog\.com|semver\.org|github\.com|apache\.org|w3\.org|whatwg\.org|json-schema\.org|spdx\.org)"
     r"|kubernetes\.io|prometheus\.io|specifications\.freedesktop\.org|modelcontextprotocol\.io|api\.openai\.com|api-docs\.deepseek\.com|platform\.kimi\.ai|ai\.google\.dev"
     r"|openrouter\.ai|api\.mistral\.ai|platform\.claude\.com|api\.anthropic\.com|docs\.ag-ui\.com|ai-sdk\.dev|[\d.]+"
-    r"|docs\.searxng\.org|www\.standardwebhooks\.com|www\.rfc-editor\.org|([\w-]+\.)*(brave\.com|tavily\.com|serper\.dev|exa\.ai)|www\.googleapis\.com|([\w-]+\.)?(commonmark|creativecommons)\.org"
+    r"|docs\.searxng\.org|docs\.ntfy\.sh|www\.standardwebhooks\.com|www\.rfc-editor\.org|([\w-]+\.)*(brave\.com|tavily\.com|serper\.dev|exa\.ai)|www\.googleapis\.com|([\w-]+\.)?(commonmark|creativecommons)\.org"
 )
 # As they were published, with the names they made up.
 SPECIFICATIONS = ("fixtures/page/commonmark.json", "routes/page/vendor/")

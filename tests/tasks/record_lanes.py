@@ -18,7 +18,7 @@ from tests.support.lanes.logs import STARTED, USAGE, finished, golden_rows, rows
 FOLDER = ROOT / "fixtures" / "lanes"
 MESSAGES = [{"role": "user", "content": "Hello"}]
 PARTS = [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]
-# The least that a client of a lane sends, to see all that it can be shown.
+# The least that a client of a lane sends, to see all that it can be shown; a lane that is not here, what its row shows.
 BODIES: Mapping[str, Mapping[str, Any]] = {
     "chat": {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}},
     "messages": {"messages": MESSAGES, "max_tokens": 1000, "stream": True},
@@ -40,7 +40,7 @@ STORIES: Mapping[str, Sequence[EventRow]] = {
 
 def recorded(lane: Lane, rows: Sequence[EventRow]) -> dict[str, str]:
     """What a client of the lane receives, by the ending of its file."""
-    turn = turn_of(lane.read({"model": "tiny", **BODIES[lane.name]}))
+    turn = turn_of(lane.read({"model": "tiny", **BODIES.get(lane.name, lane.example)}))
     encoder, answer = lane.encoder(turn), Answer()
     files = {"sse": "".join([encoder.frames(row) for row in rows])}
     for row in rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from app.core.events import RoundStarted, TextDelta, ToolHanded, Usage
@@ -64,10 +64,16 @@ LOG = rows_of(
 )
 
 
+def body_of(lane: Lane) -> Mapping[str, Any]:
+    """A request with a tool; of a lane that is not here, the example of its row."""
+    return BODIES.get(lane.name, lane.example)
+
+
 def lane_examples() -> Iterator[str]:
     """A section for each lane."""
-    for lane in sorted(LANES, key=lambda lane: list(TITLES).index(lane.name)):
-        yield from (f"### {TITLES[lane.name]}", "", "```console")
+    order = list(TITLES)
+    for lane in sorted(LANES, key=lambda lane: order.index(lane.name) if lane.name in TITLES else len(TITLES)):
+        yield from (f"### {TITLES.get(lane.name, lane.name)}", "", "```console")
         yield from _request(lane)
         yield from _stream(lane)
         yield from ("```", "")
@@ -75,13 +81,13 @@ def lane_examples() -> Iterator[str]:
 
 def _request(lane: Lane) -> Iterator[str]:
     yield f"$ curl -N localhost:8724{lane.path} -H 'content-type: application/json' -d '{{"
-    fields = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in BODIES[lane.name].items()]
+    fields = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in body_of(lane).items()]
     yield from ",\n".join(fields).splitlines()
     yield "}'"
 
 
 def _stream(lane: Lane) -> Iterator[str]:
-    request = lane.read(BODIES[lane.name])
+    request = lane.read(body_of(lane))
     encoder = lane.encoder(Turn(RUN, STARTED.session, 1_700_000_000, "qwen3", request))
     for line in "".join(map(encoder.frames, LOG)).rstrip("\n").splitlines():
         yield line if len(line) <= BEGINNING + END else f"{line[:BEGINNING]} ... {line[-END:]}"
