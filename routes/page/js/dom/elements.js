@@ -187,3 +187,14 @@ export function dialog(title, build) {
     box.showModal();
   });
 }
+
+/** A dialog about something that cannot be undone: resolves with true for `yes`. `no` has the focus. */
+export function confirmDialog(title, content, { no, yes }) {
+  return dialog(title, (close) => [
+    ...content,
+    dialogButtons(
+      button(no, () => close(false), { autofocus: true }),
+      button(yes, () => close(true), { class: "danger" }),
+    ),
+  ]);
+}

@@ -29,8 +29,8 @@ export class Problem {
   }
 }
 
-/** In place of what could not be loaded: why. */
-export const loadProblem = (error) => h("p", { class: "problem", role: "alert" }, error.message);
+/** The same, where something has failed already. */
+export const problemLine = (error) => h("p", { class: "problem", role: "alert" }, error.message);
 
 /** A status line, announced to screen readers. `kind`: good, problem or empty. */
 export class Outcome {

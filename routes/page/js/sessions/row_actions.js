@@ -1,7 +1,7 @@
 /** What the menu of a conversation does. Each raises errors of its requests, which the row shows. */
 
 import { patch, remove } from "../feed/api.js";
-import { announce, dialog, h, focusMessageBox } from "../dom/elements.js";
+import { announce, confirmDialog, h, focusMessageBox } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 
 const at = (session) => `/sessions/${encodeURIComponent(session.id)}`;
@@ -32,17 +32,10 @@ export async function options(page, { session, more }) {
 }
 
 export async function deleted(page, { session }) {
-  const sure = await dialog(t("list.delete.ask"), (close) => [
-    h("p", { class: "dialog-title", dir: "auto" }, session.title || t("list.untitled")),
-    h("p", {}, t("list.delete.warning")),
-    h(
-      "div",
-      { class: "dialog-buttons" },
-      h("button", { type: "button", onclick: () => close(false), autofocus: true }, t("list.cancel")),
-      h("button", { type: "button", class: "danger", onclick: () => close(true) }, t("list.delete")),
-    ),
-  ]);
-  if (!sure) return;
+  const title = h("p", { class: "dialog-title", dir: "auto" }, session.title || t("list.untitled"));
+  const content = [title, h("p", {}, t("list.delete.warning"))];
+  const words = { no: t("list.cancel"), yes: t("list.delete") };
+  if (!(await confirmDialog(t("list.delete.ask"), content, words))) return;
   await remove(`${at(session)}?branches=all`);
   announce(t("list.deleted"));
   if (page.store.get("session") === session.id) page.conversation.open(null);

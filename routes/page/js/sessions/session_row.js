@@ -2,6 +2,7 @@
 
 import { patch } from "../feed/api.js";
 import { fill, h, icon, announce } from "../dom/elements.js";
+import { problemLine, Problem } from "../dom/forms.js";
 import { DRAGGED } from "./list_groups.js";
 import { Menu } from "../dom/menu.js";
 import { t } from "../dom/texts.js";
@@ -58,10 +59,8 @@ export class SessionRow {
     if (open) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
     const asks = waiting && h("span", { class: "badge" }, t("list.waiting", { count: waiting }));
-    fill(
-      this.state,
-      asks || (running && h("span", { class: "running" }, h("span", { class: "pulse" }), t("list.working"))),
-    );
+    const works = running && h("span", { class: "running" }, h("span", { class: "pulse" }), t("list.working"));
+    fill(this.state, asks || works);
   }
 
   /** Follows the link; a place that a search has found is shown at its turn. */
@@ -99,12 +98,11 @@ export class SessionRow {
   }
 
   #guard(doing) {
-    doing.catch((error) => announce(error.message, { urgent: true }) ?? this.#problem(error.message));
-  }
-
-  #problem(words) {
-    this.element.querySelector(".problem")?.remove();
-    this.element.append(h("p", { class: "problem", role: "alert" }, words));
+    doing.catch((error) => {
+      announce(error.message, { urgent: true });
+      this.element.querySelector(".problem")?.remove();
+      this.element.append(problemLine(error));
+    });
   }
 
   rename() {
@@ -119,15 +117,10 @@ export class SessionRow {
 
 /** Replaces `element` by a text field; `done(title)` with the new title, or null if unchanged. */
 export function renameField(element, { id, title }, done) {
-  const field = h("input", {
-    class: "rename",
-    maxlength: 200,
-    "aria-label": t("list.title"),
-    dir: "auto",
-    value: title ?? "",
-  });
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const box = h("span", { class: "renaming" }, field, problem);
+  const props = { class: "rename", maxlength: 200, "aria-label": t("list.title"), dir: "auto" };
+  const field = h("input", { ...props, value: title ?? "" });
+  const problem = new Problem();
+  const box = h("span", { class: "renaming" }, field, problem.element);
   let over = false;
   const end = (named) => {
     if (over) return;
@@ -142,7 +135,7 @@ export function renameField(element, { id, title }, done) {
       await patch(`/sessions/${encodeURIComponent(id)}`, { title: words });
       end(words);
     } catch (error) {
-      fill(problem, error.message).hidden = false;
+      problem.show(error.message);
     }
   };
   field.addEventListener("keydown", (event) => {

@@ -2,7 +2,7 @@
 
 import { get, patch, request } from "../../feed/api.js";
 import { buttonRow, fill, h, stack } from "../../dom/elements.js";
-import { actionButton, collapsible, field, loadProblem, Outcome, select, submitting } from "../../dom/forms.js";
+import { actionButton, collapsible, field, problemLine, Outcome, select, submitting } from "../../dom/forms.js";
 import { t, ts } from "../../dom/more_texts.js";
 import { showPanel } from "../panel.js";
 
@@ -51,7 +51,7 @@ function content(page, now, save) {
     if (now.id) box.append(collapsible(t("conversation.values"), () => inForce));
     if (now.id) drawValues(inForce, now.id);
   };
-  load().catch((error) => fill(box, loadProblem(error)));
+  load().catch((error) => fill(box, problemLine(error)));
   return box;
 }
 
