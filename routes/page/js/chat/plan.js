@@ -30,11 +30,6 @@ function drawn({ step, state }) {
   const known = state in WORDS ? state : "pending";
   const mark = h("span", { class: "plan-mark", "aria-hidden": "true" }, MARKS[known]);
   const words = h("span", { dir: "auto" }, escapeLine(step));
-  return h(
-    "li",
-    { dataset: { state: known } },
-    mark,
-    words,
-    h("span", { class: "visually-hidden" }, ` (${WORDS[known]})`),
-  );
+  const told = h("span", { class: "visually-hidden" }, ` (${WORDS[known]})`);
+  return h("li", { dataset: { state: known } }, mark, words, told);
 }

@@ -1,7 +1,7 @@
 /** The view of a run: its message and the elements that its events create. One handler per type of event. */
 
 import { post } from "../feed/api.js";
-import { h, announce } from "../dom/elements.js";
+import { announce, button, h } from "../dom/elements.js";
 import { t, ts } from "../dom/texts.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
 import { againMenu, messageTools } from "./turn_tools.js";
@@ -97,7 +97,7 @@ export class RunView {
 
   #offerCancel(run) {
     if (this.#cancelButton) return;
-    const onclick = async () => {
+    const cancel = async () => {
       this.#cancelButton.disabled = true;
       try {
         await post(`/runs/${run}/cancel`);
@@ -107,7 +107,7 @@ export class RunView {
       }
       this.#updateWorking();
     };
-    this.#cancelButton = h("button", { type: "button", class: "cancel-queued", onclick }, t("run.cancel"));
+    this.#cancelButton = button(t("run.cancel"), cancel, { class: "cancel-queued" });
     this.#working.element.append(this.#cancelButton);
   }
 

@@ -118,6 +118,19 @@ export function confirmButton(label, question, yes, outcome, work) {
   return fill(box, ask);
 }
 
+/** Folds `element`, and returns the button that unfolds it, and folds it again; `words` say how much there is. */
+export function foldButton(element, words, onFold = () => undefined) {
+  element.classList.add("folded");
+  const toggle = () => {
+    const folded = element.classList.toggle("folded");
+    more.textContent = folded ? words : t("show.less");
+    more.setAttribute("aria-expanded", String(!folded));
+    if (folded) onFold();
+  };
+  const more = button(words, toggle, { class: "fold", "aria-expanded": "false" });
+  return more;
+}
+
 /** A definition list; rows without a value are left out. */
 export function factList(rows) {
   const told = rows.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
