@@ -1,11 +1,11 @@
 /** Files to attach to a message: picked, dropped or pasted; shown as thumbnails until they are sent. */
 
 import { request } from "../feed/api.js";
+import { PICTURES } from "../cards/message_files.js";
 import { announce, fill, h, iconButton } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 
-const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
 const SHOWN_BYTES = 32 * 1024; // of a text that is also part of the message: the model need not open it
 

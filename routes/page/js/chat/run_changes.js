@@ -1,5 +1,6 @@
 /** The changes of a run in a dialog: each file with its diff, and buttons that undo one of them or all. */
 
+import { openInWorkspace } from "../cards/message_files.js";
 import { get, post } from "../feed/api.js";
 import { announce, button, buttonRow, dialog, fill, h } from "../dom/elements.js";
 import { confirmButton, Outcome, problemLine } from "../dom/forms.js";
@@ -82,15 +83,11 @@ class RunChanges {
   }
 
   #buttons(path, change, canUndo) {
-    const show = () => {
-      this.close();
-      setTimeout(() => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } })));
-    };
     const work = () => this.#undo({ paths: [path] });
     const question = t("changes.question_one", { path: escapeLine(path) });
     const words = t("changes.undo_one");
     const undo = canUndo && confirmButton(words, question, t("changes.yes_one"), this.outcome, work);
-    const open = change !== "removed" && button(t("changes.open"), show);
+    const open = change !== "removed" && button(t("changes.open"), () => openInWorkspace(path, this.close));
     return h("div", { class: "buttons changed-file-buttons" }, open, undo);
   }
 }

@@ -3,6 +3,7 @@
 import { fill, h, icon } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { formatSize } from "../cards/changed_files.js";
+import { PICTURES } from "../cards/message_files.js";
 import { Markdown } from "../markdown/markdown.js";
 import { CodeView } from "../text/code.js";
 import { fileLanguage } from "../text/file_language.js";
@@ -12,7 +13,6 @@ const PART = 256 * 1024; // bytes of a text at a time
 const MOST_TEXT = 4 * 1024 * 1024;
 const NOTEBOOK = 8 * 1024 * 1024;
 const PICTURE = 32 * 1024 * 1024;
-const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
 
 /** Fills `place` with the file. `keep(url)` takes addresses of blobs, to be given back when the file is closed. */
