@@ -3,7 +3,7 @@
 import { request } from "../feed/api.js";
 import { summaryOf } from "./call_description.js";
 import { ApprovalBox } from "./approval_box.js";
-import { fill, h, icon, announce, focusMessageBox } from "../dom/elements.js";
+import { announce, button, fill, focusMessageBox, h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { notifyButton } from "./notifications.js";
 import { pieces, t, ts } from "../dom/more_texts.js";
@@ -199,26 +199,15 @@ export class Tray {
   }
 
   #line(row, here) {
-    const where = isOf(row, here)
-      ? null
-      : [
-          h("span", { class: "faint" }, pieces("approvals.in", { title: h("bdi", {}, this.#titleOf(row.session)) })),
-          " ",
-        ];
-    const show = h(
-      "button",
-      {
-        type: "button",
-        "aria-label": t("approvals.show.named", { name: briefly(row) }),
-        onclick: () => this.show(row),
-      },
-      t("approvals.show"),
-    );
+    const place = () => pieces("approvals.in", { title: h("bdi", {}, this.#titleOf(row.session)) });
+    const where = isOf(row, here) ? null : [h("span", { class: "faint" }, place()), " "];
+    const line = h("span", { class: "approval-line" }, where, h("code", {}, briefly(row)));
+    const label = { "aria-label": t("approvals.show.named", { name: briefly(row) }) };
     return h(
       "li",
       { dataset: { call: row.call } },
-      h("span", { class: "approval-line" }, where, h("code", {}, briefly(row))),
-      show,
+      line,
+      button(t("approvals.show"), () => this.show(row), label),
     );
   }
 
