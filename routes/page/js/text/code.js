@@ -89,7 +89,7 @@ export class CodeView {
   #preview(kind) {
     const toggle = async () => {
       const { togglePreview } = await import("./artefact.js");
-      togglePreview({ figure: this.element, button: preview, kind, text: () => this.text });
+      togglePreview({ figure: this.element, toggle: preview, kind, text: () => this.text });
     };
     const preview = button(t("artefact.preview"), toggle, { class: "quiet preview" });
     return preview;

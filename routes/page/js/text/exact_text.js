@@ -3,7 +3,7 @@
  * are shown as code points, as `dragoman chat` does.
  */
 
-import { h } from "../dom/elements.js";
+import { button, h } from "../dom/elements.js";
 import { forEachInSlices } from "../dom/scheduling.js";
 import { t } from "../dom/texts.js";
 
@@ -55,12 +55,11 @@ export function exactBlock(text, label) {
   const from = characterBoundary(text, HEAD);
   const to = characterBoundary(text, text.length - TAIL);
   const missing = t("exact.missing", { count: to - from });
-  const all = h("button", { type: "button" }, t("show.all"));
-  const note = h("p", { class: "approval-warning" }, t("exact.missing.middle", { count: to - from }), " ", all);
-  all.addEventListener("click", () => {
+  const all = button(t("show.all"), () => {
     note.remove();
     showAll(block, text);
   });
+  const note = h("p", { class: "approval-warning" }, t("exact.missing.middle", { count: to - from }), " ", all);
   block.append(...nodes(text.slice(0, from)), h("span", { class: "exact-gap" }, missing), ...nodes(text.slice(to)));
   return [note, block];
 }
@@ -71,11 +70,8 @@ const characterBoundary = (text, place) => (/^[\uDC00-\uDFFF]/.test(text.slice(p
 function showAll(block, text) {
   block.replaceChildren();
   block.focus();
-  return forEachInSlices(
-    linesOf(text),
-    (line) => block.append(lineNode(line)),
-    () => block.isConnected,
-  );
+  const draw = (line) => block.append(lineNode(line));
+  return forEachInSlices(linesOf(text), draw, () => block.isConnected);
 }
 
 /** Warnings about text that can look like other text. */
