@@ -1,6 +1,7 @@
 /** The attachments of a message: pictures as thumbnails, others by name. Fetched with the token, never by a URL. */
 
 import { request } from "../feed/api.js";
+import { saveBlob } from "../dom/download.js";
 import { button, dialog, h, icon, iconButton } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 import { escapeCode } from "../text/escape_invisible.js";
@@ -74,9 +75,7 @@ function chip(file, session, name) {
   const words = [icon("file"), h("bdi", {}, name), pages && h("span", { class: "faint" }, pages)];
   const save = async () => {
     try {
-      const source = URL.createObjectURL(await fetchFile(file, session));
-      h("a", { href: source, download: file.name ? name : "document.pdf" }).click();
-      setTimeout(() => URL.revokeObjectURL(source), 10_000);
+      saveBlob(await fetchFile(file, session), file.name ? name : "document.pdf");
     } catch (error) {
       saves.title = error.message;
       saves.append(h("span", { class: "faint" }, error.message));

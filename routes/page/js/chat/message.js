@@ -45,14 +45,11 @@ function foldable(text) {
   return [words, foldButton(words, t("show.all"))];
 }
 
-const flowInto = (markdown) =>
-  new PacedText({ write: (text) => markdown.write(text), draw: () => markdown.draw(), end: () => markdown.end() });
-
 /** An answer: `add` text while it streams, `close` at its end. */
 export class Answer {
   #streamed = new StreamedText();
   #markdown = new Markdown();
-  #flow = flowInto(this.#markdown);
+  #flow = new PacedText(this.#markdown);
   #closed = false;
 
   constructor() {
@@ -76,7 +73,7 @@ export class Answer {
     this.#flow.drop();
     const drawn = this.#markdown.element;
     this.#markdown = new Markdown();
-    this.#flow = flowInto(this.#markdown);
+    this.#flow = new PacedText(this.#markdown);
     this.#flow.add(this.text);
     if (this.#closed) this.#flow.close();
     drawn.replaceWith(this.#markdown.element);
@@ -99,7 +96,7 @@ export class Reasoning {
   #empty = true;
   #chosen = false; // the person has opened or folded it
   #words = new Markdown("markdown reasoning-text");
-  #flow = flowInto(this.#words);
+  #flow = new PacedText(this.#words);
 
   /** `folded`: from the beginning. */
   constructor(view, folded = false) {

@@ -65,11 +65,10 @@ export class SessionRow {
 
   /** Follows the link; a place that a search has found is shown at its turn. */
   #open(event) {
-    const { id, run } = this.session;
     this.#page.drawer.close();
-    if (!run || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!this.session.run || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    this.#guard(import("./found_turn.js").then(({ showTurn }) => showTurn(this.#page, id, run)));
+    this.#guard(this.#act("showTurn"));
   }
 
   #actions() {
@@ -91,7 +90,7 @@ export class SessionRow {
     ];
   }
 
-  /** What the menu does, whose code few need. */
+  /** Does something whose code few need. */
   async #act(name, ...given) {
     const actions = await import("./row_actions.js");
     await actions[name](this.#page, this, ...given);

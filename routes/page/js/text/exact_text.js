@@ -6,6 +6,7 @@
 import { button, h } from "../dom/elements.js";
 import { forEachInSlices } from "../dom/scheduling.js";
 import { t } from "../dom/texts.js";
+import { codeOf } from "./escape_invisible.js";
 
 const INVISIBLE = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
 // The look behind keeps this linear: a run of blanks is tried once, not from each of its characters on.
@@ -19,9 +20,6 @@ const MOST = 40_000; // characters shown before "Show all"
 const MAX_NAMED = 6;
 const HEAD = 24_000;
 const TAIL = 12_000;
-
-/** `U+202E` of the character. */
-const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
 /** The text with invisible characters as `⟨U+202E⟩`; spaces, tabs and newlines stay. */
 export function escapeText(text) {
