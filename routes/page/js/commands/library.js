@@ -46,16 +46,11 @@ function promptRow(page, row, form, draw) {
     return usePrompt(page, row.name, row.text);
   };
   const label = (key) => ({ "aria-label": t(key, { name: row.name }) });
+  const word = t("prompts.delete");
   const buttons = [
     actionButton(t("prompts.use"), outcome, use, label("prompts.use.named")),
     button(t("prompts.edit"), () => form.edit(row), label("prompts.edit.named")),
-    confirmButton(
-      t("prompts.delete"),
-      t("prompts.delete.sure", { name: row.name }),
-      t("prompts.delete"),
-      outcome,
-      away,
-    ),
+    confirmButton(word, t("prompts.delete.sure", { name: row.name }), word, outcome, away),
   ];
   return h(
     "li",

@@ -71,15 +71,10 @@ async function attachResource(uri, { at, name, composer }, outcome) {
 
 /** The content as a file whose name says which server it comes from. */
 function fileOf({ uri, mime_type: type, text, data }, server) {
-  const last =
-    uri
-      .replace(/[?#].*$/, "")
-      .split("/")
-      .findLast(Boolean) ?? "resource";
-  const plain = `${server}-${last}`
-    .replace(/[^\p{L}\p{N}._-]+/gu, "_")
-    .slice(-100)
-    .replace(/^\.+/, "");
+  const path = uri.replace(/[?#].*$/, "");
+  const last = path.split("/").findLast(Boolean) ?? "resource";
+  const safe = `${server}-${last}`.replace(/[^\p{L}\p{N}._-]+/gu, "_");
+  const plain = safe.slice(-100).replace(/^\.+/, "");
   const name = /\.\w{1,8}$/.test(last) ? plain : `${plain}${EXTENSIONS[type] ?? (text === undefined ? "" : ".txt")}`;
   const bytes = text ?? Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
   return new File([bytes], name, { type });

@@ -29,19 +29,17 @@ export function tokenForm(draw) {
     field(t("people.expires"), span),
     collapsible(t("people.budgets"), () => h("div", { class: "form" }, budgets)),
   ];
-  let first = false;
   const send = () => {
     const wish = { name: name.value.trim(), role: role.value, ...(span.value && { expires: span.value }) };
     const given = limits.filter(([, { value }]) => value).map(([one, { value }]) => [one, Number(value)]);
     if (given.length) wish.budget = Object.fromEntries(given);
-    first = !isSignedIn();
-    return deferSignOut(() => createToken(wish, first));
+    return deferSignOut(() => createToken(wish));
   };
-  const gone = () => (first ? location.replace(location.pathname) : (once.hidden = true));
   const make = h("button", { type: "submit" }, icon("plus"), t("people.create"));
-  const form = sendForm(fields, make, send, async (made, outcome) => {
-    const words = pieces("people.once", { name: h("strong", {}, made.name) });
-    fill(once, secretOnce({ ...made, secret: made.token }, words, { texts: TEXTS, gone })).hidden = false;
+  const form = sendForm(fields, make, send, async ({ name: of, token, isFirst }, outcome) => {
+    const words = pieces("people.once", { name: h("strong", {}, of) });
+    const gone = () => (isFirst ? location.replace(location.pathname) : (once.hidden = true));
+    fill(once, secretOnce({ name: of, secret: token }, words, { texts: TEXTS, gone })).hidden = false;
     await draw().catch((error) => outcome.show(error.message, "problem"));
   });
   form.append(once);
@@ -49,8 +47,9 @@ export function tokenForm(draw) {
 }
 
 /** Once a token exists the server requires one: this page continues with the new one. */
-async function createToken(wish, first) {
+async function createToken(wish) {
+  const isFirst = !isSignedIn();
   const made = await post("/tokens", wish);
-  if (first) own.set(made.token);
-  return made;
+  if (isFirst) own.set(made.token);
+  return { ...made, isFirst };
 }
