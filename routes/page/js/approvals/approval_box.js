@@ -1,7 +1,7 @@
 /** A call that waits for approval, in full, with the buttons to decide it. */
 
 import { post, Refused } from "../feed/api.js";
-import { effectOf, renderArguments, summaryOf, isQuestion, questionOf, reasonOf } from "./call_description.js";
+import { effectOf, renderArguments, isQuestion, questionOf, reasonOf } from "./call_description.js";
 import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
@@ -34,11 +34,11 @@ let made = 0;
 let decisionForms = null;
 
 export class ApprovalBox {
+  close = () => undefined; // stops its clock, if it has one
   #page;
   #tray;
   #sending = false;
   #warned = false;
-  #stop;
   #id = `approval-${++made}`;
 
   /** `tray`: `settle()` after a layout change, `onDecided(box, words)` after the decision. `tools`: GET /tools by name. */
@@ -50,9 +50,8 @@ export class ApprovalBox {
     this.element = this.#build();
     this.#show("ask", { moved: false });
     if (COMPARED.has(row.name)) this.#compare();
-    this.#stop = () => {};
     if (row.expires_at === null) return; // it never expires
-    this.#stop = startTicking(() => this.#tick());
+    this.close = startTicking(() => this.#tick());
     this.#tick();
   }
 
@@ -75,10 +74,6 @@ export class ApprovalBox {
     if (this.mode !== "ask") return;
     fill(this.body, this.#content("ask"));
     this.#tray.settle();
-  }
-
-  get title() {
-    return summaryOf(this.row);
   }
 
   #build() {
@@ -243,10 +238,6 @@ export class ApprovalBox {
     this.element.setAttribute("aria-busy", String(under_way));
     // A disabled button would lose the focus.
     for (const one of this.foot.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
-  }
-
-  close() {
-    this.#stop();
   }
 }
 

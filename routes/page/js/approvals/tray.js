@@ -203,12 +203,8 @@ export class Tray {
     const where = isOf(row, here) ? null : [h("span", { class: "faint" }, place()), " "];
     const line = h("span", { class: "approval-line" }, where, h("code", {}, briefly(row)));
     const label = { "aria-label": t("approvals.show.named", { name: briefly(row) }) };
-    return h(
-      "li",
-      { dataset: { call: row.call } },
-      line,
-      button(t("approvals.show"), () => this.show(row), label),
-    );
+    const show = button(t("approvals.show"), () => this.show(row), label);
+    return h("li", { dataset: { call: row.call } }, line, show);
   }
 
   #titleOf(session) {
@@ -220,7 +216,7 @@ export class Tray {
   /** The call was decided here, or the server reports that it no longer waits. */
   onDecided(box, words, { own }) {
     this.#decided.add(keyOf(box.row));
-    this.#showNote(own ? null : `${box.title}: ${words}`);
+    this.#showNote(own ? null : `${summaryOf(box.row)}: ${words}`);
     announce(words);
     this.#changed();
   }
@@ -231,8 +227,7 @@ export class Tray {
     const row = this.#known.get(key);
     if (!row || this.#decided.has(key)) return;
     this.#decided.add(key);
-    const words = `${OUTCOMES[event.decision] ?? event.decision}: ${briefly(row)}`;
-    this.#showNote(words);
+    this.#showNote(`${OUTCOMES[event.decision] ?? event.decision}: ${briefly(row)}`);
     this.#changed();
   }
 

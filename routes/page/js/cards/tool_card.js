@@ -157,11 +157,6 @@ export class ToolCard {
     this.pictures.hidden = false;
   }
 
-  /** A file is another after the call. */
-  changeFile(event) {
-    this.files.add(event);
-  }
-
   /** A call of the client's own tool: its result comes with the next turn, if at all. */
   hand({ name, arguments: given }) {
     this.#setCall(name, given);

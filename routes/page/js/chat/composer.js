@@ -56,10 +56,6 @@ class Composer {
     this.fill([this.text.value.trimEnd(), words].filter(Boolean).join("\n\n"));
   }
 
-  focus() {
-    this.text.focus();
-  }
-
   /** What is chosen for the next run, as fields of POST /chat. */
   get fields() {
     const { steer, ...fields } = this.#options();

@@ -8,12 +8,11 @@ const WORDS = { __proto__: null, ...ts("plan.state", ["pending", "active", "done
 const MARKS = { __proto__: null, pending: "○", active: "▸", done: "✓" };
 
 export class Plan {
-  #heading = h("h3", {}, t("plan.title"));
   #count = h("span", { class: "faint" });
   #list = h("ol");
 
   constructor() {
-    const head = h("header", {}, this.#heading, this.#count);
+    const head = h("header", {}, h("h3", {}, t("plan.title")), this.#count);
     this.element = h("section", { class: "plan", role: "group", "aria-label": t("plan.title") }, head, this.#list);
   }
 

@@ -105,9 +105,6 @@ function fitting(examples, tools) {
 }
 
 function example(words, page) {
-  return h(
-    "li",
-    {},
-    button(words, () => page.composer.fill(words)),
-  );
+  const choose = () => page.composer.fill(words);
+  return h("li", {}, button(words, choose));
 }

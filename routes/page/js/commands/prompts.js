@@ -55,7 +55,7 @@ export async function usePrompt(page, name, text, words = "") {
 
 async function useServerPrompt(page, path, { name, arguments: wanted }) {
   const given = wanted.length ? await ask(escapeLine(name), wanted) : {};
-  if (!given) return page.composer.focus();
+  if (!given) return page.composer.text.focus();
   const filled = Object.fromEntries(Object.entries(given).filter(([, value]) => value));
   const { text } = await post(`${path}/${encodeURIComponent(name)}`, { arguments: filled });
   page.composer.insert(text);

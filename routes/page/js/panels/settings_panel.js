@@ -38,8 +38,9 @@ function content(page) {
     languageChoice(),
     h("h3", {}, t("settings.notifications")),
     notifySwitch(page),
-    loadedSection(t("settings.receivers"), () => receivers(page)),
-    role !== "guest" && loadedSection(t("settings.automation"), () => automation(page)),
+    loadedSection(t("settings.receivers"), async () => (await import("../notifications/webhooks.js")).receivers(page)),
+    role !== "guest" &&
+      loadedSection(t("settings.automation"), async () => (await import("./automation/schedules.js")).automation(page)),
     loadedSection(t("settings.month"), monthly),
     loadedSection(t("settings.memory"), async () => (await import("./memory/memory_list.js")).memories()),
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
@@ -79,11 +80,6 @@ function languageChoice() {
   for (const option of entry.querySelectorAll("option")) if (option.value) option.lang = option.value;
   return entry;
 }
-
-/** Webhooks and Web Push, whose code few need. */
-const receivers = async (page) => (await import("../notifications/webhooks.js")).receivers(page);
-
-const automation = async (page) => (await import("./automation/schedules.js")).automation(page);
 
 /** A collapsible section whose content is fetched when it is first opened. */
 function loadedSection(title, load) {

@@ -367,15 +367,12 @@ export class Tail {
     if (!opened?.view) return null;
     const found = await opened.view.find(term, how);
     if (this.#opened !== opened || found === undefined) return undefined;
-    if (found.moved) this.#hold();
+    if (found.moved) {
+      this.#held = true; // stays at this place while more lines come
+      this.#scrolled();
+    }
     const isFound = found === true || found.of > 0;
     return isFound || (opened.current && opened.view.isDrawn) ? found : null;
-  }
-
-  /** Stays at a place that was found while more lines come. */
-  #hold() {
-    this.#held = true;
-    this.#scrolled();
   }
 
   #readAloud() {

@@ -133,11 +133,8 @@ class Artefact {
 
   /** Over the whole page. Where a browser cannot move a frame, it begins again. */
   #enlarge() {
-    const tools = h(
-      "div",
-      { class: "artefact-tools" },
-      button(t("artefact.close"), () => box.close()),
-    );
+    const close = button(t("artefact.close"), () => box.close());
+    const tools = h("div", { class: "artefact-tools" }, close);
     const box = h("dialog", { class: "artefact-full", "aria-label": t("artefact.frame") }, tools);
     if (!this.#frame) return;
     document.body.append(box);

@@ -18,11 +18,7 @@ import { secretOnce } from "../../dom/secret.js";
 import { t, ts } from "../../dom/more_texts.js";
 
 const SHOWN = 5; // last runs of each
-const TIMES = {
-  cron: "30 7 * * MON-FRI",
-  every: "90m",
-  once: "2027-01-31T09:00",
-};
+const TIMES = { cron: "30 7 * * MON-FRI", every: "90m", once: "2027-01-31T09:00" };
 const KINDS = ts("automation.time", Object.keys(TIMES));
 const OUTCOMES = ts("automation.outcome", [
   "started",
