@@ -43,12 +43,8 @@ export class Documents {
 
   /** A button for the conversation: it opens the document. */
   button({ type, document, title, ...event }) {
-    const words = h(
-      "span",
-      {},
-      h("bdi", {}, escapeLine(title)),
-      h("span", { class: "faint" }, ` ${WORDS[type](event)}`),
-    );
+    const facts = h("span", { class: "faint" }, ` ${WORDS[type](event)}`);
+    const words = h("span", {}, h("bdi", {}, escapeLine(title)), facts);
     const opener = button([icon("file"), words], () => this.open(document, opener), { class: "document-open" });
     return opener;
   }

@@ -113,14 +113,8 @@ class Picker {
     const input = h("input", { type: "radio", name: "model", value, onchange });
     const words = h("span", { class: "pick-name", dir: "auto" }, name);
     const marks = signs.map((sign) => h("span", { class: "sign" }, sign));
-    return h(
-      "label",
-      { class: "pick" },
-      input,
-      words,
-      h("span", { class: "faint pick-note", dir: "auto" }, note),
-      marks,
-    );
+    const about = h("span", { class: "faint pick-note", dir: "auto" }, note);
+    return h("label", { class: "pick" }, input, words, about, marks);
   }
 
   #removal(name) {

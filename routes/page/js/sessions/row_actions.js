@@ -8,7 +8,7 @@ const LIT_MS = 2500;
 const at = (session) => `/sessions/${encodeURIComponent(session.id)}`;
 
 /** Opens it at the turn in which a search has found its words. */
-export async function showTurn(page, { session: { id, run } }) {
+export async function showTurn(page, _row, id, run) {
   const { conversation } = page;
   await conversation.open(id);
   const view = await conversation.turn(run);

@@ -62,12 +62,8 @@ class Sessions {
     const add = button(words, () => this.folderAction("create"), { class: "quiet" });
     this.tools = h("div", { class: "list-tools" }, add, this.switch);
     const first = h("div", { class: "sidebar-first" }, fresh, this.#page.drawer.buttons());
-    const head = h(
-      "div",
-      { class: "sidebar-head" },
-      first,
-      h("label", { class: "search" }, icon("search"), this.search),
-    );
+    const search = h("label", { class: "search" }, icon("search"), this.search);
+    const head = h("div", { class: "sidebar-head" }, first, search);
     const nav = h("nav", { "aria-label": t("page.conversations") }, this.list, this.older, this.tools);
     this.#page.at("sidebar").append(head, nav);
     this.#nameSwitch();

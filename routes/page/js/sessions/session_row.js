@@ -65,10 +65,11 @@ export class SessionRow {
 
   /** Follows the link; a place that a search has found is shown at its turn. */
   #open(event) {
+    const { id, run } = this.session;
     this.#page.drawer.close();
-    if (!this.session.run || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!run || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    this.#guard(this.#act("showTurn"));
+    this.#guard(this.#act("showTurn", id, run));
   }
 
   #actions() {

@@ -7,12 +7,9 @@ import { t } from "../dom/texts.js";
 
 export function start(page) {
   const { store } = page;
-  const opens = iconButton(t("page.conversations"), "menu", () => page.drawer.open(opens), {
-    class: "quiet menu-button",
-    title: t("list.show"),
-    "aria-expanded": "false",
-    "aria-controls": "sidebar",
-  });
+  const shows = { class: "quiet menu-button", title: t("list.show"), "aria-expanded": "false" };
+  const props = { ...shows, "aria-controls": "sidebar" };
+  const opens = iconButton(t("page.conversations"), "menu", () => page.drawer.open(opens), props);
   const title = h("h1", { class: "title", dir: "auto" });
   const rename = () => {
     const session = { id: store.get("session"), title: store.get("title") };
