@@ -50,11 +50,11 @@ export class Outcome {
 
 /**
  * Runs `work()` and returns its result, or undefined if it was refused: `outcome` then shows why. Clicks while it runs
- * are ignored. The button keeps the focus, which a disabled one would lose.
+ * are ignored. The button that was `pressed` keeps the focus, which a disabled one would lose.
  */
-export async function runOnce(button, outcome, work) {
-  if (button.ariaDisabled === "true") return undefined;
-  button.ariaDisabled = "true";
+export async function runOnce(pressed, outcome, work) {
+  if (pressed.ariaDisabled === "true") return undefined;
+  pressed.ariaDisabled = "true";
   outcome.clear();
   try {
     return await work();
@@ -63,7 +63,7 @@ export async function runOnce(button, outcome, work) {
     outcome.show(error.message, "problem");
     return undefined;
   } finally {
-    button.ariaDisabled = null;
+    pressed.ariaDisabled = null;
   }
 }
 

@@ -1,7 +1,7 @@
 /** A conversation in the list: a link, its state, and a menu. */
 
 import { patch } from "../feed/api.js";
-import { fill, h, icon, announce } from "../dom/elements.js";
+import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { problemLine, Problem } from "../dom/forms.js";
 import { DRAGGED } from "./list_groups.js";
 import { Menu } from "../dom/menu.js";
@@ -20,7 +20,7 @@ export class SessionRow {
     this.snippet = h("span", { class: "session-snippet", dir: "auto" });
     this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: (event) => this.#open(event) });
     this.link.append(this.title, this.state, this.labels, this.snippet);
-    this.more = h("button", { type: "button", class: "quiet session-more" }, icon("more"));
+    this.more = button(icon("more"), null, { class: "quiet session-more" });
     this.menu = new Menu(this.more, () => this.#actions());
     this.element = h("li", { class: "session" }, this.link, this.more, this.menu.element);
     this.#makeDraggable();
