@@ -1,9 +1,10 @@
 /** A call that waits for approval, in full, with the buttons to decide it. */
 
 import { post, Refused } from "../feed/api.js";
-import { effectOf, renderArguments, summaryOf, isQuestion, questionOf, reasonOf } from "./call_description.js";
+import { effectOf, renderArguments, isQuestion, questionOf, reasonOf } from "./call_description.js";
 import { startTicking } from "../dom/clock.js";
-import { fill, h, icon, announce } from "../dom/elements.js";
+import { announce, button, fill, h, icon } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { InvalidInput, questionForm } from "./elicitation.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
@@ -33,11 +34,11 @@ let made = 0;
 let decisionForms = null;
 
 export class ApprovalBox {
+  close = () => undefined; // stops its clock, if it has one
   #page;
   #tray;
   #sending = false;
   #warned = false;
-  #stop;
   #id = `approval-${++made}`;
 
   /** `tray`: `settle()` after a layout change, `onDecided(box, words)` after the decision. `tools`: GET /tools by name. */
@@ -49,9 +50,8 @@ export class ApprovalBox {
     this.element = this.#build();
     this.#show("ask", { moved: false });
     if (COMPARED.has(row.name)) this.#compare();
-    this.#stop = () => {};
     if (row.expires_at === null) return; // it never expires
-    this.#stop = startTicking(() => this.#tick());
+    this.close = startTicking(() => this.#tick());
     this.#tick();
   }
 
@@ -76,20 +76,17 @@ export class ApprovalBox {
     this.#tray.settle();
   }
 
-  get title() {
-    return summaryOf(this.row);
-  }
-
   #build() {
     this.left = h("span", { class: "approval-left" });
     this.body = h("div", { class: "approval-body" });
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.problem = new Problem();
     this.foot = h("div", { class: "approval-foot" });
     this.heading = h("h3", { id: this.#id }, questionOf(this.row));
     const name = h("code", { class: "approval-name" }, escapeLine(this.row.name));
     const head = h("header", { class: "approval-head" }, this.heading, name, this.left);
     const props = { class: "approval", role: "group", tabindex: -1, "aria-labelledby": this.#id };
-    return h("section", { ...props, dataset: { call: this.row.call } }, head, this.body, this.problem, this.foot);
+    const parts = [head, this.body, this.problem.element, this.foot];
+    return h("section", { ...props, dataset: { call: this.row.call } }, parts);
   }
 
   /** Seconds until it expires, by the server's clock. */
@@ -110,7 +107,7 @@ export class ApprovalBox {
   /** Shows `ask` or one of the forms; `moved`: by an action of the user. */
   #show(mode, { moved = true } = {}) {
     this.mode = mode;
-    this.#fail(null);
+    this.problem.show("");
     this.form = this.#form(mode);
     fill(this.body, this.#content(mode));
     fill(this.foot, this.#buttons(mode));
@@ -125,7 +122,7 @@ export class ApprovalBox {
     const forms = {
       edit: () => decisionForms.editForm(given),
       session: () => decisionForms.sessionForm(name, given, { exactly: UNTRUSTED.test(reason) }),
-      deny: () => denyForm(),
+      deny: () => denyForm(this),
     };
     return forms[mode]?.() ?? null;
   }
@@ -154,11 +151,8 @@ export class ApprovalBox {
       [t("approvals.effect"), effectOf(this.row, this.#page.store.get("server"), this.tool)],
       about && [t("approvals.description"), about],
     ];
-    return h(
-      "dl",
-      { class: "approval-facts" },
-      facts.filter(Boolean).map(([name, words]) => [h("dt", {}, name), h("dd", { dir: "auto" }, words)]),
-    );
+    const rows = facts.filter(Boolean).map(([name, words]) => [h("dt", {}, name), h("dd", { dir: "auto" }, words)]);
+    return h("dl", { class: "approval-facts" }, rows);
   }
 
   /** Whether a grant for the session would have an effect: some tools always require approval. */
@@ -167,26 +161,29 @@ export class ApprovalBox {
   }
 
   #buttons(mode) {
-    if (mode === "deny")
-      return this.form.element(
-        () => this.act("denied"),
-        () => this.act("back"),
-      );
-    if (this.question) return [...this.#questionButtons()];
-    const back = button(t("approvals.back"), "back", this);
-    if (mode === "edit") return [button(t("approvals.approve.edited"), "edited", this, "primary"), back];
-    if (mode === "session") return [button(t("approvals.approve.allowed"), "allowed", this, "primary"), back];
+    if (mode === "deny") return this.form.element;
+    if (this.question) return this.#questionButtons();
+    const back = this.#button(t("approvals.back"), "back");
+    if (mode === "edit") return [this.#button(t("approvals.approve.edited"), "edited", "primary"), back];
+    if (mode === "session") return [this.#button(t("approvals.approve.allowed"), "allowed", "primary"), back];
     return [
-      button(t("approvals.approve"), "approve", this, "primary", "y"),
-      this.#canAllowForSession ? button(t("approvals.approve.session"), "session", this, "", "s") : null,
-      Object.keys(this.row.arguments).length ? button(t("approvals.approve.edit"), "edit", this, "", "e") : null,
-      button(t("approvals.deny"), "deny", this, "danger", "n"),
+      this.#button(t("approvals.approve"), "approve", "primary", "y"),
+      this.#canAllowForSession ? this.#button(t("approvals.approve.session"), "session", "", "s") : null,
+      Object.keys(this.row.arguments).length ? this.#button(t("approvals.approve.edit"), "edit", "", "e") : null,
+      this.#button(t("approvals.deny"), "deny", "danger", "n"),
     ];
   }
 
   #questionButtons() {
     const words = this.row.arguments.url === undefined ? t("approvals.answer") : t("approvals.answer.done");
-    return [button(words, "answered", this, "primary"), button(t("approvals.decline"), "denied", this, "danger")];
+    return [this.#button(words, "answered", "primary"), this.#button(t("approvals.decline"), "denied", "danger")];
+  }
+
+  #button(words, action, kind = "", key = null) {
+    const hint = key && h("kbd", { "aria-hidden": "true" }, key);
+    const label = [action === "approve" ? icon("check") : null, words, hint];
+    const props = { class: kind, dataset: { action }, "aria-keyshortcuts": key };
+    return button(label, () => this.act(action), props);
   }
 
   /** Runs the action of a button or a key. */
@@ -221,7 +218,7 @@ export class ApprovalBox {
     } catch (error) {
       if (!(error instanceof InvalidInput)) throw error;
       error.field.focus();
-      return this.#fail(error.message);
+      return this.problem.show(error.message);
     }
     this.#send(true);
     const { run, call } = this.row;
@@ -232,7 +229,7 @@ export class ApprovalBox {
       if (!(error instanceof Refused)) throw error;
       if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, error.message, { own: false });
       this.#send(false);
-      this.#fail(error.message);
+      this.problem.show(error.message);
     }
   }
 
@@ -241,15 +238,6 @@ export class ApprovalBox {
     this.element.setAttribute("aria-busy", String(under_way));
     // A disabled button would lose the focus.
     for (const one of this.foot.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
-  }
-
-  #fail(words) {
-    this.problem.textContent = words ?? "";
-    this.problem.hidden = !words;
-  }
-
-  close() {
-    this.#stop();
   }
 }
 
@@ -272,20 +260,8 @@ const allowed = (bounds) => ({ decision: "approve", scope: "session", ...bounds 
 const changedTo = (given) => ({ decision: "approve", ...(given && { arguments: given }) });
 const denied = (note) => ({ decision: "deny", ...(note && { note }) });
 
-function button(words, action, box, kind = "", key = null) {
-  const hint = key && h("kbd", { "aria-hidden": "true" }, key);
-  const props = { type: "button", class: kind, dataset: { action }, "aria-keyshortcuts": key };
-  return h(
-    "button",
-    { ...props, onclick: () => box.act(action) },
-    action === "approve" ? icon("check") : null,
-    words,
-    hint,
-  );
-}
-
 /** An optional reason for a denial; Enter submits it. */
-function denyForm() {
+function denyForm(box) {
   const input = h("input", {
     type: "text",
     maxlength: 2000,
@@ -294,14 +270,12 @@ function denyForm() {
     "aria-label": t("approvals.deny.reason"),
     autocomplete: "off",
   });
-  const form = (deny, back) => {
-    const onsubmit = (event) => {
-      event.preventDefault();
-      deny();
-    };
-    const goBack = h("button", { type: "button", onclick: back }, t("approvals.back"));
-    const buttons = [h("button", { class: "danger" }, t("approvals.deny")), goBack];
-    return h("form", { class: "deny-form", onsubmit }, input, buttons);
+  const onsubmit = (event) => {
+    event.preventDefault();
+    box.act("denied");
   };
-  return { value: () => input.value.trim() || null, focus: () => input.focus(), element: form };
+  const back = button(t("approvals.back"), () => box.act("back"));
+  const deny = h("button", { class: "danger" }, t("approvals.deny"));
+  const element = h("form", { class: "deny-form", onsubmit }, input, deny, back);
+  return { value: () => input.value.trim() || null, focus: () => input.focus(), element };
 }

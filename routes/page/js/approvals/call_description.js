@@ -9,7 +9,7 @@ import { t, ts } from "../dom/more_texts.js";
 const MCP = /^mcp__(.+?)__(.+)$/;
 
 /** `{server, tool}` of `mcp__server__tool`, null for other names. */
-export function mcpParts(name) {
+function mcpParts(name) {
   const found = MCP.exec(name);
   return found && { server: found[1], tool: found[2] };
 }
@@ -94,18 +94,14 @@ export function renderArguments({ name, arguments: given }) {
     rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
     fits ? Object.values(drawn).map((draw) => draw(given)) : null,
     rest.length || fits ? null : h("p", { class: "faint" }, t("approvals.arguments.none")),
-    renderWarnings(given).map((words) => h("p", { class: "approval-warning" }, words)),
+    renderWarnings(given),
   ];
 }
 
-const planSteps = (steps) => [
-  h(
-    "ol",
-    { class: "approval-plan" },
-    steps.map((step) => h("li", { dir: "auto" }, escapeText(String(step)))),
-  ),
-  renderWarnings(steps).map((words) => h("p", { class: "approval-warning" }, words)),
-];
+function planSteps(steps) {
+  const rows = steps.map((step) => h("li", { dir: "auto" }, escapeText(String(step))));
+  return [h("ol", { class: "approval-plan" }, rows), renderWarnings(steps)];
+}
 
 const SHORT = 80;
 
@@ -120,11 +116,8 @@ function plainShown(name, text) {
 }
 
 function renderWarnings(given) {
-  return warnings(
-    Object.values(given)
-      .map((value) => (isText(value) ? value : JSON.stringify(value)))
-      .join("\n"),
-  );
+  const texts = Object.values(given).map((value) => (isText(value) ? value : JSON.stringify(value)));
+  return warnings(texts.join("\n")).map((words) => h("p", { class: "approval-warning" }, words));
 }
 
 const SANDBOXES = { __proto__: null, bubblewrap: "bubblewrap", landlock: "Landlock" };
@@ -153,10 +146,7 @@ const EFFECTS = {
   submit_plan: () => t("approvals.effect.plan"),
 };
 
-const RISKS = {
-  __proto__: null,
-  ...ts("approvals.risk", ["read", "write", "execute", "network", "admin"]),
-};
+const RISKS = { __proto__: null, ...ts("approvals.risk", ["read", "write", "execute", "network", "admin"]) };
 
 function hostOf(url) {
   try {

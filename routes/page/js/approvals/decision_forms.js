@@ -1,7 +1,7 @@
 /** Forms for a decision: edited arguments, and what else to allow for the session. */
 
 import { requestedHosts } from "./call_description.js";
-import { h } from "../dom/elements.js";
+import { button, h } from "../dom/elements.js";
 import { InvalidInput } from "./elicitation.js";
 import { escapeLine, invisibleIn, withoutInvisible } from "../text/exact_text.js";
 import { isExactInteger, parseJSON } from "../text/json.js";
@@ -15,12 +15,9 @@ const newId = (name) => `${name}-${++made}`;
 /** Fields for all arguments: strings as text, others as JSON. `value()`: the edited arguments, or null if unchanged. */
 export function editForm(given) {
   const fields = Object.entries(given).map(([name, value]) => editField(name, value));
+  const elements = fields.map((field) => field.element);
   return {
-    element: h(
-      "div",
-      { class: "approval-fields" },
-      fields.map((field) => field.element),
-    ),
+    element: h("div", { class: "approval-fields" }, elements),
     focus: () => (fields.find((field) => field.main) ?? fields[0])?.input.focus(),
     value() {
       if (!fields.some((field) => field.touched())) return null;
@@ -38,23 +35,11 @@ function editField(name, value) {
   const isText = typeof value === "string";
   const shown = isText ? value : JSON.stringify(value, null, 2);
   const id = newId("edit");
-  const input = h("textarea", {
-    id,
-    class: "exact-input",
-    rows: Math.min(MOST_ROWS, rowsOf(shown)),
-    spellcheck: "false",
-    autocapitalize: "off",
-    autocomplete: "off",
-    dir: "ltr",
-  });
-  input.value = shown;
+  const rows = Math.min(MOST_ROWS, rowsOf(shown));
+  const input = h("textarea", { id, class: "exact-input", rows, value: shown, ...PLAIN });
   const first = input.value; // as the browser normalises it (newlines)
-  const label = h(
-    "label",
-    { for: id },
-    escapeLine(name),
-    isText ? null : h("span", { class: "faint" }, ` ${t("approvals.json")}`),
-  );
+  const kind = isText ? null : h("span", { class: "faint" }, ` ${t("approvals.json")}`);
+  const label = h("label", { for: id }, escapeLine(name), kind);
   return {
     name,
     input,
@@ -86,18 +71,17 @@ function finite(_, value) {
 /** Text boxes do not show invisible characters: a note below lists them and offers to remove them. */
 function invisibleNote(input) {
   const words = h("span", {});
-  const clean = h("button", { type: "button" }, t("approvals.invisible.remove"));
-  const note = h("p", { class: "approval-warning" }, words, " ", clean);
   const draw = () => {
     const found = invisibleIn(input.value);
     note.hidden = !found.length;
     words.textContent = t("approvals.invisible", { codes: found.slice(0, 8).join(", ") });
   };
-  clean.addEventListener("click", () => {
+  const clean = button(t("approvals.invisible.remove"), () => {
     input.value = withoutInvisible(input.value);
     draw();
     input.focus();
   });
+  const note = h("p", { class: "approval-warning" }, words, " ", clean);
   input.addEventListener("input", draw);
   draw();
   return note;
@@ -154,10 +138,7 @@ function serialisedPart(value) {
   );
 }
 
-const HINTS = {
-  __proto__: null,
-  command: t("approvals.pattern.command"),
-};
+const HINTS = { __proto__: null, command: t("approvals.pattern.command") };
 
 /** Choices: exactly this call, a pattern (unless `exactly`), or network access to hosts.
  * `value()`: the fields of the grant, as sent. */
@@ -176,13 +157,9 @@ export function sessionForm(name, given, { exactly = false } = {}) {
   choices[0].input.checked = true;
   const draw = () => choices.forEach(({ more, input, fields }) => (more.hidden = !input.checked || !fields.length));
   for (const { input } of choices) input.addEventListener("change", draw);
+  const rows = choices.map(({ label, more }) => [label, more]);
   return {
-    element: h(
-      "fieldset",
-      { class: "approval-scope" },
-      h("legend", {}, t("approvals.scope")),
-      choices.map(({ label, more }) => [label, more]),
-    ),
+    element: h("fieldset", { class: "approval-scope" }, h("legend", {}, t("approvals.scope")), rows),
     focus: () => choices[0].input.focus(),
     value: () => choices.find(({ input }) => input.checked).value(),
   };
@@ -200,12 +177,10 @@ const NETWORK_TOOLS = new Set(["bash", "python"]);
 /** Editable list of hosts: those of the call, or those found in its text. */
 function hostsChoice(given) {
   const id = newId("hosts");
-  const named = Array.isArray(given.network)
-    ? given.network
-    : hostsIn(Object.values(given).filter(isString).join("\n"));
-  const input = h("textarea", { id, class: "exact-input", rows: Math.max(2, Math.min(6, named.length)), ...PLAIN });
-  input.value = named.join("\n");
-  input.setAttribute("aria-describedby", `${id}-hint`);
+  const inText = () => hostsIn(Object.values(given).filter(isString).join("\n"));
+  const named = Array.isArray(given.network) ? given.network : inText();
+  const props = { id, class: "exact-input", "aria-describedby": `${id}-hint`, value: named.join("\n"), ...PLAIN };
+  const input = h("textarea", { ...props, rows: Math.max(2, Math.min(6, named.length)) });
   const label = h("label", { for: id }, t("approvals.hosts"));
   const about = h("p", { class: "faint", id: `${id}-hint` }, t("approvals.hosts.hint"));
   return {
@@ -228,21 +203,8 @@ function hostsIn(text) {
 
 function patternField(key, text) {
   const id = newId("pattern");
-  const input = h("input", {
-    id,
-    class: "exact-input",
-    value: text,
-    spellcheck: "false",
-    autocapitalize: "off",
-    autocomplete: "off",
-    dir: "ltr",
-  });
-  const hint = HINTS[key] ?? t("approvals.pattern.other");
+  const input = h("input", { id, class: "exact-input", value: text, "aria-describedby": `${id}-hint`, ...PLAIN });
+  const about = h("p", { class: "faint", id: `${id}-hint` }, HINTS[key] ?? t("approvals.pattern.other"));
   const label = h("label", { for: id }, escapeLine(key));
-  input.setAttribute("aria-describedby", `${id}-hint`);
-  return {
-    key,
-    input,
-    element: h("div", { class: "approval-field" }, label, input, h("p", { class: "faint", id: `${id}-hint` }, hint)),
-  };
+  return { key, input, element: h("div", { class: "approval-field" }, label, input, about) };
 }

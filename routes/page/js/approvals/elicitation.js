@@ -24,20 +24,12 @@ export function questionForm({ message, schema, url }) {
   const fields = Object.entries(isObject(schema?.properties) ? schema.properties : {}).map(([name, field]) =>
     fieldOf(name, isObject(field) ? field : {}, needed.includes(name)),
   );
+  const elements = fields.map((field) => field.element);
+  const values = () => fields.map((field) => [field.name, field.value()]);
   return {
-    element: h(
-      "div",
-      {},
-      said,
-      h(
-        "div",
-        { class: "approval-fields" },
-        fields.map((field) => field.element),
-      ),
-    ),
+    element: h("div", {}, said, h("div", { class: "approval-fields" }, elements)),
     focus: () => fields[0]?.input.focus(),
-    value: () =>
-      Object.fromEntries(fields.map((field) => [field.name, field.value()]).filter(([, value]) => value !== undefined)),
+    value: () => Object.fromEntries(values().filter(([, value]) => value !== undefined)),
   };
 }
 
@@ -67,22 +59,12 @@ function fieldOf(name, field, needed) {
   const id = `answer-${++made}`;
   const props = { id, "aria-describedby": field.description ? `${id}-hint` : null, required: needed };
   const [input, value] = inputOf(field, props, name);
-  const words = [
-    escapeLine(String(field.title ?? name)),
-    needed ? null : h("span", { class: "faint" }, ` ${t("approvals.optional")}`),
-  ];
-  const hint =
-    field.description &&
-    h("p", { class: "faint", id: `${id}-hint`, dir: "auto" }, escapeText(String(field.description)));
-  const label = h("label", { for: id }, words);
-  const element = h(
-    "div",
-    { class: field.type === "boolean" ? "approval-field tick" : "approval-field" },
-    label,
-    input,
-    hint,
-  );
-  return { name, input, element, value };
+  const optional = needed ? null : h("span", { class: "faint" }, ` ${t("approvals.optional")}`);
+  const label = h("label", { for: id }, escapeLine(String(field.title ?? name)), optional);
+  const about = { class: "faint", id: `${id}-hint`, dir: "auto" };
+  const hint = field.description && h("p", about, escapeText(String(field.description)));
+  const kind = field.type === "boolean" ? "approval-field tick" : "approval-field";
+  return { name, input, element: h("div", { class: kind }, label, input, hint), value };
 }
 
 const INPUTS = { __proto__: null, email: "email", uri: "url", date: "date" };
@@ -98,50 +80,39 @@ function inputOf(field, props, name) {
   const choices = choicesOf(field);
   if (choices) return singleChoice(choices, field, props);
   if (NUMBERS[field.type]) return number(field, props, name);
-  const input = h("input", {
-    ...props,
-    type: INPUTS[field.format] ?? "text",
-    value: field.default ?? "",
-    dir: "auto",
-    autocomplete: "off",
-  });
+  const type = INPUTS[field.format] ?? "text";
+  const input = h("input", { ...props, type, value: field.default ?? "", dir: "auto", autocomplete: "off" });
   return [input, () => (input.value === "" && !props.required ? undefined : input.value)];
 }
 
 function number(field, props, name) {
   const { minimum: min, maximum: max } = field;
-  const input = h("input", {
-    ...props,
-    type: "number",
-    step: NUMBERS[field.type],
-    min,
-    max,
-    value: field.default ?? "",
-  });
-  return [
-    input,
-    () => {
-      if (input.validity.badInput)
-        throw new InvalidInput(t("approvals.number.invalid", { name: escapeLine(String(field.title ?? name)) }), input);
-      return input.value === "" ? undefined : parseNumber(input.value);
-    },
-  ];
+  const step = NUMBERS[field.type];
+  const input = h("input", { ...props, type: "number", step, min, max, value: field.default ?? "" });
+  const value = () => {
+    if (input.validity.badInput)
+      throw new InvalidInput(t("approvals.number.invalid", { name: escapeLine(String(field.title ?? name)) }), input);
+    return input.value === "" ? undefined : parseNumber(input.value);
+  };
+  return [input, value];
 }
 
+/** Their places are the values: what is chosen may be any JSON. */
+const optionsOf = (choices, usual) =>
+  choices.map(([value, title], place) =>
+    h("option", { value: place, selected: usual.includes(value) }, escapeLine(String(title))),
+  );
+
 function singleChoice(choices, field, props) {
-  const select = h("select", props, h("option", { value: "" }, t("approvals.choose")));
-  choices.forEach(([value, title], place) => {
-    select.append(h("option", { value: place, selected: value === field.default }, escapeLine(String(title))));
-  });
+  const options = optionsOf(choices, [field.default]);
+  const select = h("select", props, h("option", { value: "" }, t("approvals.choose")), options);
   return [select, () => (select.value === "" ? undefined : choices[Number(select.value)][0])];
 }
 
 function multipleChoice(field, props) {
   const choices = choicesOf(isObject(field.items) ? field.items : {}) ?? [];
-  const usual = Array.isArray(field.default) ? field.default : [];
-  const select = h("select", { ...props, multiple: true, size: Math.min(6, Math.max(2, choices.length)) });
-  choices.forEach(([value, title], place) => {
-    select.append(h("option", { value: place, selected: usual.includes(value) }, escapeLine(String(title))));
-  });
+  const options = optionsOf(choices, Array.isArray(field.default) ? field.default : []);
+  const size = Math.min(6, Math.max(2, choices.length));
+  const select = h("select", { ...props, multiple: true, size }, options);
   return [select, () => [...select.selectedOptions].map((option) => choices[Number(option.value)][0])];
 }

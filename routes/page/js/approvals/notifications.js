@@ -1,7 +1,8 @@
 /** Signals for a hidden page: a number in the title, a dot on the icon and, if enabled, notifications. */
 
 import { get } from "../feed/api.js";
-import { h, announce } from "../dom/elements.js";
+import { announce, button, h } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { escapeLine } from "../text/exact_text.js";
 
@@ -99,40 +100,38 @@ const isEnabled = () => isSupported() && Notification.permission === "granted" &
 async function enable(on) {
   if (!on) localStorage.removeItem(KEY);
   else if (!isSupported()) return t("notify.unsupported");
-  else if ((await Notification.requestPermission()) !== "granted") {
-    return t("notify.blocked");
-  } else localStorage.setItem(KEY, "on");
+  else if ((await Notification.requestPermission()) !== "granted") return t("notify.blocked");
+  else localStorage.setItem(KEY, "on");
   changes.dispatchEvent(new Event("change"));
   return null;
 }
 
 /** The switch in the settings. */
 export function notifySwitch() {
-  const box = h("input", { type: "checkbox", role: "switch" });
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const problem = new Problem();
   const draw = () => (box.checked = isEnabled());
-  box.addEventListener("change", async () => {
-    const why = await enable(box.checked);
-    problem.textContent = why ?? "";
-    problem.hidden = !why;
+  const onchange = async () => {
+    problem.show(await enable(box.checked));
     draw();
-  });
+  };
+  const box = h("input", { type: "checkbox", role: "switch", onchange });
   changes.addEventListener("change", draw);
   draw();
-  return h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, t("notify.switch"))), problem);
+  const label = h("label", {}, box, h("span", {}, t("notify.switch")));
+  return h("div", { class: "notify-switch" }, label, problem.element);
 }
 
 /** A button in the tray, shown while notifications can be enabled. */
 export function notifyButton() {
-  const button = h("button", { type: "button", class: "notify-button" }, t("notify.next_time"));
-  const draw = () => (button.hidden = isEnabled() || !isSupported() || Notification.permission === "denied");
-  button.addEventListener("click", async () => {
+  const draw = () => (offer.hidden = isEnabled() || !isSupported() || Notification.permission === "denied");
+  const accept = async () => {
     const why = await enable(true);
     announce(why ?? t("notify.enabled"));
-    if (why) button.textContent = why;
+    if (why) offer.textContent = why;
     draw();
-  });
+  };
+  const offer = button(t("notify.next_time"), accept, { class: "notify-button" });
   changes.addEventListener("change", draw);
   draw();
-  return button;
+  return offer;
 }

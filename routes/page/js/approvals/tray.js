@@ -3,7 +3,7 @@
 import { request } from "../feed/api.js";
 import { summaryOf } from "./call_description.js";
 import { ApprovalBox } from "./approval_box.js";
-import { fill, h, icon, announce, focusMessageBox } from "../dom/elements.js";
+import { announce, button, fill, focusMessageBox, h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { notifyButton } from "./notifications.js";
 import { pieces, t, ts } from "../dom/more_texts.js";
@@ -199,27 +199,12 @@ export class Tray {
   }
 
   #line(row, here) {
-    const where = isOf(row, here)
-      ? null
-      : [
-          h("span", { class: "faint" }, pieces("approvals.in", { title: h("bdi", {}, this.#titleOf(row.session)) })),
-          " ",
-        ];
-    const show = h(
-      "button",
-      {
-        type: "button",
-        "aria-label": t("approvals.show.named", { name: briefly(row) }),
-        onclick: () => this.show(row),
-      },
-      t("approvals.show"),
-    );
-    return h(
-      "li",
-      { dataset: { call: row.call } },
-      h("span", { class: "approval-line" }, where, h("code", {}, briefly(row))),
-      show,
-    );
+    const place = () => pieces("approvals.in", { title: h("bdi", {}, this.#titleOf(row.session)) });
+    const where = isOf(row, here) ? null : [h("span", { class: "faint" }, place()), " "];
+    const line = h("span", { class: "approval-line" }, where, h("code", {}, briefly(row)));
+    const label = { "aria-label": t("approvals.show.named", { name: briefly(row) }) };
+    const show = button(t("approvals.show"), () => this.show(row), label);
+    return h("li", { dataset: { call: row.call } }, line, show);
   }
 
   #titleOf(session) {
@@ -231,7 +216,7 @@ export class Tray {
   /** The call was decided here, or the server reports that it no longer waits. */
   onDecided(box, words, { own }) {
     this.#decided.add(keyOf(box.row));
-    this.#showNote(own ? null : `${box.title}: ${words}`);
+    this.#showNote(own ? null : `${summaryOf(box.row)}: ${words}`);
     announce(words);
     this.#changed();
   }
@@ -242,8 +227,7 @@ export class Tray {
     const row = this.#known.get(key);
     if (!row || this.#decided.has(key)) return;
     this.#decided.add(key);
-    const words = `${OUTCOMES[event.decision] ?? event.decision}: ${briefly(row)}`;
-    this.#showNote(words);
+    this.#showNote(`${OUTCOMES[event.decision] ?? event.decision}: ${briefly(row)}`);
     this.#changed();
   }
 

@@ -1,6 +1,7 @@
 /** A line and keys under the live tail, behind a button: they type into the terminal of a running command. */
 
-import { h, icon } from "../dom/elements.js";
+import { button, h, icon } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 
 const MOST = 1_000; // characters that the server takes at once
@@ -18,20 +19,13 @@ export class CallInput {
   /** `link`: a CallTerminal. */
   constructor(link) {
     this.link = link;
-    link.onProblem = (error) => this.#fail(error);
-    const props = {
-      type: "text",
-      class: "call-line",
-      maxlength: MOST,
-      autocomplete: "new-password",
-      spellcheck: "false",
-    };
-    this.line = h("input", { ...props, "aria-label": t("tail.input"), placeholder: t("tail.input") });
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const key = ([name, words, label]) => {
-      const onclick = () => this.#send({ keys: [name] });
-      return h("button", { type: "button", class: "quiet", "aria-label": label, onclick }, words);
-    };
+    link.onProblem = (error) => this.problem.show(error.message);
+    const props = { type: "text", class: "call-line", maxlength: MOST, autocomplete: "new-password" };
+    const words = { spellcheck: "false", "aria-label": t("tail.input"), placeholder: t("tail.input") };
+    this.line = h("input", { ...props, ...words });
+    this.problem = new Problem();
+    const key = ([name, words, label]) =>
+      button(words, () => this.#send({ keys: [name] }), { class: "quiet", "aria-label": label });
     const send = h("button", { type: "submit", class: "quiet" }, t("tail.input.send"));
     const form = { class: "call-input", onsubmit: (event) => this.#submit(event) };
     const ends = [
@@ -40,9 +34,9 @@ export class CallInput {
     ];
     const keys = h("div", { class: "call-keys", role: "group", "aria-label": t("tail.keys") }, KEYS.map(key));
     this.form = h("form", form, this.line, send, ends.map(key), keys);
-    this.element = h("div", { hidden: true }, this.form, this.problem);
-    const toggle = { type: "button", class: "quiet tail-button", hidden: true, "aria-expanded": "false" };
-    this.button = h("button", { ...toggle, onclick: () => this.#toggle() }, icon("pencil"), t("tail.input.open"));
+    this.element = h("div", { hidden: true }, this.form, this.problem.element);
+    const toggle = { class: "quiet tail-button", hidden: true, "aria-expanded": "false" };
+    this.button = button([icon("pencil"), t("tail.input.open")], () => this.#toggle(), toggle);
   }
 
   /** Offered while the command runs and has a terminal; open at once if it reads a password (`hides`). */
@@ -74,18 +68,13 @@ export class CallInput {
   }
 
   async #send(input) {
-    this.problem.hidden = true;
+    this.problem.show("");
     try {
       await this.link.send(input);
       return true;
     } catch (error) {
-      this.#fail(error);
+      this.problem.show(error.message);
       return false;
     }
-  }
-
-  #fail(error) {
-    this.problem.textContent = error.message;
-    this.problem.hidden = false;
   }
 }

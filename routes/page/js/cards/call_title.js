@@ -5,54 +5,39 @@ import { t } from "../dom/texts.js";
 
 const LONGEST = 200;
 
-// tool name -> its title
-const TITLES = {
-  bash: ({ command }) => (typeof command === "string" ? command.replace(/^\s*#!bg[^\n]*\n/, "") : command),
-  python: ({ code }) => code,
-  read_file: ({ path, offset }) => (offset > 1 ? t("call.from_line", { path, line: offset }) : path),
-  write_file: ({ path }) => path,
-  edit_file: ({ path }) => path,
-  list_files: ({ path = ".", pattern }) => (pattern ? `${path}, ${pattern}` : path),
-  web_fetch: ({ url }) => url,
-  web_search: ({ query }) => query,
-  recall_history: ({ query }) => query,
-  read_result: ({ call }) => call,
-  search_tools: ({ query }) => query,
-  call_tool: ({ name }) => name,
-  job_status: ({ id = "all" }) => id,
-  job_output: ({ id }) => id,
-  job_cancel: ({ id }) => id,
-  update_plan: ({ steps }) => (Array.isArray(steps) ? t("call.steps", { count: steps.length }) : ""),
-  submit_plan: ({ steps }) => (Array.isArray(steps) ? steps.join(" · ") : ""),
-  ask_user: ({ question }) => question,
-  create_document: ({ title }) => title,
-  update_document: ({ document }) => document,
-  suggest_edits: ({ document }) => document,
-  read_document: ({ document = "all" }) => document,
+// tool name -> its title, or the argument that is its title; and its icon, if it has one of its own
+const TOOLS = {
+  bash: [({ command }) => (typeof command === "string" ? command.replace(/^\s*#!bg[^\n]*\n/, "") : command)],
+  python: ["code"],
+  read_file: [({ path, offset }) => (offset > 1 ? t("call.from_line", { path, line: offset }) : path), "file"],
+  write_file: ["path", "pencil"],
+  edit_file: ["path", "pencil"],
+  list_files: [({ path = ".", pattern }) => (pattern ? `${path}, ${pattern}` : path), "folder"],
+  web_fetch: ["url", "globe"],
+  web_search: ["query", "search"],
+  recall_history: ["query", "search"],
+  read_result: ["call", "file"],
+  search_tools: ["query", "search"],
+  call_tool: ["name"],
+  job_status: [({ id = "all" }) => id, "jobs"],
+  job_output: ["id", "jobs"],
+  job_cancel: ["id", "jobs"],
+  update_plan: [({ steps }) => (Array.isArray(steps) ? t("call.steps", { count: steps.length }) : "")],
+  submit_plan: [({ steps }) => (Array.isArray(steps) ? steps.join(" · ") : "")],
+  ask_user: ["question"],
+  create_document: ["title", "pencil"],
+  update_document: ["document", "pencil"],
+  suggest_edits: ["document", "pencil"],
+  read_document: [({ document = "all" }) => document, "file"],
 };
 
-const ICONS = {
-  read_file: "file",
-  write_file: "pencil",
-  edit_file: "pencil",
-  list_files: "folder",
-  web_fetch: "globe",
-  web_search: "search",
-  recall_history: "search",
-  search_tools: "search",
-  read_result: "file",
-  create_document: "pencil",
-  update_document: "pencil",
-  suggest_edits: "pencil",
-  read_document: "file",
-  job_status: "jobs",
-  job_output: "jobs",
-  job_cancel: "jobs",
-};
+const rowOf = (name) => (Object.hasOwn(TOOLS, name) ? TOOLS[name] : []);
 
 /** `titleOf("bash", {command: "make test\n..."})` is `make test`. Invisible characters are spelled out. */
 export function titleOf(name, given = {}) {
-  const words = (Object.hasOwn(TITLES, name) ? TITLES[name](given ?? {}) : undefined) ?? otherArguments(given);
+  const [title] = rowOf(name);
+  const own = typeof title === "string" ? given?.[title] : title?.(given ?? {});
+  const words = own ?? otherArguments(given);
   const first = firstLine(typeof words === "string" ? words : JSON.stringify(words));
   return escapeLine(first.length > LONGEST ? `${first.slice(0, LONGEST)}…` : first);
 }
@@ -66,7 +51,7 @@ export function nameOf(name) {
 /** The icon of a tool, for `icon()`. */
 export function iconOf(name) {
   if (name.startsWith("mcp__")) return "plug";
-  return Object.hasOwn(ICONS, name) ? ICONS[name] : "tool";
+  return rowOf(name)[1] ?? "tool";
 }
 
 function firstLine(text) {

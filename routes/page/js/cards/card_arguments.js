@@ -2,7 +2,7 @@
 
 import { codeBlock } from "../text/code.js";
 import { changeDiff } from "../text/diff.js";
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { escapeText } from "../text/exact_text.js";
 import { StreamingText } from "./streaming_text.js";
 import { fileLanguage } from "../text/file_language.js";
@@ -59,9 +59,8 @@ export class CardArguments {
   settle(given, { by = null } = {}) {
     this.fields = given ?? {};
     this.#boxes.clear();
-    const [main, rest] = Object.hasOwn(RENDERERS, this.#name)
-      ? RENDERERS[this.#name](this.fields)
-      : [null, this.fields];
+    const drawn = Object.hasOwn(RENDERERS, this.#name) && RENDERERS[this.#name](this.fields);
+    const [main, rest] = drawn || [null, this.fields];
     const rows = Object.entries(rest).filter(([name, value]) => !IN_TITLE.has(name) || typeof value !== "string");
     const note = by && h("p", { class: "card-note" }, t("card.changed_by", { by: escapeText(by) }));
     fill(this.element, note, main, rows.length ? table(rows) : null);
@@ -144,15 +143,14 @@ function foldable(block, text) {
   show(false);
   if (lines <= LINES + 2 && text.length <= CHARACTERS) return block;
   const words = lines > LINES + 2 ? t("show.lines", { lines }) : t("show.all");
-  const props = { type: "button", class: "quiet fold-button", "aria-expanded": "false" };
-  const button = h("button", props, icon("more"), words);
-  const box = h("div", { class: "folding" }, block, button);
-  button.addEventListener("click", () => {
+  const toggle = () => {
     const open = box.classList.toggle("open");
     show(open);
-    button.lastChild.textContent = open ? t("show.less") : words;
-    button.setAttribute("aria-expanded", String(open));
-  });
+    fold.lastChild.textContent = open ? t("show.less") : words;
+    fold.setAttribute("aria-expanded", String(open));
+  };
+  const fold = button([icon("more"), words], toggle, { class: "quiet fold-button", "aria-expanded": "false" });
+  const box = h("div", { class: "folding" }, block, fold);
   return box;
 }
 

@@ -1,6 +1,6 @@
 /** The header of a tool's card: tool, title, state, elapsed time, and the stop button. */
 
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { formatDuration } from "../dom/clock.js";
 import { t } from "../dom/texts.js";
 import { iconOf, nameOf } from "./call_title.js";
@@ -30,18 +30,15 @@ export class CardHead {
     this.title = h("span", { class: "card-title", dir: "ltr" });
     this.mark = h("span", { class: "card-mark" });
     this.open = false;
-    const onclick = () => onFold(!this.open);
-    const props = { type: "button", class: "card-fold", "aria-expanded": "false", "aria-controls": body.id, onclick };
-    this.fold = h("button", props, h("span", { class: "card-arrow" }, icon("right")), this.mark, this.tool, this.title);
+    const parts = [h("span", { class: "card-arrow" }, icon("right")), this.mark, this.tool, this.title];
+    const props = { class: "card-fold", "aria-expanded": "false", "aria-controls": body.id };
+    this.fold = button(parts, () => onFold(!this.open), props);
     this.extra = h("span", { class: "card-extra" });
     this.state = h("span", { class: "card-state" });
     this.time = h("span", { class: "card-time", hidden: true });
-    this.stop = h(
-      "button",
-      { type: "button", class: "card-stop", onclick: onStop, hidden: true, title: t("card.stop.hint") },
-      icon("stop"),
-      (this.stopWords = h("span", {}, t("card.stop.call"))),
-    );
+    this.stopWords = h("span", {}, t("card.stop.call"));
+    const stops = { class: "card-stop", hidden: true, title: t("card.stop.hint") };
+    this.stop = button([icon("stop"), this.stopWords], onStop, stops);
     const facts = h("span", { class: "card-facts" }, this.extra, this.state, this.time, this.stop);
     this.element = h("header", { class: "card-head" }, this.fold, facts);
   }

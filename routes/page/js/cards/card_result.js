@@ -70,20 +70,18 @@ function ofChange({ text, fields }) {
   const rows = rowsOfUnified(rest.join("\n"));
   const { added, removed } = counted(rows);
   const changes = rows.filter(({ kind }) => kind === "added" || kind === "removed");
-  const isDiff = changes.length > 0;
+  const note = (text) => h("p", { class: "card-note" }, escapeText(text));
+  if (!changes.length) {
+    const element = () => [note(first), rows.map(({ text }) => note(text))];
+    return { element, brief: () => h("p", {}, escapeText(first)), extra: "", replacesArguments: false };
+  }
   return {
-    element: () => [
-      h("p", { class: "card-note" }, escapeText(first)),
-      isDiff ? diffOf(rows, String(fields.path)) : notes(rows),
-    ],
-    brief: () =>
-      isDiff ? h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)) : h("p", {}, escapeText(first)),
-    extra: isDiff ? `+${added} −${removed}` : "",
-    replacesArguments: isDiff,
+    element: () => [note(first), diffOf(rows, String(fields.path))],
+    brief: () => h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)),
+    extra: `+${added} −${removed}`,
+    replacesArguments: true,
   };
 }
-
-const notes = (rows) => rows.map(({ text }) => h("p", { class: "card-note" }, escapeText(text)));
 
 function ofFile({ text, fields }) {
   const [end = "", { note } = {}] = trailer(PAGE_NOTE, text);
@@ -139,25 +137,16 @@ function prettyJSON(text) {
 }
 
 function firstLines(text) {
-  return brief(
-    text
-      .slice(0, BRIEF_PART)
-      .split("\n")
-      .filter((line) => line.trim())
-      .slice(0, BRIEF),
-  );
+  const lines = text.slice(0, BRIEF_PART).split("\n");
+  return brief(lines.filter((line) => line.trim()).slice(0, BRIEF));
 }
 
-function lastLines(text) {
-  return brief(text.slice(-BRIEF_PART).trimEnd().split("\n").slice(-BRIEF));
-}
+const lastLines = (text) => brief(text.slice(-BRIEF_PART).trimEnd().split("\n").slice(-BRIEF));
 
-const brief = (lines) =>
-  h(
-    "div",
-    { class: "brief-lines" },
-    lines.map((line) => h("div", {}, withoutEscapes(line))),
-  );
+function brief(lines) {
+  const shown = lines.map((line) => h("div", {}, withoutEscapes(line)));
+  return h("div", { class: "brief-lines" }, shown);
+}
 
 /** A line of output without escape sequences. */
 function withoutEscapes(line) {

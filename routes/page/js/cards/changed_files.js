@@ -1,6 +1,6 @@
 /** The files that a call has created, modified or deleted, below its card: each opens a preview. */
 
-import { h, icon } from "../dom/elements.js";
+import { button, h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { formatDecimal, t, ts } from "../dom/texts.js";
 
@@ -23,15 +23,10 @@ export class ChangedFiles {
     const words = [CHANGES[change], size === undefined ? null : formatSize(size), unkept ? t("files.unkept") : null];
     const facts = h("span", { class: "faint", title: unkept ?? "" }, words.filter(Boolean).join(", "));
     const open = async () => (await import("./file_preview.js")).openFile(event, this.session());
-    const props = {
-      type: "button",
-      class: "file-chip",
-      title: t("files.show", { path: escapeLine(path) }),
-      onclick: open,
-    };
+    const props = { class: "file-chip", title: t("files.show", { path: escapeLine(path) }) };
     const shown = [mark, icon("file"), name, facts];
     const isShown = change !== "deleted" && kind !== "inode/directory";
-    const row = !isShown ? h("span", { class: "file-chip" }, shown) : h("button", props, shown);
+    const row = isShown ? button(shown, open, props) : h("span", { class: "file-chip" }, shown);
     this.#list.append(h("li", {}, row));
     this.#list.hidden = false;
   }

@@ -1,14 +1,15 @@
 /** A file of the workspace in a dialog: its text, its picture, and a button that saves it. Fetched with the token. */
 
 import { request } from "../feed/api.js";
-import { dialog, fill, h } from "../dom/elements.js";
+import { button, dialog, fill, h } from "../dom/elements.js";
+import { problemLine } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 import { codeBlock } from "../text/code.js";
 import { escapeLine } from "../text/exact_text.js";
 import { fileLanguage } from "../text/file_language.js";
+import { openInWorkspace, PICTURES } from "./message_files.js";
 
 const TEXT_BYTES = 256 * 1024; // of a text that are shown
-const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 
 /** Shows the file of an event `file.changed` as it is now. */
 export function openFile({ path, kind }, session) {
@@ -26,17 +27,11 @@ export function openFile({ path, kind }, session) {
   guardedBy(view, async () => fill(view, await preview(address, path, kind, whole, addressOf)))();
   const closed = dialog(escapeLine(path), (close) => [
     view,
-    h("button", { type: "button", onclick: save }, t("files.save")),
-    h("button", { type: "button", onclick: () => openInWorkspace(path, close) }, t("files.open")),
-    h("button", { type: "button", onclick: () => close() }, t("files.close")),
+    button(t("files.save"), save),
+    button(t("files.open"), () => openInWorkspace(path, close)),
+    button(t("files.close"), () => close()),
   ]);
   return closed.then(() => setTimeout(() => urls.forEach((url) => URL.revokeObjectURL(url)), 10_000));
-}
-
-/** Shows the file in the workspace panel instead, which takes the focus when the dialog is gone. */
-function openInWorkspace(path, close) {
-  close();
-  setTimeout(() => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } })));
 }
 
 async function preview(address, path, kind, whole, addressOf) {
@@ -60,7 +55,7 @@ function guardedBy(view, does) {
     try {
       await does();
     } catch (error) {
-      fill(view, h("p", { class: "problem", role: "alert" }, error.message));
+      fill(view, problemLine(error));
     }
   };
 }

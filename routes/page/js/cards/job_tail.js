@@ -2,7 +2,8 @@
 
 import { get, post, Refused } from "../feed/api.js";
 import { jobOutput } from "../feed/output.js";
-import { announce, h, icon } from "../dom/elements.js";
+import { announce, button, h, icon } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { formatDuration, startTicking } from "../dom/clock.js";
 import { t } from "../dom/more_texts.js";
 import { Tail } from "../terminal/output_tail.js";
@@ -19,17 +20,12 @@ export class JobTail {
     this.tail = new Tail({ label: t("job.tail"), whole: jobOutput(id), name: id });
     this.words = h("span", {});
     this.elapsed = h("span", { class: "job-elapsed" });
-    this.stop = h(
-      "button",
-      { type: "button", class: "card-stop", hidden: true, onclick: () => this.#cancel() },
-      icon("stop"),
-      h("span", {}, t("job.stop")),
-    );
-    this.output = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showOutput() });
-    this.output.append(t("job.output"));
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    const words = [icon("stop"), h("span", {}, t("job.stop"))];
+    this.stop = button(words, () => this.#cancel(), { class: "card-stop", hidden: true });
+    this.output = button(t("job.output"), () => this.#showOutput(), { class: "quiet", hidden: true });
+    this.problem = new Problem();
     const state = h("p", { class: "job-state" }, icon("jobs"), this.words, this.elapsed, this.output, this.stop);
-    this.element = h("div", { class: "card-job", hidden: true }, state, this.tail.element, this.problem);
+    this.element = h("div", { class: "card-job", hidden: true }, state, this.tail.element, this.problem.element);
     this.#unwatch = store.watch("jobs", (jobs) => this.#update(jobs.find((job) => job.id === id)));
   }
 
@@ -88,13 +84,12 @@ export class JobTail {
   }
 
   async #attempt(work) {
-    this.problem.hidden = true;
+    this.problem.show("");
     try {
       return await work();
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      this.problem.textContent = error.message;
-      this.problem.hidden = false;
+      this.problem.show(error.message);
       return null;
     }
   }

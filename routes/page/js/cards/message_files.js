@@ -1,7 +1,8 @@
 /** The attachments of a message: pictures as thumbnails, others by name. Fetched with the token, never by a URL. */
 
 import { request } from "../feed/api.js";
-import { dialog, h, icon } from "../dom/elements.js";
+import { saveBlob } from "../dom/download.js";
+import { button, dialog, h, icon, iconButton } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 import { escapeCode } from "../text/escape_invisible.js";
 
@@ -15,17 +16,17 @@ export function fileElement(file, session) {
 }
 
 /** Files of a message lie in the workspace, too. */
-function workspaceButton(path) {
-  const name = t("files.open");
-  const open = () => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } }));
-  return h(
-    "button",
-    { type: "button", class: "quiet", title: name, "aria-label": name, onclick: open },
-    icon("folder"),
-  );
+const workspaceButton = (path) => iconButton(t("files.open"), "folder", () => showInWorkspace(path));
+
+const showInWorkspace = (path) => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } }));
+
+/** Shows the file in the workspace panel instead of a dialog; the panel takes the focus when the dialog is gone. */
+export function openInWorkspace(path, close) {
+  close();
+  setTimeout(() => showInWorkspace(path));
 }
 
-const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]); // that browsers show
+export const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]); // that browsers show
 const isPicture = ({ media_type: kind }) => PICTURES.has(kind);
 
 async function fetchFile({ sha256 }, session) {
@@ -36,24 +37,21 @@ async function fetchFile({ sha256 }, session) {
 function thumbnail(file, session, name) {
   const size = file.width && file.height ? { width: file.width, height: file.height } : {};
   const image = h("img", { class: "user-picture", alt: name, ...size });
-  const button = h(
-    "button",
-    { type: "button", class: "picture-button", title: name, "aria-label": t("files.picture", { name }) },
-    image,
-  );
   const draw = async () => {
     try {
       image.src = URL.createObjectURL(await fetchFile(file, session));
     } catch (error) {
-      button.replaceWith(h("span", { class: "file-chip", title: error.message }, icon("warn"), h("bdi", {}, name)));
+      shown.replaceWith(h("span", { class: "file-chip", title: error.message }, icon("warn"), h("bdi", {}, name)));
     }
   };
   let drawn = null;
   const drawOnce = () => (drawn ??= draw());
-  button.addEventListener("click", async () => {
+  const open = async () => {
     await drawOnce(); // a click may come before the picture: by then there may be another dialog, or no button
-    if (button.isConnected && !document.querySelector("dialog[open]")) openPicture(image.src, name);
-  });
+    if (shown.isConnected && !document.querySelector("dialog[open]")) openPicture(image.src, name);
+  };
+  const props = { class: "picture-button", title: name, "aria-label": t("files.picture", { name }) };
+  const shown = button(image, open, props);
   new IntersectionObserver(
     ([seen], observer) => {
       if (!seen.isIntersecting) return;
@@ -61,30 +59,28 @@ function thumbnail(file, session, name) {
       drawOnce();
     },
     { rootMargin: PRELOAD_MARGIN },
-  ).observe(button);
-  return button;
+  ).observe(shown);
+  return shown;
 }
 
 function openPicture(source, name) {
   return dialog(name, (close) => [
     h("img", { class: "large-picture", src: source, alt: name }),
-    h("button", { type: "button", onclick: () => close() }, t("files.close")),
+    button(t("files.close"), () => close()),
   ]);
 }
 
 function chip(file, session, name) {
   const pages = file.pages ? t("files.pages", { count: file.pages }) : file.about;
   const words = [icon("file"), h("bdi", {}, name), pages && h("span", { class: "faint" }, pages)];
-  const button = h("button", { type: "button", class: "file-chip", title: t("files.save.named", { name }) }, words);
-  button.addEventListener("click", async () => {
+  const save = async () => {
     try {
-      const source = URL.createObjectURL(await fetchFile(file, session));
-      h("a", { href: source, download: file.name ? name : "document.pdf" }).click();
-      setTimeout(() => URL.revokeObjectURL(source), 10_000);
+      saveBlob(await fetchFile(file, session), file.name ? name : "document.pdf");
     } catch (error) {
-      button.title = error.message;
-      button.append(h("span", { class: "faint" }, error.message));
+      saves.title = error.message;
+      saves.append(h("span", { class: "faint" }, error.message));
     }
-  });
-  return button;
+  };
+  const saves = button(words, save, { class: "file-chip", title: t("files.save.named", { name }) });
+  return saves;
 }

@@ -28,17 +28,9 @@ export function countOf(results) {
 }
 
 export function resultList(results) {
-  return h(
-    "ol",
-    { class: "search-results" },
-    results.map(({ title, url, snippet }) =>
-      h(
-        "li",
-        {},
-        link(url, title),
-        h("bdi", { class: "search-url" }, escapeLine(url.href)),
-        snippet ? h("p", { dir: "auto" }, escapeLine(snippet)) : null,
-      ),
-    ),
-  );
+  const rows = results.map(({ title, url, snippet }) => {
+    const shown = h("bdi", { class: "search-url" }, escapeLine(url.href));
+    return h("li", {}, link(url, title), shown, snippet ? h("p", { dir: "auto" }, escapeLine(snippet)) : null);
+  });
+  return h("ol", { class: "search-results" }, rows);
 }

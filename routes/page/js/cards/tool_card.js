@@ -7,7 +7,8 @@ import { ChangedFiles } from "./changed_files.js";
 import { fileElement } from "./message_files.js";
 import { resultOf } from "./card_result.js";
 import { startTicking } from "../dom/clock.js";
-import { fill, h, icon, announce, hasSelection, onNextFrame } from "../dom/elements.js";
+import { announce, button, fill, h, hasSelection, icon, onNextFrame } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { Tail } from "../terminal/output_tail.js";
@@ -60,7 +61,7 @@ export class ToolCard {
     this.given = new CardArguments(name);
     this.note = h("div", { class: "card-approval", hidden: true });
     this.result = h("div", { class: "card-result" });
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.problem = new Problem();
     this.whole = view.page.readOnly ? null : callOutput(view.asked.run, call);
     this.tail = new Tail({
       label: t("card.output", { name: nameOf(name) }),
@@ -75,7 +76,7 @@ export class ToolCard {
     this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop: () => this.#stop() });
     this.element = h("section", { class: "card", role: "group", dataset: { call } });
     const { note, problem, brief, body, pictures, files } = this;
-    this.element.append(this.head.element, note, problem, brief, body, pictures, files.element);
+    this.element.append(this.head.element, note, problem.element, brief, body, pictures, files.element);
     if (!writing.has(view)) writing.set(view, new Set());
     writing.get(view).add(this);
     this.#setState("writing");
@@ -156,11 +157,6 @@ export class ToolCard {
     this.pictures.hidden = false;
   }
 
-  /** A file is another after the call. */
-  changeFile(event) {
-    this.files.add(event);
-  }
-
   /** A call of the client's own tool: its result comes with the next turn, if at all. */
   hand({ name, arguments: given }) {
     this.#setCall(name, given);
@@ -182,9 +178,8 @@ export class ToolCard {
   ask({ call, name, arguments: given, reason }) {
     this.#question = call;
     this.#setCall(name, given);
-    const onclick = () => this.#toTray();
-    const button = h("button", { type: "button", class: "card-answer", onclick }, icon("bell"), t("card.answer"));
-    fill(this.note, h("span", { dir: "auto" }, escapeText(reason ?? "")), button);
+    const answer = button([icon("bell"), t("card.answer")], () => this.#toTray(), { class: "card-answer" });
+    fill(this.note, h("span", { dir: "auto" }, escapeText(reason ?? "")), answer);
     this.#setState("waiting");
   }
 
@@ -327,13 +322,12 @@ export class ToolCard {
     const { stop } = this.head;
     if (stop.ariaDisabled) return;
     stop.ariaDisabled = "true"; // a disabled button would lose the focus
-    this.problem.hidden = true;
+    this.problem.show("");
     try {
       await post(`/runs/${encodeURIComponent(this.view.asked.run)}/calls/${encodeURIComponent(this.call)}/cancel`);
     } catch (error) {
       stop.ariaDisabled = null;
-      this.problem.textContent = error.message;
-      this.problem.hidden = false;
+      this.problem.show(error.message);
     }
   }
 }

@@ -1,10 +1,11 @@
 /** Files to attach to a message: picked, dropped or pasted; shown as thumbnails until they are sent. */
 
 import { request } from "../feed/api.js";
-import { fill, h, icon, announce } from "../dom/elements.js";
+import { PICTURES } from "../cards/message_files.js";
+import { announce, fill, h, iconButton } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 
-const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
 const SHOWN_BYTES = 32 * 1024; // of a text that is also part of the message: the model need not open it
 
@@ -16,8 +17,8 @@ export class Attachments {
   constructor(onChange) {
     this.onChange = onChange;
     this.list = h("ul", { class: "attached", "aria-label": t("attachments.attached"), hidden: true });
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.element = h("div", { class: "attachments" }, this.list, this.problem);
+    this.problem = new Problem();
+    this.element = h("div", { class: "attachments" }, this.list, this.problem.element);
   }
 
   get empty() {
@@ -31,7 +32,7 @@ export class Attachments {
 
   /** Adds the files that can be sent; shows why others cannot. */
   async add(files) {
-    this.#showProblem("");
+    this.problem.show("");
     this.#reading++;
     const refused = [];
     for (const file of files) {
@@ -42,7 +43,7 @@ export class Attachments {
       }
     }
     this.#reading--;
-    this.#showProblem(refused.length ? refused.join(" ") : "");
+    this.problem.show(refused.join(" "));
     this.onChange();
   }
 
@@ -72,10 +73,8 @@ export class Attachments {
 
   #draw() {
     this.list.hidden = this.empty;
-    fill(
-      this.list,
-      this.#files.map((file) => this.#row(file)),
-    );
+    const rows = this.#files.map((file) => this.#row(file));
+    fill(this.list, rows);
     this.onChange();
   }
 
@@ -86,20 +85,10 @@ export class Attachments {
       this.#draw();
       document.getElementById("composer-text").focus();
     };
-    const props = {
-      type: "button",
-      class: "quiet",
-      "aria-label": t("attachments.remove", { name: file.name }),
-      onclick: drop,
-    };
+    const away = iconButton(t("attachments.remove", { name: file.name }), "cross", drop, { title: null });
     const look = file.url ? h("img", { src: file.url, alt: "" }) : h("span", { class: "attached-kind" }, file.kind);
     const name = h("span", { class: "attached-name", dir: "auto", title: file.name }, file.name);
-    return h("li", {}, look, name, h("button", props, icon("cross")));
-  }
-
-  #showProblem(words) {
-    this.problem.hidden = !words;
-    this.problem.textContent = words;
+    return h("li", {}, look, name, away);
   }
 }
 
@@ -109,12 +98,8 @@ async function readFile(file) {
   if (PICTURES.has(file.type)) {
     const picture = await scaledDown(file);
     const kind = file.type.slice(6).toUpperCase();
-    return {
-      name,
-      kind,
-      url: URL.createObjectURL(picture),
-      part: { type: "image", data: await base64(picture), name },
-    };
+    const part = { type: "image", data: await base64(picture), name };
+    return { name, kind, url: URL.createObjectURL(picture), part };
   }
   const part = { type: "file", data: await base64(file), name };
   if (file.type === PDF || name.toLowerCase().endsWith(".pdf")) return { name, kind: "PDF", part };

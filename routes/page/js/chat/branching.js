@@ -1,6 +1,7 @@
 /** Branches of the open conversation: begun by an edited message or another answer, and switched at the turn where they part. */
 
-import { announce, dialog, fill, h, icon, restoreFocus } from "../dom/elements.js";
+import { announce, button, dialog, dialogButtons, h, iconButton, restoreFocus } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 import { writeStored } from "../dom/storage.js";
 import { post } from "../feed/api.js";
@@ -24,7 +25,7 @@ export function edit(view) {
   const tools = view.element.querySelector(":scope > .message-tools");
   if (message.hidden) return;
   const text = h("textarea", { "aria-label": t("branch.edit"), dir: "auto", value: view.asked.message.text });
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const problem = new Problem();
   const send = h("button", { class: "primary" }, t("composer.send"));
   const close = () => {
     form.remove();
@@ -35,11 +36,11 @@ export function edit(view) {
     event.preventDefault();
     if (send.disabled || !text.value.trim()) return;
     send.disabled = true;
-    problem.hidden = true;
+    problem.show("");
     try {
       await sendAgain(view, { words: text.value.trim() });
     } catch (error) {
-      fill(problem, error.message).hidden = false;
+      problem.show(error.message);
       send.disabled = false;
       text.focus();
     }
@@ -53,19 +54,10 @@ export function edit(view) {
     event.stopPropagation(); // Escape in the page closes more
   };
   const files = view.asked.message.attachments?.length;
-  const buttons = h(
-    "div",
-    { class: "edit-buttons" },
-    h("button", { type: "button", onclick: close }, t("branch.cancel")),
-  );
-  buttons.append(send);
-  const note = h(
-    "p",
-    { class: "faint" },
-    t("branch.edit.note"),
-    files ? ` ${t("branch.edit.files", { count: files })}` : "",
-  );
-  const form = h("form", { class: "edit-message", onsubmit, onkeydown }, text, problem, note, buttons);
+  const buttons = h("div", { class: "edit-buttons" }, button(t("branch.cancel"), close), send);
+  const more = files ? ` ${t("branch.edit.files", { count: files })}` : "";
+  const note = h("p", { class: "faint" }, t("branch.edit.note"), more);
+  const form = h("form", { class: "edit-message", onsubmit, onkeydown }, text, problem.element, note, buttons);
   message.hidden = tools.hidden = true;
   message.after(form);
   text.rows = Math.min(12, Math.max(2, text.value.split("\n").length));
@@ -119,11 +111,8 @@ export async function compareDraft(page) {
 
 async function compareForks(page, asked, forks, models) {
   const runs = [await begin(page, forks[0], asked, models[0]), await begin(page, forks[1], asked, models[1])];
-  show(
-    page,
-    asked.message.text,
-    runs.map(({ run }, at) => ({ session: forks[at], run, model: models[at] })),
-  );
+  const columns = runs.map(({ run }, at) => ({ session: forks[at], run, model: models[at] }));
+  show(page, asked.message.text, columns);
 }
 
 async function show(page, words, columns) {
@@ -156,11 +145,7 @@ async function guarded(doing) {
     if (typeof error.status !== "number") throw error;
     dialog(t("branch.failed"), (close) => [
       h("p", { dir: "auto" }, error.message),
-      h(
-        "div",
-        { class: "dialog-buttons" },
-        h("button", { type: "button", autofocus: true, onclick: () => close() }, t("branch.close")),
-      ),
+      dialogButtons(button(t("branch.close"), () => close(), { autofocus: true })),
     ]);
   }
 }
@@ -184,16 +169,10 @@ async function chooseModels(page, title, action, labels) {
       return h("label", { class: "model-choice" }, h("span", {}, label), select);
     });
     const values = () => selects.map((label) => label.querySelector("select").value);
-    const buttons = [
-      h("button", { type: "button", onclick: () => close() }, t("branch.cancel")),
-      h(
-        "button",
-        { type: "button", class: "primary", disabled: !names.length, onclick: () => close(values()) },
-        action,
-      ),
-    ];
+    const cancel = button(t("branch.cancel"), () => close());
+    const go = button(action, () => close(values()), { class: "primary", disabled: !names.length });
     const hint = names.length < 2 && h("p", { class: "faint" }, t("branch.one_model"));
-    return [...selects, hint, h("div", { class: "dialog-buttons" }, buttons)].filter(Boolean);
+    return [...selects, hint, dialogButtons(cancel, go)].filter(Boolean);
   });
 }
 
@@ -222,8 +201,8 @@ function switchIn(page, tools, view, parting) {
   if (turns.length < 2) return;
   const step = (by, sign, name) => {
     const goes = turns[at + by];
-    const props = { type: "button", class: `quiet branch-${sign}`, "aria-label": name, title: name, disabled: !goes };
-    return h("button", { ...props, onclick: () => goTo(page, view, goes, sign) }, icon(sign));
+    const props = { class: `quiet branch-${sign}`, disabled: !goes };
+    return iconButton(name, sign, () => goTo(page, view, goes, sign), props);
   };
   const count = h("span", { class: "branch-count" }, t("branch.count", { at: at + 1, of: turns.length }));
   const onkeydown = ({ key: pressed }) => {
@@ -231,12 +210,8 @@ function switchIn(page, tools, view, parting) {
     if (by && turns[at + by]) goTo(page, view, turns[at + by], by < 0 ? "left" : "right");
   };
   const parts = [step(-1, "left", t("branch.previous")), count, step(1, "right", t("branch.next"))];
-  const element = h(
-    "div",
-    { class: "branch-switch", role: "group", "aria-label": t("branch.branches"), onkeydown },
-    parts,
-  );
-  element.dataset.turns = key;
+  const props = { class: "branch-switch", role: "group", "aria-label": t("branch.branches"), dataset: { turns: key } };
+  const element = h("div", { ...props, onkeydown }, parts);
   tools.append(element);
   if (focused) element.querySelector(`.${focused.split(" ").at(-1)}:enabled, button:enabled`)?.focus();
 }

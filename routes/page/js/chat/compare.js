@@ -1,6 +1,7 @@
 /** Two answers to one message, side by side, until the person goes on with one of them. */
 
-import { announce, h, icon, focusMessageBox } from "../dom/elements.js";
+import { announce, button, focusMessageBox, h, icon, iconButton } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 import { post } from "../feed/api.js";
 import { drawRun, quiet } from "./helper_view.js";
@@ -8,7 +9,6 @@ import { drawRun, quiet } from "./helper_view.js";
 export class Comparison {
   #page;
   #left = new AbortController();
-  #columns;
   #own; // the turn of the open conversation, which the first column shows
 
   /** `columns`: `{session, run, model}`; the first one's session is open. */
@@ -17,19 +17,12 @@ export class Comparison {
     page.comparison?.close();
     page.comparison = this;
     const heading = h("h2", { tabindex: -1 }, t("compare.heading"));
-    const name = t("compare.close");
-    const close = h("button", { type: "button", class: "quiet", "aria-label": name, title: name });
-    close.append(icon("cross"));
-    close.addEventListener("click", () => this.close());
-    this.#columns = columns.map((column) => this.#column(column));
+    const close = iconButton(t("compare.close"), "cross", () => this.close());
+    const drawn = columns.map((column) => this.#column(column));
+    const head = h("header", { class: "compare-head" }, heading, close);
     const prompt = h("p", { class: "compare-prompt", dir: "auto" }, words);
-    this.element = h(
-      "section",
-      { class: "compare", "aria-label": t("compare.heading") },
-      h("header", { class: "compare-head" }, heading, close),
-      prompt,
-      h("div", { class: "compare-columns" }, this.#columns),
-    );
+    const side = h("div", { class: "compare-columns" }, drawn);
+    this.element = h("section", { class: "compare", "aria-label": t("compare.heading") }, head, prompt, side);
     this.#own = () => page.conversation.run(columns[0].run)?.element;
     this.hideOwn();
     page.conversation.element.querySelector(".runs").after(this.element);
@@ -51,18 +44,17 @@ export class Comparison {
   #column({ session, run, model }) {
     const asked = { run, session, message: null, state: "running", created: Date.now() / 1000 };
     const drawn = this.#page.conversation.newView(asked, quiet(this.#page));
-    const problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const stop = h("button", { type: "button", class: "compare-stop" }, icon("stop"), t("composer.stop"));
-    stop.addEventListener("click", () => this.#stop(run, stop, problem));
-    const take = h("button", { type: "button", class: "primary" }, t("compare.take"));
-    take.addEventListener("click", () => this.#take(session));
+    const problem = new Problem();
+    const words = [icon("stop"), t("composer.stop")];
+    const stop = button(words, () => this.#stop(run, stop, problem), { class: "compare-stop" });
+    const take = button(t("compare.take"), () => this.#take(session), { class: "primary" });
     const name = h("h3", { dir: "auto" }, model);
     const article = h(
       "article",
       { class: "compare-column", "aria-label": model },
       h("header", {}, name, stop),
       h("div", { class: "compare-body", tabindex: 0, role: "group", "aria-label": model }, drawn.element),
-      problem,
+      problem.element,
       h("footer", {}, take),
     );
     drawRun(run, asked, drawn, this.#left, () => true).then(() => {
@@ -72,13 +64,13 @@ export class Comparison {
     return article;
   }
 
-  async #stop(run, button, problem) {
-    button.disabled = true;
+  async #stop(run, stop, problem) {
+    stop.disabled = true;
     try {
       await post(`/runs/${encodeURIComponent(run)}/cancel`);
     } catch (error) {
-      problem.textContent = error.message;
-      problem.hidden = button.disabled = false;
+      problem.show(error.message);
+      stop.disabled = false;
     }
   }
 

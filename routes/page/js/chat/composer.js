@@ -1,8 +1,8 @@
 /** The message box: starts a run, or adds a message to the active one. */
 
 import { Attachments, dropZone } from "./attachments.js";
-import { h, icon, announce, focusMessageBox } from "../dom/elements.js";
-import { loadOnce } from "../dom/forms.js";
+import { announce, button, focusMessageBox, h, icon, iconButton } from "../dom/elements.js";
+import { loadOnce, Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { changedValues } from "../panels/conversation/options.js";
@@ -56,10 +56,6 @@ class Composer {
     this.fill([this.text.value.trimEnd(), words].filter(Boolean).join("\n\n"));
   }
 
-  focus() {
-    this.text.focus();
-  }
-
   /** What is chosen for the next run, as fields of POST /chat. */
   get fields() {
     const { steer, ...fields } = this.#options();
@@ -68,17 +64,24 @@ class Composer {
 
   /** Sends a text that is not in the box; `more`: fields of POST /chat. */
   send(words, more = {}) {
-    return this.#attempt(() => this.#sender.send(words, [], this.#options({ steer: false, ...more })));
+    return this.attempt(() => this.#sender.send(words, [], this.#options({ steer: false, ...more })));
   }
 
   /** Sends the message of an earlier turn again (`asked` of its view); `more`: fields of POST /chat. */
   resend(asked, more = {}) {
-    return this.#attempt(() => this.#sender.resend(asked, { ...this.#options({ steer: false }), ...more }));
+    return this.attempt(() => this.#sender.resend(asked, { ...this.#options({ steer: false }), ...more }));
   }
 
   /** Runs work whose error is shown above the box. Returns whether it has failed. */
-  attempt(doing) {
-    return this.#attempt(doing);
+  async attempt(doing) {
+    this.problem.show("");
+    try {
+      await doing();
+      return false;
+    } catch (error) {
+      this.problem.show(error.message);
+      return true;
+    }
   }
 
   stop() {
@@ -100,63 +103,27 @@ class Composer {
     this.mode.setAttribute("aria-describedby", "composer-mode");
     this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
     this.#explainMode();
-    this.plan = h("input", { type: "checkbox" });
-    this.plan.setAttribute("aria-label", t("composer.plan"));
+    this.plan = h("input", { type: "checkbox", "aria-label": t("composer.plan") });
     const planWords = [h("span", {}, t("composer.plan")), h("span", { class: "brief" }, t("composer.plan.brief"))];
     const plan = h("label", { class: "composer-plan", title: t("composer.plan.hint") }, this.plan, planWords);
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.problem = new Problem();
     this.hint = h("span", { class: "composer-hint faint" });
-    const attach = {
-      type: "button",
-      class: "quiet",
-      "aria-label": t("composer.attach"),
-      title: t("composer.attach"),
-      onclick: () => this.pick.click(),
-    };
-    this.halt = h("button", {
-      type: "button",
-      class: "stop",
-      "aria-label": t("composer.stop"),
-      title: t("composer.stop.hint"),
-    });
-    this.halt.append(icon("stop"), h("span", {}, t("composer.stop")));
+    const attach = iconButton(t("composer.attach"), "clip", () => this.pick.click());
+    const halts = { class: "stop", "aria-label": t("composer.stop"), title: t("composer.stop.hint") };
     // The second click of a double click on "Send" lands on this button and must not stop the run.
-    this.halt.addEventListener("click", ({ detail }) => detail < 2 && this.#stop());
-    this.go = h(
-      "button",
-      { class: "primary send", "aria-label": t("composer.send"), title: t("composer.send.hint") },
-      icon("send"),
-    );
-    const comparing = {
-      type: "button",
-      class: "quiet compare-draft",
-      "aria-label": t("branch.compare.title"),
-      title: t("branch.compare.title"),
-      onclick: loadOnce(
-        () => import("./branching.js"),
-        ({ compareDraft }) => compareDraft(this.#page),
-      ),
-    };
-    this.compare = h("button", comparing, icon("columns"));
-    const tools = h(
-      "div",
-      { class: "composer-tools" },
-      h("button", attach, icon("clip")),
-      this.mode,
-      plan,
-      this.#settings(),
-      this.when,
-      this.hint,
-      this.compare,
-      this.halt,
-      this.go,
-    );
-    this.form.append(
-      this.problem,
-      h("div", { class: "composer-box" }, this.attachments.element, this.text, tools),
-      this.meaning,
-      this.pick,
-    );
+    const halt = ({ detail }) => detail < 2 && this.#stop();
+    this.halt = button([icon("stop"), h("span", {}, t("composer.stop"))], halt, halts);
+    const sends = { class: "primary send", "aria-label": t("composer.send"), title: t("composer.send.hint") };
+    this.go = h("button", sends, icon("send"));
+    const load = () => import("./branching.js");
+    const compare = loadOnce(load, ({ compareDraft }) => compareDraft(this.#page));
+    const props = { class: "quiet compare-draft" };
+    this.compare = iconButton(t("branch.compare.title"), "columns", compare, props);
+    const { mode, when, hint, go } = this;
+    const parts = [attach, mode, plan, this.#settings(), when, hint, this.compare, this.halt, go];
+    const tools = h("div", { class: "composer-tools" }, parts);
+    const box = h("div", { class: "composer-box" }, this.attachments.element, this.text, tools);
+    this.form.append(this.problem.element, box, this.meaning, this.pick);
   }
 
   #listen() {
@@ -187,7 +154,7 @@ class Composer {
 
   /** Takes back the reason of a refusal at the end of a pause: it may be there before the feed reports the beginning. */
   #pausedChanged(paused) {
-    if (this.#paused && !paused) this.#problem("");
+    if (this.#paused && !paused) this.problem.show("");
     this.#paused = paused;
   }
 
@@ -195,19 +162,16 @@ class Composer {
   #settings() {
     const words = h("span", {});
     const load = () => import("../panels/conversation/settings.js");
-    const button = h("button", { type: "button", class: "quiet conversation-settings" }, icon("sliders"), words);
-    button.addEventListener(
-      "click",
-      loadOnce(load, ({ toggle }) => toggle(this.#page, button)),
-    );
+    const open = loadOnce(load, ({ toggle }) => toggle(this.#page, opener));
+    const opener = button([icon("sliders"), words], open, { class: "quiet conversation-settings" });
     this.#page.store.watch("options", (options) => {
       const count = changedValues(options);
       words.textContent = count || "";
-      button.title = count ? t("composer.options.count", { count }) : t("composer.options");
-      button.setAttribute("aria-label", button.title);
-      button.classList.toggle("changed", count > 0);
+      opener.title = count ? t("composer.options.count", { count }) : t("composer.options");
+      opener.setAttribute("aria-label", opener.title);
+      opener.classList.toggle("changed", count > 0);
     });
-    return button;
+    return opener;
   }
 
   /** Hides modes that the role does not allow. */
@@ -249,7 +213,7 @@ class Composer {
       files = this.attachments.take();
     this.text.value = "";
     this.#textChanged();
-    const failed = await this.#attempt(() => this.#sender.send(text, files, this.#options(more)));
+    const failed = await this.attempt(() => this.#sender.send(text, files, this.#options(more)));
     if (!failed) return this.attachments.forget(files);
     this.text.value = this.text.value ? `${whole}\n${this.text.value}` : whole; // meanwhile typed
     this.attachments.restore(files);
@@ -257,28 +221,11 @@ class Composer {
     this.text.focus();
   }
 
-  /** Whether it has failed; the reason is shown. */
-  async #attempt(doing) {
-    this.#problem("");
-    try {
-      await doing();
-      return false;
-    } catch (error) {
-      this.#problem(error.message);
-      return true;
-    }
-  }
-
-  #problem(words) {
-    this.problem.hidden = !words;
-    this.problem.textContent = words;
-  }
-
   async #stop() {
     if (this.#stopping) return;
     this.#stopping = true;
     this.#show();
-    await this.#attempt(() => this.#sender.stop());
+    await this.attempt(() => this.#sender.stop());
     this.#stopping = false;
     this.#show();
     focusMessageBox();

@@ -1,6 +1,6 @@
 /** The conversation: the runs of one session, restored from its log and then updated by the feed. */
 
-import { fill, h, announce } from "../dom/elements.js";
+import { announce, button, fill, h } from "../dom/elements.js";
 import { ScrollFollower } from "./scroll_follower.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { moveChoice } from "../panels/models.js";
@@ -17,7 +17,7 @@ export class Conversation {
   #runs = new Map();
   #pending = []; // views of messages that the server has not confirmed yet
   #list = h("div", { class: "runs" });
-  #earlier = h("button", { type: "button", class: "earlier", hidden: true, onclick: () => this.#showEarlier() });
+  #earlier = button(t("conversation.earlier"), () => this.#showEarlier(), { class: "earlier", hidden: true });
   #head = h("div", { class: "conversation-head" });
   #opening = 0;
   #failed = false;
@@ -26,15 +26,12 @@ export class Conversation {
   constructor(page) {
     this.#page = page;
     this.element = page.at("conversation");
-    this.#earlier.append(t("conversation.earlier"));
     this.element.append(this.#head, h("div", { class: "earlier-row" }, this.#earlier), this.#list);
     this.follower = new ScrollFollower(this.element, this.#list);
     page.store.watch("branches", () => this.#markBranches());
     page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
-    page.store.watch(
-      "link",
-      ({ state, why }) => state === "refused" && why?.status === 404 && this.#sessionMissing(why),
-    );
+    const isMissing = ({ state, why }) => state === "refused" && why?.status === 404;
+    page.store.watch("link", (link) => isMissing(link) && this.#sessionMissing(link.why));
     addEventListener("popstate", () => this.#fromAddress());
     addEventListener("pagehide", () => this.#savePosition());
     document.addEventListener("visibilitychange", () => document.hidden && this.#savePosition());
@@ -54,8 +51,7 @@ export class Conversation {
     this.#savePosition();
     this.#clear();
     if (!moved) updateAddress(session);
-    store.set({
-      session,
+    const nothing = {
       branches: [],
       copies: {},
       title: null,
@@ -63,7 +59,8 @@ export class Conversation {
       spent: null,
       context: null,
       working: null,
-    });
+    };
+    store.set({ session, ...nothing });
     if (session === null) {
       fill(this.#head, welcome(this.#page));
       return this.#listen(null, null);
@@ -73,13 +70,8 @@ export class Conversation {
       const log = await fetchLog(session, { runs: PAGE });
       if (opening !== this.#opening) return;
       fill(this.#head);
-      store.set({
-        title: log.title,
-        branches: log.branches,
-        copies: log.copies,
-        earlier: log.earlier,
-        spent: log.usage ?? null,
-      });
+      const { title, branches, copies, earlier, usage } = log;
+      store.set({ title, branches, copies, earlier, spent: usage ?? null });
       await this.#restore(log, () => opening === this.#opening);
     } catch (error) {
       if (opening === this.#opening) this.#showFailure(session, error);
@@ -174,11 +166,6 @@ export class Conversation {
   /** The active run of this session; later ones are queued. */
   get current() {
     return [...this.#runs.values()].find((view) => !view.ended && !view.asked.ended);
-  }
-
-  /** Scrolls to the end, if the reader was there. */
-  follow() {
-    this.follower.settle();
   }
 
   #listen(session, cursor) {
@@ -321,8 +308,7 @@ export class Conversation {
     const begin = () => this.open(null);
     const again = () => this.open(session, { moved: true });
     const [label, next] = missing ? [t("conversation.begin"), begin] : [t("run.again"), again];
-    const offer = h("button", { type: "button", onclick: next }, label);
-    fill(this.#head, h("div", { class: "session-error", role: "alert" }, h("p", {}, words), offer));
+    fill(this.#head, h("div", { class: "session-error", role: "alert" }, h("p", {}, words), button(label, next)));
     this.#listen(null, null);
   }
 

@@ -1,6 +1,6 @@
 /** The note of a first visit: the embedded model is only a demonstration. */
 
-import { focusMessageBox, h, icon } from "../dom/elements.js";
+import { button, buttonRow, focusMessageBox, h, icon } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 import { loadOnce } from "../dom/forms.js";
 import { writePreference, readPreference } from "../dom/storage.js";
@@ -29,20 +29,10 @@ function watching(page) {
 }
 
 function welcome(page, { role }, box) {
-  const connect = h(
-    "button",
-    {
-      type: "button",
-      class: "primary",
-      "aria-expanded": "false",
-      onclick: loadOnce(
-        () => import("../panels/connect_model.js"),
-        (form) => form.openConnect(page, connect),
-      ),
-    },
-    icon("plug"),
-    t("first_visit.connect"),
-  );
+  const load = () => import("../panels/connect_model.js");
+  const open = loadOnce(load, (form) => form.openConnect(page, connect));
+  const props = { class: "primary", "aria-expanded": "false" };
+  const connect = button([icon("plug"), t("first_visit.connect")], open, props);
   const away = () => {
     writePreference(SEEN, "read");
     box.hidden = true;
@@ -53,12 +43,7 @@ function welcome(page, { role }, box) {
     h("h2", {}, t("first_visit.title")),
     h("p", {}, t("first_visit.about", { model: page.store.get("server").model })),
     !admin && h("p", {}, t("first_visit.ask_admin")),
-    h(
-      "div",
-      { class: "buttons" },
-      admin && connect,
-      h("button", { type: "button", onclick: away }, t("first_visit.continue")),
-    ),
+    buttonRow(admin && connect, button(t("first_visit.continue"), away)),
     admin && setting(),
   ].filter(Boolean);
 }

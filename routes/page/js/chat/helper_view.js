@@ -2,7 +2,7 @@
 
 import { get, request } from "../feed/api.js";
 import { EventReader } from "../feed/sse.js";
-import { fill, h } from "../dom/elements.js";
+import { button, fill, h } from "../dom/elements.js";
 import { escapeText } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
 
@@ -20,11 +20,7 @@ export class HelperView {
     this.#card = card;
     this.#view = view;
     this.state = h("span", { dir: "auto" });
-    this.button = h(
-      "button",
-      { type: "button", "aria-expanded": "false", onclick: () => this.#toggle() },
-      t("helper.open"),
-    );
+    this.button = button(t("helper.open"), () => this.#toggle(), { "aria-expanded": "false" });
     this.run = h("div", { class: "helper-run", hidden: true });
     this.element = h("div", { class: "helper" }, h("p", { class: "note" }, this.state, " ", this.button), this.run);
     card.element.append(this.element);
@@ -42,9 +38,9 @@ export class HelperView {
 
   #show(event) {
     const { model = "" } = this.#started ?? {};
+    const { type, reason, rounds } = event;
     const working = t(this.#waiting.size ? "helper.waiting" : "helper.working");
-    const words =
-      event.type === "helper.finished" ? t("helper.ended", { reason: event.reason, rounds: event.rounds }) : working;
+    const words = type === "helper.finished" ? t("helper.ended", { reason, rounds }) : working;
     fill(this.state, escapeText(t("helper.state", { model, state: words })));
   }
 

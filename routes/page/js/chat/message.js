@@ -4,6 +4,7 @@ import { fileElement } from "../cards/message_files.js";
 import { formatDuration, startTicking } from "../dom/clock.js";
 import { copyButton } from "../dom/copy.js";
 import { h, onNextFrame } from "../dom/elements.js";
+import { foldButton } from "../dom/forms.js";
 import { readPreference, writePreference } from "../dom/storage.js";
 import { t } from "../dom/texts.js";
 import { PacedText } from "./paced_text.js";
@@ -20,13 +21,10 @@ export function userMessage({ text = "", attachments = [] }, session, { steered 
   const ended = JOB_ENDED.exec(text)?.[0];
   if (ended) return jobMessage(ended, text);
   const files = attachments.map((one) => fileElement(one, session));
+  const name = t(steered ? "message.you.steered" : "message.you");
   return h(
     "div",
-    {
-      class: steered ? "user-message steered" : "user-message",
-      role: "group",
-      "aria-label": t(steered ? "message.you.steered" : "message.you"),
-    },
+    { class: steered ? "user-message steered" : "user-message", role: "group", "aria-label": name },
     steered && h("p", { class: "steered-mark" }, t("message.steered")),
     files.length > 0 && h("div", { class: "user-files" }, files),
     text && foldable(text),
@@ -35,41 +33,23 @@ export function userMessage({ text = "", attachments = [] }, session, { steered 
 
 /** The end of a background job starts a turn as well, with a message for the model. */
 function jobMessage(ended, text) {
-  const whole = h(
-    "details",
-    {},
-    h("summary", {}, t("message.for_model")),
-    h("pre", { class: "user-text", dir: "auto", tabindex: 0 }, escapeProse(text)),
-  );
-  return h(
-    "div",
-    { class: "user-message from-job", role: "group", "aria-label": t("message.from_job") },
-    h("p", { dir: "auto" }, escapeProse(ended)),
-    whole,
-  );
+  const written = h("pre", { class: "user-text", dir: "auto", tabindex: 0 }, escapeProse(text));
+  const whole = h("details", {}, h("summary", {}, t("message.for_model")), written);
+  const props = { class: "user-message from-job", role: "group", "aria-label": t("message.from_job") };
+  return h("div", props, h("p", { dir: "auto" }, escapeProse(ended)), whole);
 }
 
 function foldable(text) {
   const words = h("p", { class: "user-text", dir: "auto" }, escapeProse(text));
   if (text.length <= MAX_CHARACTERS && text.split("\n", MAX_LINES + 1).length <= MAX_LINES) return words;
-  words.classList.add("folded");
-  const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, t("show.all"));
-  more.addEventListener("click", () => {
-    const folded = words.classList.toggle("folded");
-    more.textContent = t(folded ? "show.all" : "show.less");
-    more.setAttribute("aria-expanded", String(!folded));
-  });
-  return [words, more];
+  return [words, foldButton(words, t("show.all"))];
 }
-
-const flowInto = (markdown) =>
-  new PacedText({ write: (text) => markdown.write(text), draw: () => markdown.draw(), end: () => markdown.end() });
 
 /** An answer: `add` text while it streams, `close` at its end. */
 export class Answer {
   #streamed = new StreamedText();
   #markdown = new Markdown();
-  #flow = flowInto(this.#markdown);
+  #flow = new PacedText(this.#markdown);
   #closed = false;
 
   constructor() {
@@ -93,7 +73,7 @@ export class Answer {
     this.#flow.drop();
     const drawn = this.#markdown.element;
     this.#markdown = new Markdown();
-    this.#flow = flowInto(this.#markdown);
+    this.#flow = new PacedText(this.#markdown);
     this.#flow.add(this.text);
     if (this.#closed) this.#flow.close();
     drawn.replaceWith(this.#markdown.element);
@@ -116,7 +96,7 @@ export class Reasoning {
   #empty = true;
   #chosen = false; // the person has opened or folded it
   #words = new Markdown("markdown reasoning-text");
-  #flow = flowInto(this.#words);
+  #flow = new PacedText(this.#words);
 
   /** `folded`: from the beginning. */
   constructor(view, folded = false) {

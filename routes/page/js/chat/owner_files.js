@@ -3,7 +3,7 @@
  * the command that runs it (`runs_at` of `file.changed`) and a button that shows it.
  */
 
-import { h } from "../dom/elements.js";
+import { button, h } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 import { escapeLine } from "../text/exact_text.js";
 
@@ -21,36 +21,20 @@ export class OwnerFiles {
   element(run, session) {
     const events = [...this.#events.values()];
     if (!events.length) return null;
-    const more = events.length - MOST;
-    return h(
-      "section",
-      { class: "note owner-files", "aria-label": t("run.owner") },
-      h("p", {}, t("run.owner")),
-      h(
-        "ul",
-        {},
-        events.slice(0, MOST).map((event) => row(event, run, session)),
-      ),
-      more > 0 ? h("p", { class: "faint" }, t("run.owner.more", { count: more })) : null,
-    );
+    const count = events.length - MOST;
+    const rows = events.slice(0, MOST).map((event) => row(event, run, session));
+    const more = count > 0 && h("p", { class: "faint" }, t("run.owner.more", { count }));
+    const props = { class: "note owner-files", "aria-label": t("run.owner") };
+    return h("section", props, h("p", {}, t("run.owner")), h("ul", {}, rows), more);
   }
 }
 
 function row(event, run, session) {
   const path = escapeLine(event.path);
-  const onclick = () => show(event, run, session);
-  const name = t("run.owner.show_path", { path });
-  return h(
-    "li",
-    {},
-    h(
-      "span",
-      {},
-      h("bdi", {}, path),
-      h("span", { class: "faint" }, ` ${t("run.owner.at", { command: event.runs_at })}`),
-    ),
-    h("button", { type: "button", class: "foot-button", "aria-label": name, onclick }, t("run.owner.show")),
-  );
+  const props = { class: "foot-button", "aria-label": t("run.owner.show_path", { path }) };
+  const shows = button(t("run.owner.show"), () => show(event, run, session), props);
+  const how = h("span", { class: "faint" }, ` ${t("run.owner.at", { command: event.runs_at })}`);
+  return h("li", {}, h("span", {}, h("bdi", {}, path), how), shows);
 }
 
 /** What is different in it; of a new file, and of one that is not kept, what is in it. */

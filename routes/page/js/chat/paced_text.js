@@ -11,9 +11,9 @@ export class PacedText {
   #pieces = [];
   #closed = false;
 
-  /** `write(text)` processes a piece, `draw()` shows it, `end()` follows the last one. */
-  constructor({ write, draw = () => undefined, end = () => undefined }) {
-    Object.assign(this, { write, draw, end });
+  /** Of `view` `write(text)` processes a piece, `draw()` shows it, and `end()` follows the last one. */
+  constructor(view) {
+    this.view = view;
   }
 
   add(text) {
@@ -37,12 +37,12 @@ export class PacedText {
   /** Processes text until `late()`. Returns whether all of it was processed. */
   process(late) {
     while (this.#pieces.length) {
-      this.write(this.#next());
+      this.view.write(this.#next());
       if (late()) break;
     }
-    this.draw();
+    this.view.draw();
     if (this.#pieces.length) return false;
-    if (this.#closed) this.end();
+    if (this.#closed) this.view.end();
     return true;
   }
 

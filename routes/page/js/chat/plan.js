@@ -8,12 +8,11 @@ const WORDS = { __proto__: null, ...ts("plan.state", ["pending", "active", "done
 const MARKS = { __proto__: null, pending: "○", active: "▸", done: "✓" };
 
 export class Plan {
-  #heading = h("h3", {}, t("plan.title"));
   #count = h("span", { class: "faint" });
   #list = h("ol");
 
   constructor() {
-    const head = h("header", {}, this.#heading, this.#count);
+    const head = h("header", {}, h("h3", {}, t("plan.title")), this.#count);
     this.element = h("section", { class: "plan", role: "group", "aria-label": t("plan.title") }, head, this.#list);
   }
 
@@ -30,11 +29,6 @@ function drawn({ step, state }) {
   const known = state in WORDS ? state : "pending";
   const mark = h("span", { class: "plan-mark", "aria-hidden": "true" }, MARKS[known]);
   const words = h("span", { dir: "auto" }, escapeLine(step));
-  return h(
-    "li",
-    { dataset: { state: known } },
-    mark,
-    words,
-    h("span", { class: "visually-hidden" }, ` (${WORDS[known]})`),
-  );
+  const told = h("span", { class: "visually-hidden" }, ` (${WORDS[known]})`);
+  return h("li", { dataset: { state: known } }, mark, words, told);
 }

@@ -1,8 +1,9 @@
 /** The changes of a run in a dialog: each file with its diff, and buttons that undo one of them or all. */
 
+import { openInWorkspace } from "../cards/message_files.js";
 import { get, post } from "../feed/api.js";
-import { announce, dialog, fill, h } from "../dom/elements.js";
-import { confirmButton, Outcome } from "../dom/forms.js";
+import { announce, button, buttonRow, dialog, fill, h } from "../dom/elements.js";
+import { confirmButton, Outcome, problemLine } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 import { unifiedDiff } from "../text/diff.js";
 import { escapeLine } from "../text/exact_text.js";
@@ -24,31 +25,25 @@ class RunChanges {
     this.view = h("div", { class: "run-changes", "aria-live": "polite" }, t("loading.short"));
     this.outcome = new Outcome();
     this.undoAll = h("span", {});
-    this.closer = h("button", { type: "button" }, t("dialog.close"));
+    this.closer = button(t("dialog.close"), () => this.close());
   }
 
   build(close) {
     this.close = close;
-    this.closer.addEventListener("click", () => close());
     get(`${this.path}/changes`).then(
       (report) => this.#show(report),
-      (error) => fill(this.view, h("p", { class: "problem", role: "alert" }, error.message)),
+      (error) => fill(this.view, problemLine(error)),
     );
-    return [this.view, this.outcome.element, h("div", { class: "buttons" }, this.undoAll, this.closer)];
+    return [this.view, this.outcome.element, buttonRow(this.undoAll, this.closer)];
   }
 
   #show(whole) {
     const report = this.only === null ? whole : partOf(whole, this.only);
     const canUndo = UNDOABLE.has(report.state) && report.files.length > 0;
     fill(this.view, this.#content(report, canUndo));
-    const work = () => this.#undo({});
-    const yes = t("changes.undo.yes");
-    fill(
-      this.undoAll,
-      canUndo && this.only === null
-        ? confirmButton(t("changes.undo"), t("changes.undo.question"), yes, this.outcome, work)
-        : null,
-    );
+    const words = [t("changes.undo"), t("changes.undo.question"), t("changes.undo.yes")];
+    const undo = canUndo && this.only === null && confirmButton(...words, this.outcome, () => this.#undo({}));
+    fill(this.undoAll, undo);
   }
 
   /** Undoes all, or the `paths` in `wanted`. */
@@ -88,31 +83,19 @@ class RunChanges {
   }
 
   #buttons(path, change, canUndo) {
-    const show = () => {
-      this.close();
-      setTimeout(() => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } })));
-    };
     const work = () => this.#undo({ paths: [path] });
     const question = t("changes.question_one", { path: escapeLine(path) });
     const words = t("changes.undo_one");
-    return h(
-      "div",
-      { class: "buttons changed-file-buttons" },
-      change === "removed" ? null : h("button", { type: "button", onclick: show }, t("changes.open")),
-      canUndo ? confirmButton(words, question, t("changes.yes_one"), this.outcome, work) : null,
-    );
+    const undo = canUndo && confirmButton(words, question, t("changes.yes_one"), this.outcome, work);
+    const open = change !== "removed" && button(t("changes.open"), () => openInWorkspace(path, this.close));
+    return h("div", { class: "buttons changed-file-buttons" }, open, undo);
   }
 }
 
 function partOf(report, path) {
   const files = report.files.filter((one) => one.path === path);
-  return {
-    ...report,
-    files,
-    more_files: 0,
-    left_out: [],
-    undone_files: report.undone_files.filter((one) => one === path),
-  };
+  const undone = report.undone_files.filter((one) => one === path);
+  return { ...report, files, more_files: 0, left_out: [], undone_files: undone };
 }
 
 const leftRow = ({ path, reason }) =>

@@ -2,7 +2,7 @@
 
 import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
 import { get } from "../feed/api.js";
-import { fill, h } from "../dom/elements.js";
+import { button, fill, h } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { language, locale, t } from "../dom/texts.js";
 
@@ -44,22 +44,21 @@ export class Note {
 
 /** A button that opens the panel of the project's instructions. */
 export function reviewButton(page) {
-  const onclick = loadOnce(
-    () => import("../panels/project_panel.js"),
-    (panel) => panel.toggle(page, button),
-  );
-  const button = h("button", { type: "button", "aria-expanded": "false", onclick }, t("note.review"));
-  return button;
+  const load = () => import("../panels/project_panel.js");
+  const toggle = loadOnce(load, (panel) => panel.toggle(page, review));
+  const review = button(t("note.review"), toggle, { "aria-expanded": "false" });
+  return review;
 }
 
 /** The note that messages were omitted or shortened for the model. */
 export function trimmed({ dropped, shortened, before, after }) {
-  const parts = [
+  const numbers = [
     dropped && t("note.dropped", { count: dropped }),
     shortened && t("note.shortened", { count: shortened }),
+    t("note.tokens", { before, after }),
   ];
-  const numbers = [...parts.filter(Boolean), t("note.tokens", { before, after })].join(" ");
-  return details("trimmed", t("note.trimmed"), h("p", {}, numbers), h("p", {}, t("note.trimmed.why")));
+  const words = numbers.filter(Boolean).join(" ");
+  return details("trimmed", t("note.trimmed"), h("p", {}, words), h("p", {}, t("note.trimmed.why")));
 }
 
 /** The note that the first messages were summarised; expanded, it shows the summary. */
@@ -106,8 +105,8 @@ export function ending({ type, reason, code, message }, { again, described, goOn
 }
 
 function line(kind, words, offer) {
-  const button = offer && h("button", { type: "button", class: "again", onclick: offer[1] }, offer[0]);
-  return h("div", { class: `${kind} end-line` }, h("p", { dir: "auto" }, words), button);
+  const again = offer && button(offer[0], offer[1], { class: "again" });
+  return h("div", { class: `${kind} end-line` }, h("p", { dir: "auto" }, words), again);
 }
 
 /**
@@ -124,21 +123,15 @@ export function turnFoot({ model, created, seconds, usage }, changes, again) {
     ...[tokens(usage), ...speed(usage?.timing)].map((fact) => fact && h("span", { class: "foot-more" }, fact)),
     usage?.cost ? h("span", { title: t("run.cost.title") }, cost(usage.cost)) : null,
   ];
-  return h(
-    "footer",
-    { class: "turn-foot faint" },
-    again,
-    facts.filter(Boolean).map((fact) => h("span", {}, fact)),
-  );
+  const shown = facts.filter(Boolean).map((fact) => h("span", {}, fact));
+  return h("footer", { class: "turn-foot faint" }, again, shown);
 }
 
 /** A button that shows what the run has changed in the workspace. */
 function changesButton(run) {
-  const onclick = loadOnce(
-    () => import("./run_changes.js"),
-    ({ openChanges }) => openChanges(run),
-  );
-  return h("button", { type: "button", class: "foot-button", onclick }, t("run.changes"));
+  const load = () => import("./run_changes.js");
+  const open = loadOnce(load, ({ openChanges }) => openChanges(run));
+  return button(t("run.changes"), open, { class: "foot-button" });
 }
 
 function tokens(usage) {
@@ -150,10 +143,9 @@ function tokens(usage) {
 /** How soon a run answered, and how fast. */
 function speed(timing) {
   const { first_token_s: first, tokens_per_s: rate } = timing ?? {};
+  const soon = () => t("run.first_token", { time: formatDuration(first) });
   return [
-    first === undefined
-      ? null
-      : h("span", { title: t("run.first_token.title") }, t("run.first_token", { time: formatDuration(first) })),
+    first === undefined ? null : h("span", { title: t("run.first_token.title") }, soon()),
     rate === undefined ? null : t("run.rate", { rate }),
   ];
 }
@@ -171,14 +163,8 @@ export class Working {
   #words = h("span", {}, t("run.thinking"));
 
   constructor() {
-    this.element = h(
-      "p",
-      { class: "working faint", hidden: true },
-      h("span", { class: "pulse" }),
-      this.#words,
-      " ",
-      this.#time,
-    );
+    const pulse = h("span", { class: "pulse" });
+    this.element = h("p", { class: "working faint", hidden: true }, pulse, this.#words, " ", this.#time);
   }
 
   show(words = t("run.thinking")) {

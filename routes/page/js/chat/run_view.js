@@ -1,7 +1,7 @@
 /** The view of a run: its message and the elements that its events create. One handler per type of event. */
 
 import { post } from "../feed/api.js";
-import { h, announce } from "../dom/elements.js";
+import { announce, button, h } from "../dom/elements.js";
 import { t, ts } from "../dom/texts.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
 import { againMenu, messageTools } from "./turn_tools.js";
@@ -97,7 +97,7 @@ export class RunView {
 
   #offerCancel(run) {
     if (this.#cancelButton) return;
-    const onclick = async () => {
+    const cancel = async () => {
       this.#cancelButton.disabled = true;
       try {
         await post(`/runs/${run}/cancel`);
@@ -107,7 +107,7 @@ export class RunView {
       }
       this.#updateWorking();
     };
-    this.#cancelButton = h("button", { type: "button", class: "cancel-queued", onclick }, t("run.cancel"));
+    this.#cancelButton = button(t("run.cancel"), cancel, { class: "cancel-queued" });
     this.#working.element.append(this.#cancelButton);
   }
 
@@ -191,7 +191,7 @@ export class RunView {
   changeFile(event) {
     this.#changesFiles = true;
     this.#ownerFiles.add(event);
-    this.card(event.call).changeFile(event);
+    this.card(event.call).files.add(event);
   }
 
   /** Closes the part that receives text. */
@@ -345,7 +345,7 @@ export class RunView {
   /** Clocks differ: the duration comes from the server's times, from the browser's only if those are missing. */
   #facts({ usage }) {
     const { created, ended } = this.asked;
-    const seconds = ended ? ended - created : this.#seconds();
+    const seconds = ended ? ended - created : Math.max(0, Date.now() / 1000 - created);
     const total = this.usage && {
       prompt_tokens: this.usage.total_prompt_tokens,
       completion_tokens: this.usage.total_completion_tokens,
@@ -353,10 +353,6 @@ export class RunView {
       cost: this.usage.total_cost,
     };
     return { model: this.started.model, created, seconds, usage: { ...total, ...usage } };
-  }
-
-  #seconds() {
-    return Math.max(0, Date.now() / 1000 - this.asked.created);
   }
 
   /** The conversation was switched: stops all timers. */

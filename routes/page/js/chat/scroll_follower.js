@@ -1,6 +1,6 @@
 /** Keeps the scroll position of growing content: follows the end, or holds the position that is being read. */
 
-import { h, icon } from "../dom/elements.js";
+import { button, h, icon } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 
 const AT_END = 8,
@@ -27,9 +27,8 @@ export class ScrollFollower {
     this.#box = box;
     this.#list = list;
     this.following = true;
-    const props = { type: "button", class: "to-end", hidden: true, onclick: () => this.toEnd() };
     this.words = h("span", { class: "to-end-words" });
-    this.button = h("button", props, icon("down"), this.words);
+    this.button = button([icon("down"), this.words], () => this.toEnd(), { class: "to-end", hidden: true });
     box.append(h("div", { class: "to-end-place" }, this.button));
     box.addEventListener("scroll", () => this.#moved(), { passive: true });
     const grown = new ResizeObserver(() => this.settle());

@@ -1,6 +1,6 @@
 /** What can be done with a turn: edit its message, answer it again, compare models. The work is loaded when it is asked for. */
 
-import { h, icon } from "../dom/elements.js";
+import { h, iconButton } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { Menu } from "../dom/menu.js";
 import { t } from "../dom/texts.js";
@@ -9,29 +9,24 @@ const EDITABLE = ".user-message:not(.from-job)";
 
 /** Below the message: the button that edits it, and the switch between branches. */
 export function messageTools(view) {
-  const name = t("branch.edit");
-  const onclick = loadOnce(
-    () => import("./branching.js"),
-    ({ edit }) => edit(view),
-  );
-  const button = h("button", { type: "button", class: "quiet edit", "aria-label": name, title: name, onclick });
-  button.append(icon("pencil"));
+  const act = loadOnce(load, ({ edit }) => edit(view));
+  const button = iconButton(t("branch.edit"), "pencil", act, { class: "quiet edit" });
   return h("div", { class: "message-tools" }, isOfPerson(view) && button);
 }
+
+const load = () => import("./branching.js");
 
 const isOfPerson = (view) => Boolean(view.element.querySelector(`:scope > ${EDITABLE}`));
 
 /** Below the answer: a menu; null where no message of the person is above. */
 export function againMenu(view) {
   if (!isOfPerson(view)) return null;
-  const act = (does) => loadOnce(() => import("./branching.js"), does);
-  const name = t("branch.again.menu");
-  const button = h("button", { type: "button", class: "quiet again-menu", "aria-label": name, title: name });
+  const act = (does) => loadOnce(load, does);
+  const button = iconButton(t("branch.again.menu"), "again", null, { class: "quiet again-menu" });
   const menu = new Menu(button, () => [
     [t("branch.again"), "again", act(({ again }) => again(view))],
     [t("branch.again.other"), "again", act(({ againWith }) => againWith(view))],
     [t("branch.compare"), "columns", act(({ compareTurn }) => compareTurn(view))],
   ]);
-  button.append(icon("again"));
   return h("span", { class: "again-tools" }, button, menu.element);
 }

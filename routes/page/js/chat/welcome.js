@@ -1,7 +1,7 @@
 /** The start of a conversation: the model, and examples that fit the available tools. */
 
 import { get } from "../feed/api.js";
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { readPreference, writePreference } from "../dom/storage.js";
 import { pieces, t } from "../dom/texts.js";
 import { firstVisit } from "./first_visit.js";
@@ -51,15 +51,8 @@ export function welcome(page) {
   // `watch` calls back at once, before the element is on the page, which would stop the watchers.
   queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
   const title = h("h2", { class: "welcome-title" }, t("welcome.title"));
-  const element = h(
-    "div",
-    { class: hasAppeared ? "welcome" : "welcome arriving" },
-    firstVisit(page),
-    title,
-    who,
-    offer,
-    examples,
-  );
+  const props = { class: hasAppeared ? "welcome" : "welcome arriving" };
+  const element = h("div", props, firstVisit(page), title, who, offer, examples);
   draw();
   hasAppeared = true;
   return element;
@@ -85,7 +78,7 @@ function demonstration(page) {
     page.composer.send(t("welcome.demonstration.message"), { model: DEMONSTRATION, approval: "ask", mode: "" });
   };
   return [
-    h("button", { type: "button", class: "primary", onclick: watch }, icon("play"), t("welcome.demonstration")),
+    button([icon("play"), t("welcome.demonstration")], watch, { class: "primary" }),
     h("p", { class: "faint" }, t("welcome.demonstration.hint")),
   ];
 }
@@ -112,5 +105,6 @@ function fitting(examples, tools) {
 }
 
 function example(words, page) {
-  return h("li", {}, h("button", { type: "button", onclick: () => page.composer.fill(words) }, words));
+  const choose = () => page.composer.fill(words);
+  return h("li", {}, button(words, choose));
 }

@@ -1,8 +1,8 @@
 /** The prompt library: stored prompts of a person, used by `/name`; imported and exported as JSON. */
 
 import { get, remove, request } from "../feed/api.js";
-import { fill, h, icon } from "../dom/elements.js";
-import { actionButton, confirmButton, field, Outcome, runOnce } from "../dom/forms.js";
+import { button, buttonRow, h, icon, stack } from "../dom/elements.js";
+import { actionButton, confirmButton, field, fillRows, Outcome, runOnce, sendForm } from "../dom/forms.js";
 import { saveText } from "../dom/download.js";
 import { t } from "../dom/more_texts.js";
 import { showPanel } from "../panels/panel.js";
@@ -14,8 +14,8 @@ const MOST = 200;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 /** Opens the library, or closes it. */
-export function toggle(page, button) {
-  return showPanel(page, "prompts", t("prompts.title"), () => content(page), button);
+export function toggle(page, opener) {
+  return showPanel(page, "prompts", t("prompts.title"), () => content(page), opener);
 }
 
 function content(page) {
@@ -25,17 +25,11 @@ function content(page) {
   const draw = async () => {
     forgetPrompts();
     const { prompts } = await get("/prompts");
-    fill(
-      list,
-      prompts.map((row) => promptRow(page, row, form, draw)),
-    );
-    if (!list.firstChild) list.append(h("li", { class: "faint" }, t("prompts.none")));
+    fillRows(list, prompts, (row) => promptRow(page, row, form, draw), t("prompts.none"));
   };
   draw().catch((error) => outcome.show(error.message, "problem"));
-  return h("div", { class: "stack" }, h("p", { class: "faint" }, t("prompts.about")), list, outcome.element, [
-    form.element,
-    files(outcome, draw),
-  ]);
+  const about = h("p", { class: "faint" }, t("prompts.about"));
+  return stack(about, list, outcome.element, form.element, files(outcome, draw));
 }
 
 const path = (name) => `/prompts/${encodeURIComponent(name)}`;
@@ -52,48 +46,38 @@ function promptRow(page, row, form, draw) {
     return usePrompt(page, row.name, row.text);
   };
   const label = (key) => ({ "aria-label": t(key, { name: row.name }) });
+  const word = t("prompts.delete");
+  const buttons = [
+    actionButton(t("prompts.use"), outcome, use, label("prompts.use.named")),
+    button(t("prompts.edit"), () => form.edit(row), label("prompts.edit.named")),
+    confirmButton(word, t("prompts.delete.sure", { name: row.name }), word, outcome, away),
+  ];
   return h(
     "li",
     {},
     h("span", {}, h("strong", {}, `/${row.name}`), h("span", { class: "faint", dir: "auto" }, ` ${row.about}`)),
-    h(
-      "span",
-      { class: "buttons" },
-      actionButton(t("prompts.use"), outcome, use, label("prompts.use.named")),
-      h("button", { type: "button", onclick: () => form.edit(row), ...label("prompts.edit.named") }, t("prompts.edit")),
-      confirmButton(
-        t("prompts.delete"),
-        t("prompts.delete.sure", { name: row.name }),
-        t("prompts.delete"),
-        outcome,
-        away,
-      ),
-    ),
+    h("span", { class: "buttons" }, buttons),
     outcome.element,
   );
 }
 
 function editForm(changed) {
-  const outcome = new Outcome();
   const name = h("input", { required: true, maxlength: 64, pattern: "[a-z0-9][a-z0-9_\\-]*", autocomplete: "off" });
   name.setAttribute("dir", "ltr");
   const about = h("input", { maxlength: 200, autocomplete: "off", dir: "auto" });
   const text = h("textarea", { required: true, rows: 5, maxlength: 16_000, dir: "auto" });
   const save = h("button", { type: "submit" }, icon("plus"), t("prompts.save"));
-  const element = h(
-    "form",
-    { class: "form" },
+  const fields = [
     field(t("prompts.name"), name, t("prompts.name.hint")),
     field(t("prompts.description"), about),
     field(t("prompts.text"), text, t("prompts.text.hint")),
-    h("div", { class: "buttons" }, save),
-    outcome.element,
-  );
-  element.addEventListener("submit", async (event) => {
-    event.preventDefault();
+  ];
+  const send = async () => {
     const row = { name: name.value.trim(), about: about.value.trim(), text: text.value };
-    if (!(await runOnce(save, outcome, () => store(row)))) return;
-    element.reset();
+    await store(row);
+    return row;
+  };
+  const element = sendForm(fields, save, send, async (row, outcome) => {
     outcome.show(t("prompts.saved", { name: row.name }), "good");
     await changed().catch((error) => outcome.show(error.message, "problem"));
   });
@@ -118,7 +102,7 @@ function files(outcome, draw) {
     pick.value = "";
     if (file) runOnce(load, outcome, () => importFile(file, outcome, draw));
   });
-  return h("div", { class: "buttons" }, load, save, pick);
+  return buttonRow(load, save, pick);
 }
 
 /** Stores each prompt of the file; those of the same name are replaced. */

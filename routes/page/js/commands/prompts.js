@@ -1,8 +1,8 @@
 /** The prompts that `/` offers: one's own, and those of connected MCP servers; and asking for what they leave open. */
 
 import { get, post } from "../feed/api.js";
-import { announce, dialog, h } from "../dom/elements.js";
-import { field, Outcome, runOnce } from "../dom/forms.js";
+import { announce, button, dialog, dialogButtons, h } from "../dom/elements.js";
+import { field, Outcome, submitting } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 import { escapeLine } from "../text/exact_text.js";
 
@@ -47,19 +47,15 @@ async function serverRows(server) {
 /** Adds a stored prompt to the message box, and `words` behind it; its blanks are asked for. */
 export async function usePrompt(page, name, text, words = "") {
   const blanks = [...new Set([...text.matchAll(BLANK)].map(([, blank]) => blank))];
-  const given = blanks.length
-    ? await ask(
-        `/${name}`,
-        blanks.map((blank) => ({ name: blank, required: false })),
-      )
-    : {};
+  const wanted = blanks.map((blank) => ({ name: blank, required: false }));
+  const given = blanks.length ? await ask(`/${name}`, wanted) : {};
   const filled = given ? text.replace(BLANK, (_, blank) => given[blank] ?? "") : "";
   page.composer.insert([filled, words].filter(Boolean).join("\n\n"));
 }
 
 async function useServerPrompt(page, path, { name, arguments: wanted }) {
   const given = wanted.length ? await ask(escapeLine(name), wanted) : {};
-  if (!given) return page.composer.focus();
+  if (!given) return page.composer.text.focus();
   const filled = Object.fromEntries(Object.entries(given).filter(([, value]) => value));
   const { text } = await post(`${path}/${encodeURIComponent(name)}`, { arguments: filled });
   page.composer.insert(text);
@@ -72,22 +68,12 @@ function ask(title, wanted) {
     const inputs = wanted.map((one) => [one, h("textarea", { rows: 1, required: one.required, dir: "auto" })]);
     const use = h("button", { type: "submit", class: "primary" }, t("prompts.use"));
     const outcome = new Outcome();
-    const form = h(
-      "form",
-      { class: "form" },
-      inputs.map(([one, input]) => field(escapeLine(one.name), input, one.description && escapeLine(one.description))),
-      outcome.element,
-      h(
-        "div",
-        { class: "dialog-buttons" },
-        h("button", { type: "button", onclick: () => close() }, t("commands.cancel")),
-        use,
-      ),
+    const fields = inputs.map(([one, input]) =>
+      field(escapeLine(one.name), input, one.description && escapeLine(one.description)),
     );
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      runOnce(use, outcome, () => close(Object.fromEntries(inputs.map(([one, input]) => [one.name, input.value]))));
-    });
-    return form;
+    const values = () => Object.fromEntries(inputs.map(([one, input]) => [one.name, input.value]));
+    const onsubmit = submitting(use, outcome, () => close(values()));
+    const cancel = button(t("commands.cancel"), () => close());
+    return h("form", { class: "form", onsubmit }, fields, outcome.element, dialogButtons(cancel, use));
   });
 }

@@ -3,7 +3,7 @@
  * `takesWords`, they stay in the box.
  */
 
-import { announce, dialog, h } from "../dom/elements.js";
+import { announce, button, dialog, dialogButtons, h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { post } from "../feed/api.js";
 import { chooseModel } from "../panels/models.js";
@@ -67,6 +67,6 @@ function help() {
   return dialog(t("commands.help.title"), (close) => [
     h("dl", { class: "pairs" }, COMMANDS.map(row)),
     h("p", { class: "faint" }, t("commands.help.prompts")),
-    h("div", { class: "dialog-buttons" }, h("button", { type: "button", onclick: () => close() }, t("commands.close"))),
+    dialogButtons(button(t("commands.close"), () => close())),
   ]);
 }

@@ -1,7 +1,7 @@
 /** The form in which a person edits a document. A text that has moved on meanwhile is shown, and nothing is lost. */
 
 import { request } from "../feed/api.js";
-import { announce, fill, h } from "../dom/elements.js";
+import { announce, button, buttonRow, fill, h } from "../dom/elements.js";
 import { actionButton, field, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { path } from "./document_text.js";
@@ -17,26 +17,24 @@ export class DocumentEdit {
     this.heading = h("input", { type: "text", value: title, maxlength: 200, autocomplete: "off" });
     this.area = h("textarea", { class: "document-area", rows: 20, spellcheck: "true", dir: "auto", value: text });
     const save = actionButton(t("document.save"), this.outcome, () => this.save(), { class: "primary" });
-    const cancel = h("button", { type: "button", onclick: () => done(false) }, t("dialog.cancel"));
+    const cancel = button(t("dialog.cancel"), () => done(false));
+    const onsubmit = (event) => {
+      event.preventDefault();
+      save.click();
+    };
+    const onkeydown = (event) => {
+      if (event.key === "Escape") event.preventDefault(); // it would close the panel, with what was typed
+      if (event.key === "s" && (event.ctrlKey || event.metaKey)) onsubmit(event);
+    };
     this.element = h(
       "form",
-      { class: "form document-edit", "aria-label": t("document.edit.hint") },
+      { class: "form document-edit", "aria-label": t("document.edit.hint"), onsubmit, onkeydown },
       field(t("document.heading"), this.heading),
       field(t("document.text"), this.area),
-      h("div", { class: "buttons" }, save, cancel),
+      buttonRow(save, cancel),
       this.outcome.element,
       this.conflict,
     );
-    this.element.addEventListener("submit", (event) => {
-      event.preventDefault();
-      save.click();
-    });
-    this.element.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") event.preventDefault(); // it would close the panel, with what was typed
-      if (event.key !== "s" || !(event.ctrlKey || event.metaKey)) return;
-      event.preventDefault();
-      save.click();
-    });
   }
 
   focus() {
@@ -68,10 +66,6 @@ export class DocumentEdit {
     };
     Object.assign(this, { base: now.version, text: now.text, title: now.title });
     this.outcome.show(`${words} ${t("document.conflict")}`, "problem");
-    fill(
-      this.conflict,
-      diff,
-      h("button", { type: "button", onclick: take }, t("document.take", { version: String(now.version) })),
-    );
+    fill(this.conflict, diff, button(t("document.take", { version: String(now.version) }), take));
   }
 }

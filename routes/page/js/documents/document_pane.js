@@ -3,7 +3,7 @@
 import { get } from "../feed/api.js";
 import { copyButton } from "../dom/copy.js";
 import { saveText } from "../dom/download.js";
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { DocumentText, endingOf, path } from "./document_text.js";
 import { t, ts } from "../dom/texts.js";
@@ -25,25 +25,15 @@ export class DocumentPane {
     this.text = "";
     this.state = h("p", { class: "document-state faint", role: "status" });
     this.suggestions = h("div", { class: "document-suggestions", hidden: true });
-    this.content = h("div", {
-      class: "document-content",
-      tabindex: 0,
-      role: "group",
-      "aria-label": t("document.text"),
-    });
-    const edit = loadOnce(
-      () => import("./document_edit.js"),
-      ({ DocumentEdit }) => this.#openEdit(DocumentEdit),
-    );
-    this.editButton = h("button", { type: "button", onclick: edit }, icon("pencil"), t("document.edit"));
-    const save = () => saveText(this.text, this.title, endingOf(this.kind));
-    this.tools = h(
-      "div",
-      { class: "buttons document-tools" },
-      this.editButton,
-      copyButton(t("document.copy.hint"), () => this.text, t("document.copy")),
-      h("button", { type: "button", class: "quiet", onclick: save }, icon("save"), t("document.download")),
-    );
+    const props = { class: "document-content", tabindex: 0, role: "group", "aria-label": t("document.text") };
+    this.content = h("div", props);
+    const load = () => import("./document_edit.js");
+    const edit = loadOnce(load, ({ DocumentEdit }) => this.#openEdit(DocumentEdit));
+    this.editButton = button([icon("pencil"), t("document.edit")], edit);
+    const copy = copyButton(t("document.copy.hint"), () => this.text, t("document.copy"));
+    const words = [icon("save"), t("document.download")];
+    const save = button(words, () => saveText(this.text, this.title, endingOf(this.kind)), { class: "quiet" });
+    this.tools = h("div", { class: "buttons document-tools" }, this.editButton, copy, save);
     this.versions = h("div", {});
     const parts = [this.state, this.tools, this.suggestions, this.content, this.versions];
     this.element = h("div", { class: "document" }, parts);
@@ -101,10 +91,8 @@ export class DocumentPane {
     if (now.version !== this.now?.version) fill(this.versions, versionList(this.id)); // else an open list stays open
     Object.assign(this, { now, title: now.title, kind: now.kind, text: now.text });
     this.changed(this);
-    this.state.textContent = t("document.state", {
-      version: String(now.version),
-      by: AUTHORS[now.author] ?? now.author,
-    });
+    const by = AUTHORS[now.author] ?? now.author;
+    this.state.textContent = t("document.state", { version: String(now.version), by });
     this.editButton.hidden = this.isEditing;
     showSuggestions(this.suggestions, now, () => this.load());
     if (isNew) {

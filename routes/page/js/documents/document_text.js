@@ -20,14 +20,16 @@ export class DocumentText {
   #view;
 
   constructor(kind) {
-    this.#view = (VIEWS.get(kind) ?? codeView)(kind);
+    this.#view = VIEWS.get(kind)?.() ?? new CodeView(kind);
     this.element = this.#view.element;
   }
 
   add(text) {
     this.#view.add(text);
-    onNextFrame(this.#view.draw);
+    onNextFrame(this.#draw);
   }
+
+  #draw = () => this.#view.draw();
 
   close() {
     this.#view.close();
@@ -47,11 +49,6 @@ function markdownView() {
 function plainView() {
   const element = h("p", { class: "user-text", dir: "auto" });
   return { element, add: (text) => element.append(escapeProse(text)), draw: () => undefined, close: () => undefined };
-}
-
-function codeView(language) {
-  const code = new CodeView(language);
-  return { element: code.element, add: (text) => code.add(text), draw: () => code.draw(), close: () => code.close() };
 }
 
 const VIEWS = new Map(Object.entries({ markdown: markdownView, plain: plainView }));

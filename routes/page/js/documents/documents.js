@@ -1,6 +1,6 @@
 /** The documents of the open conversation: their events, the button that opens each, and the panel beside the chat. */
 
-import { h, icon } from "../dom/elements.js";
+import { button, h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { DocumentPane } from "./document_pane.js";
 import { t } from "../dom/texts.js";
@@ -26,8 +26,7 @@ export class Documents {
     const { type, document } = event;
     if (restoring) return;
     if (type === "document.started") {
-      const pane = this.#pane(document);
-      pane.begin(event);
+      this.#pane(document).begin(event);
       if (!OVER.matches && this.#mayOpen()) this.#open(document, { quietly: true });
       return;
     }
@@ -44,13 +43,9 @@ export class Documents {
 
   /** A button for the conversation: it opens the document. */
   button({ type, document, title, ...event }) {
-    const words = h("bdi", {}, escapeLine(title));
-    const opener = h(
-      "button",
-      { type: "button", class: "document-open", onclick: () => this.open(document, opener) },
-      icon("file"),
-      h("span", {}, words, h("span", { class: "faint" }, ` ${WORDS[type](event)}`)),
-    );
+    const facts = h("span", { class: "faint" }, ` ${WORDS[type](event)}`);
+    const words = h("span", {}, h("bdi", {}, escapeLine(title)), facts);
+    const opener = button([icon("file"), words], () => this.open(document, opener), { class: "document-open" });
     return opener;
   }
 

@@ -1,7 +1,7 @@
 /** The suggestions of the model for a document: each a diff that the person accepts or rejects. */
 
 import { post } from "../feed/api.js";
-import { announce, fill, h } from "../dom/elements.js";
+import { announce, buttonRow, fill, h } from "../dom/elements.js";
 import { actionButton, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { escapeProse } from "../text/escape_invisible.js";
@@ -11,11 +11,8 @@ import { t } from "../dom/more_texts.js";
 /** Shows the open suggestions in `element`; `decided()` is called after each decision. */
 export function showSuggestions(element, { id, suggestions }, decided) {
   element.hidden = suggestions.length === 0;
-  fill(
-    element,
-    h("h3", {}, t("document.suggestions", { count: suggestions.length })),
-    ...suggestions.map((one) => rowOf(id, one, decided)),
-  );
+  const rows = suggestions.map((one) => rowOf(id, one, decided));
+  fill(element, h("h3", {}, t("document.suggestions", { count: suggestions.length })), rows);
 }
 
 function rowOf(id, { number, old, new: text, reason }, decided) {
@@ -25,14 +22,13 @@ function rowOf(id, { number, old, new: text, reason }, decided) {
     announce(t(decision === "accept" ? "document.accepted" : "document.rejected"));
     await decided();
   };
+  const label = t("document.suggestion.label", { number: String(number) });
   return h(
     "div",
-    { class: "suggestion", role: "group", "aria-label": t("document.suggestion.label", { number: String(number) }) },
+    { class: "suggestion", role: "group", "aria-label": label },
     reason && h("p", { dir: "auto" }, escapeProse(reason)),
-    changeDiff(old, text, t("document.suggestion.label", { number: String(number) })),
-    h(
-      "div",
-      { class: "buttons" },
+    changeDiff(old, text, label),
+    buttonRow(
       actionButton(t("document.accept"), outcome, () => decide("accept"), { class: "primary" }),
       actionButton(t("document.reject"), outcome, () => decide("reject")),
     ),

@@ -2,7 +2,7 @@
 
 import { get } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
-import { collapsible } from "../dom/forms.js";
+import { collapsible, problemLine } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { path } from "./document_text.js";
 import { locale, t, ts } from "../dom/more_texts.js";
@@ -13,7 +13,7 @@ const AUTHORS = ts("document.author", ["model", "person"]);
 export function versionList(id) {
   return collapsible(t("document.versions"), () => {
     const list = h("div", { class: "document-versions" }, t("loading.short"));
-    show(id, list).catch((error) => fill(list, problem(error)));
+    show(id, list).catch((error) => fill(list, problemLine(error)));
     return list;
   });
 }
@@ -31,11 +31,10 @@ function rowOf(id, { version, author, created }, before) {
     const texts = [before, { version }].map((one) => (one ? textOf(id, one.version) : ""));
     Promise.all(texts).then(
       ([old, text]) => fill(view, changeDiff(old, text, t("document.versions.label", { version: String(version) }))),
-      (error) => fill(view, problem(error)),
+      (error) => fill(view, problemLine(error)),
     );
     return view;
   });
 }
 
 const textOf = async (id, version) => (await get(`${path(id)}?version=${version}`)).text;
-const problem = (error) => h("p", { class: "problem", role: "alert" }, error.message);

@@ -40,6 +40,14 @@ export function formatTime(at) {
   return date.toLocaleDateString(locale, { day: "numeric", month: "short", year: days > 300 ? "numeric" : undefined });
 }
 
+const atOf = (at, options) => new Date(at * 1000).toLocaleString(language, options);
+
+/** `12 Nov 2026, 14:03`, in the reader's language. */
+export const formatMoment = (at) => atOf(at, { dateStyle: "medium", timeStyle: "short" });
+
+/** `12 Nov 2026`, in the reader's language. */
+export const formatDay = (at) => atOf(at, { dateStyle: "medium" });
+
 const SPANS = [
   ["day", 86_400],
   ["hour", 3_600],

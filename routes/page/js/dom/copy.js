@@ -1,28 +1,23 @@
 /** A button that copies a text to the clipboard and confirms it. */
 
-import { h, icon, announce } from "./elements.js";
+import { announce, button, h, icon } from "./elements.js";
 import { t } from "./texts.js";
 
 const SHOWN_MS = 2_000;
 
 /** `text()` is called on each click. */
 export function copyButton(name, text, words = "") {
-  const button = h(
-    "button",
-    { type: "button", class: "quiet copy", "aria-label": name, title: name },
-    icon("copy"),
-    words,
-  );
   let shown = null;
-  button.addEventListener("click", async () => {
+  const copy = async () => {
     const copied = await copyText(text());
     clearTimeout(shown);
     const told = t(copied ? "copy.done" : "copy.failed");
-    button.replaceChildren(icon(copied ? "check" : "cross"), told);
+    copies.replaceChildren(icon(copied ? "check" : "cross"), told);
     announce(told);
-    shown = setTimeout(() => button.replaceChildren(icon("copy"), words), SHOWN_MS);
-  });
-  return button;
+    shown = setTimeout(() => copies.replaceChildren(icon("copy"), words), SHOWN_MS);
+  };
+  const copies = button([icon("copy"), words], copy, { class: "quiet copy", "aria-label": name, title: name });
+  return copies;
 }
 
 /** Copies the text. Returns whether that worked. */

@@ -19,11 +19,6 @@ export function saveBlob(blob, name) {
 
 /** A file name without special characters. */
 function fileName(name) {
-  return (
-    name
-      .normalize("NFC")
-      .replace(/[^\p{L}\p{M}\p{N}]+/gu, "-")
-      .replace(/^-+|-+$/g, "")
-      .slice(0, 60) || "text"
-  );
+  const plain = name.normalize("NFC").replace(/[^\p{L}\p{M}\p{N}]+/gu, "-");
+  return plain.replace(/^-+|-+$/g, "").slice(0, 60) || "text";
 }

@@ -28,6 +28,22 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** A button that submits no form. `label` may be several children, such as an icon and a text. */
+export const button = (label, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, label);
+
+/** A quiet button that shows only an icon: its name is its label and its tooltip. */
+export const iconButton = (name, sign, onclick, props = {}) =>
+  button(icon(sign), onclick, { class: "quiet", "aria-label": name, title: name, ...props });
+
+/** Buttons side by side. */
+export const buttonRow = (...children) => h("div", { class: "buttons" }, children);
+
+/** The buttons at the end of a dialog. */
+export const dialogButtons = (...children) => h("div", { class: "dialog-buttons" }, children);
+
+/** Elements below each other. */
+export const stack = (...children) => h("div", { class: "stack" }, children);
+
 const missing = (given) => given === null || given === undefined || given === false;
 const present = (children) => children.flat(Infinity).filter((child) => !missing(child));
 
@@ -170,4 +186,15 @@ export function dialog(title, build) {
     document.body.append(box);
     box.showModal();
   });
+}
+
+/** A dialog about something that cannot be undone: resolves with true for `yes`. `no` has the focus. */
+export function confirmDialog(title, content, { no, yes }) {
+  return dialog(title, (close) => [
+    ...content,
+    dialogButtons(
+      button(no, () => close(false), { autofocus: true }),
+      button(yes, () => close(true), { class: "danger" }),
+    ),
+  ]);
 }

@@ -2,7 +2,8 @@
 
 const PREFIX = "dragoman.";
 
-function withStorage(ask, storage = () => sessionStorage) {
+/** What `ask(storage)` returns; null where the browser keeps nothing. */
+export function withStorage(ask, storage = () => sessionStorage) {
   try {
     return ask(storage());
   } catch {

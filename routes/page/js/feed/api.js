@@ -5,7 +5,7 @@
 
 import { parseJSON } from "../text/json.js";
 import { guarded } from "../dom/errors.js";
-import { readPreference, writePreference } from "../dom/storage.js";
+import { readPreference, withStorage, writePreference } from "../dom/storage.js";
 import { t } from "../dom/texts.js";
 
 const KEY = "dragoman.token";
@@ -22,16 +22,8 @@ export class Refused extends Error {
 
 let fallbackToken = null; // where a browser keeps nothing, the token lasts as long as the page
 
-function withStorage(ask, otherwise) {
-  try {
-    return ask(sessionStorage);
-  } catch {
-    return otherwise;
-  }
-}
-
 export const token = {
-  get: () => fallbackToken ?? withStorage((storage) => storage.getItem(KEY), null),
+  get: () => fallbackToken ?? withStorage((storage) => storage.getItem(KEY)),
   set: (value) => {
     fallbackToken = value;
     withStorage((storage) => storage.setItem(KEY, value));
@@ -102,11 +94,8 @@ function requestHeaders(headers, sent) {
 
 async function refusal(response) {
   const said = await response.json().catch(() => null);
-  const {
-    code = "broken",
-    message = t("request.status", { status: String(response.status) }),
-    ...more
-  } = said?.error ?? {};
+  const unknown = t("request.status", { status: String(response.status) });
+  const { code = "broken", message = unknown, ...more } = said?.error ?? {};
   if (response.status === 401) signalSignedOut(message);
   return new Refused(response.status, code, message, more);
 }
@@ -115,12 +104,8 @@ async function refusal(response) {
 function requestError(error, signal, late, wait_ms) {
   if (error instanceof Refused) return error;
   if (signal?.aborted) return new DOMException("The request was aborted.", "AbortError");
-  if (error instanceof SyntaxError) {
-    return new Refused(0, "broken", t("request.broken"));
-  }
-  if (late.aborted) {
-    return new Refused(0, "timeout", t("request.timeout", { seconds: wait_ms / 1000 }));
-  }
+  if (error instanceof SyntaxError) return new Refused(0, "broken", t("request.broken"));
+  if (late.aborted) return new Refused(0, "timeout", t("request.timeout", { seconds: wait_ms / 1000 }));
   return new Refused(0, "offline", t("request.offline"));
 }
 

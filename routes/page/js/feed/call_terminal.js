@@ -6,15 +6,15 @@ const MOST = 1_000; // characters that the server takes at once
 const MERGED_MS = 15; // keys of one moment go together
 
 export class CallTerminal {
+  onSent = () => undefined; // called after something was typed
+  onProblem = () => undefined; // with the error, if it was not
   #path;
   #typed = "";
   #sending = null;
   #size = "";
 
-  /** `onSent()` after something was typed, `onProblem(error)` if it was not. */
-  constructor(run, call, { onSent = () => undefined, onProblem = () => undefined } = {}) {
+  constructor(run, call) {
     this.#path = `/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}`;
-    Object.assign(this, { onSent, onProblem });
   }
 
   /** Types a line or keys by their names. Raises Refused. */

@@ -102,8 +102,7 @@ export class Feed {
     const abort = (this.#abort = new AbortController());
     const where = this.#session ? `?session=${encodeURIComponent(this.#session)}` : "";
     const headers = this.#cursor ? { "last-event-id": this.#cursor } : {};
-    const cut = () => abort.abort();
-    this.#slot.take(cut);
+    this.#slot.take(() => abort.abort());
     let silent;
     try {
       const response = await request("GET", `/events${where}`, { headers, signal: abort.signal });

@@ -100,12 +100,10 @@ function details({ words }, { inner, folds }) {
     : null;
 }
 
-const languageOf = (info) =>
-  /^[^\s{},:]*/.exec(
-    unescaped(info)
-      .trim()
-      .replace(/^\{\.?/, ""),
-  )[0];
+function languageOf(info) {
+  const words = unescaped(info).trim();
+  return /^[^\s{},:]*/.exec(words.replace(/^\{\.?/, ""))[0];
+}
 
 function note({ words }) {
   const [mark, name] = NOTE.exec(words) ?? [];

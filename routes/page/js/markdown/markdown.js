@@ -83,3 +83,11 @@ export class Markdown {
     else this.#blocks.line(text, end);
   }
 }
+
+/** A whole text as an element. */
+export function markdownElement(text) {
+  const view = new Markdown();
+  view.write(text);
+  view.end();
+  return view.element;
+}

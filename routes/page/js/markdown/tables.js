@@ -39,12 +39,8 @@ export function alignments(columns) {
 export function tableOf() {
   const head = h("thead"),
     body = h("tbody");
-  const box = h(
-    "div",
-    { class: "table-box", role: "group", "aria-label": t("markdown.table"), tabindex: 0 },
-    h("table", {}, head, body),
-  );
-  return { box, head, body };
+  const props = { class: "table-box", role: "group", "aria-label": t("markdown.table"), tabindex: 0 };
+  return { box: h("div", props, h("table", {}, head, body)), head, body };
 }
 
 /** One row; cells that are missing are empty, those that are too many are kept. `draw(element, text)` fills them. */
@@ -53,10 +49,6 @@ export function row(kind, given, aligned, draw) {
   const wide = missing > MOST_MISSING;
   const all = wide ? given : [...given, ...Array(missing).fill("")];
   const scope = kind === "th" ? "col" : null;
-  return h(
-    "tr",
-    {},
-    all.map((text, place) => draw(h(kind, { scope, class: aligned[place] }), text)),
-    wide && h(kind, { colspan: missing }),
-  );
+  const drawn = all.map((text, place) => draw(h(kind, { scope, class: aligned[place] }), text));
+  return h("tr", {}, drawn, wide && h(kind, { colspan: missing }));
 }

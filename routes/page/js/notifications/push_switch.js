@@ -2,8 +2,8 @@
 
 import { get, post, remove } from "../feed/api.js";
 import { WORKER, register } from "./worker.js";
-import { fill, h } from "../dom/elements.js";
-import { Outcome, actionButton } from "../dom/forms.js";
+import { h, stack } from "../dom/elements.js";
+import { Outcome, actionButton, fillRows } from "../dom/forms.js";
 import { readPreference, writePreference } from "../dom/storage.js";
 import { t } from "../dom/more_texts.js";
 
@@ -69,10 +69,7 @@ export async function pushSection() {
     key = answer.key;
     const isKnown = answer.subscriptions.some(({ id }) => id === readPreference(OWN));
     box.checked = isSupported() && isKnown && (await subscription()) !== null;
-    fill(
-      list,
-      answer.subscriptions.map((row) => browserRow(row, draw)),
-    );
+    fillRows(list, answer.subscriptions, (row) => browserRow(row, draw));
   };
   const change = async (on) => {
     if (!isSupported()) throw problem(t("push.unsupported"));
@@ -87,7 +84,7 @@ export async function pushSection() {
   });
   await draw();
   const label = h("label", {}, box, h("span", {}, t("push.switch")));
-  return h("div", { class: "stack" }, h("div", { class: "notify-switch" }, label), outcome.element, list);
+  return stack(h("div", { class: "notify-switch" }, label), outcome.element, list);
 }
 
 function browserRow({ id, name, url, state, reason }, draw) {

@@ -1,10 +1,10 @@
 /** Webhooks: the list with the last deliveries, and the form that adds one and shows its secret once. */
 
 import { get, patch, post, remove } from "../feed/api.js";
-import { copyButton } from "../dom/copy.js";
 import { formatTime } from "../dom/clock.js";
-import { fill, h, icon } from "../dom/elements.js";
-import { Outcome, actionButton, collapsible, confirmButton, field, runOnce } from "../dom/forms.js";
+import { buttonRow, fill, h, icon, stack } from "../dom/elements.js";
+import { Outcome, actionButton, collapsible, confirmButton, field, fillRows, select, sendForm } from "../dom/forms.js";
+import { secretOnce } from "../dom/secret.js";
 import { pushSection, resultOf } from "./push_switch.js";
 import { t, ts } from "../dom/more_texts.js";
 
@@ -21,9 +21,9 @@ const EVENTS = ts("webhooks.event", [
 
 /** All of the section. Raises Refused. */
 export async function receivers(page) {
-  const isGuest = page.store.get("me")?.role === "guest";
+  const role = page.store.get("me")?.role;
   const push = await pushSection();
-  return h("div", { class: "stack" }, push, !isGuest && (await webhooks(page.store.get("me")?.role === "admin")));
+  return stack(push, role !== "guest" && (await webhooks(role === "admin")));
 }
 
 async function webhooks(isAdmin) {
@@ -31,13 +31,10 @@ async function webhooks(isAdmin) {
   const offered = await get("/webhooks");
   const draw = async () => {
     const { webhooks: rows } = await get("/webhooks");
-    fill(
-      list,
-      rows.map((row) => webhookRow(row, draw)),
-    );
+    fillRows(list, rows, (row) => webhookRow(row, draw));
   };
   await draw();
-  return h("div", { class: "stack" }, h("h4", {}, t("webhooks.title")), list, form(offered, isAdmin, draw));
+  return stack(h("h4", {}, t("webhooks.title")), list, form(offered, isAdmin, draw));
 }
 
 function webhookRow({ id, name, url, state, reason, pending, dropped }, draw) {
@@ -52,29 +49,19 @@ function webhookRow({ id, name, url, state, reason, pending, dropped }, draw) {
     pending && t("webhooks.pending", { count: pending }),
     dropped && t("webhooks.dropped", { count: dropped }),
   ];
-  const on = actionButton(
-    t("webhooks.enable"),
-    outcome,
-    change(() => patch(path, { enabled: true })),
-  );
+  const enable = change(() => patch(path, { enabled: true }));
+  const away = change(() => remove(path));
+  const sure = t("webhooks.remove.sure", { name });
   return h(
     "li",
     { class: "webhook" },
     h("span", {}, h("strong", { dir: "auto" }, name), h("span", { class: "faint", dir: "ltr" }, ` ${url}`)),
     counts.some(Boolean) && h("p", { class: "faint" }, counts.filter(Boolean).join(", ")),
     state === "disabled" && h("p", { class: "problem", dir: "auto" }, reason),
-    h(
-      "div",
-      { class: "buttons" },
-      state === "disabled" && on,
+    buttonRow(
+      state === "disabled" && actionButton(t("webhooks.enable"), outcome, enable),
       actionButton(t("push.test"), outcome, test, { "aria-label": t("push.test.named", { name }) }),
-      confirmButton(
-        t("webhooks.remove"),
-        t("webhooks.remove.sure", { name }),
-        t("webhooks.remove.yes"),
-        outcome,
-        change(() => remove(path)),
-      ),
+      confirmButton(t("webhooks.remove"), sure, t("webhooks.remove.yes"), outcome, away),
     ),
     outcome.element,
     collapsible(t("webhooks.deliveries"), () => deliveries(path)),
@@ -86,11 +73,8 @@ function deliveries(path) {
   const outcome = new Outcome();
   const load = async () => {
     const { deliveries: rows } = await get(`${path}/deliveries`);
-    fill(
-      list,
-      rows.slice(0, SHOWN).map((row) => deliveryRow(path, row, outcome, load)),
-    );
-    if (!rows.length) list.append(h("li", { class: "faint" }, t("webhooks.deliveries.none")));
+    const rowOf = (row) => deliveryRow(path, row, outcome, load);
+    fillRows(list, rows.slice(0, SHOWN), rowOf, t("webhooks.deliveries.none"));
   };
   load().catch((error) => outcome.show(error.message, "problem"));
   return h("div", {}, list, outcome.element);
@@ -114,57 +98,32 @@ function deliveryRow(path, { id, type, state, attempts, error, created }, outcom
 const labelled = (box, words) => h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)));
 
 function form({ events, channels }, isAdmin, draw) {
-  const outcome = new Outcome();
   const url = h("input", { type: "url", required: true, maxlength: 2048, dir: "ltr", placeholder: "https://" });
   const chosen = Object.entries(events).map(([kind, words]) => {
     const box = h("input", { type: "checkbox", value: kind, checked: true });
     return [box, labelled(box, EVENTS[kind] ?? words)];
   });
-  const channel = h("select", {}, ...Object.entries(channels).map(([value, words]) => h("option", { value }, words)));
+  const channel = select(Object.entries(channels));
   const all = h("input", { type: "checkbox" });
   const add = h("button", { type: "submit" }, icon("plus"), t("webhooks.add"));
   const once = h("div", { hidden: true });
-  const made = h(
-    "form",
-    { class: "form" },
+  const fields = [
     field(t("webhooks.address"), url),
     field(t("webhooks.channel"), channel),
     h("fieldset", { class: "kinds" }, h("legend", {}, t("webhooks.events")), ...chosen.map(([, label]) => label)),
     isAdmin && labelled(all, t("webhooks.everyone")),
-    h("div", { class: "buttons" }, add),
-    outcome.element,
-    once,
-  );
-  made.addEventListener("submit", async (event) => {
-    event.preventDefault();
+  ];
+  const send = () => {
     const kinds = chosen.map(([box]) => box).filter((box) => box.checked);
-    const body = {
-      url: url.value.trim(),
-      channel: channel.value,
-      events: kinds.map((box) => box.value),
-      ...(all.checked && { everyone: true }),
-    };
-    const answer = await runOnce(add, outcome, () => post("/webhooks", body));
-    if (!answer) return;
-    made.reset();
-    fill(once, answer.secret !== null && secret(answer)); // only signed ones have one
+    const body = { url: url.value.trim(), channel: channel.value, events: kinds.map((box) => box.value) };
+    return post("/webhooks", { ...body, ...(all.checked && { everyone: true }) });
+  };
+  const made = sendForm(fields, add, send, async (answer, outcome) => {
+    const words = [h("strong", {}, t("secret.title", { name: answer.name })), " ", t("webhooks.secret")];
+    fill(once, answer.secret !== null && secretOnce(answer, words)); // only signed ones have one
     once.hidden = !answer.secret;
     await draw().catch((error) => outcome.show(error.message, "problem"));
   });
+  made.append(once);
   return made;
-}
-
-function secret({ name, secret: text }) {
-  const shown = h("input", {
-    value: text,
-    readonly: true,
-    class: "mono",
-    "aria-label": t("secret.named", { name }),
-    dir: "ltr",
-  });
-  const done = h("button", { type: "button", onclick: () => box.remove() }, t("secret.done"));
-  const copy = copyButton(t("secret.copy"), () => text, t("secret.copy.short"));
-  const words = h("p", {}, h("strong", {}, t("secret.title", { name })), " ", t("webhooks.secret"));
-  const box = h("div", { class: "new-token stack" }, words, shown, h("div", { class: "buttons" }, copy, done));
-  return box;
 }

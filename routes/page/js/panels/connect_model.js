@@ -1,8 +1,8 @@
 /** Connects a model endpoint: a form that tests the endpoint before saving it. */
 
 import { post } from "../feed/api.js";
-import { fill, h } from "../dom/elements.js";
-import { Outcome, runOnce, field } from "../dom/forms.js";
+import { button, buttonRow, fill, h } from "../dom/elements.js";
+import { Outcome, runOnce, field, select } from "../dom/forms.js";
 import { chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
 import { t } from "../dom/more_texts.js";
@@ -32,55 +32,37 @@ class ConnectForm {
 
   constructor(page) {
     this.#page = page;
-    const names = Object.keys(PRESETS);
-    this.preset = h(
-      "select",
-      { onchange: () => this.#fill() },
-      names.map((name) => h("option", {}, name)),
-    );
-    this.url = h("input", {
-      type: "url",
-      required: true,
-      maxlength: 2048,
-      autocomplete: "off",
-      spellcheck: "false",
-      dir: "ltr",
-      class: "mono",
-    });
-    this.name = h("input", {
-      required: true,
-      maxlength: 64,
-      autocomplete: "off",
-      spellcheck: "false",
-      dir: "ltr",
-      pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*",
-      title: t("connect.name.pattern"),
-    });
-    this.key = h("input", { type: "password", maxlength: 8192, autocomplete: "off", spellcheck: "false", dir: "ltr" });
+    const names = Object.keys(PRESETS).map((name) => [name, name]);
+    this.preset = select(names, { onchange: () => this.#fill() });
+    const oninput = () => this.#invalidateTest();
+    const plain = { autocomplete: "off", spellcheck: "false", dir: "ltr", oninput };
+    const named = { pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", title: t("connect.name.pattern") };
+    this.url = h("input", { ...plain, type: "url", required: true, maxlength: 2048, class: "mono" });
+    this.name = h("input", { ...plain, ...named, required: true, maxlength: 64 });
+    this.key = h("input", { ...plain, type: "password", maxlength: 8192 });
     this.model = h("select");
     this.models = field(t("connect.model"), this.model, t("connect.model.hint"));
     this.outcome = new Outcome();
     this.test = h("button", { class: "primary", type: "submit" }, t("connect.test"));
-    this.save = h("button", { type: "button", onclick: () => this.#save() }, t("connect.save.untested"));
+    this.save = button(t("connect.save.untested"), () => this.#save());
     this.element = this.#form();
-    this.element.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#test();
-    });
-    for (const input of [this.url, this.name, this.key]) input.addEventListener("input", () => this.#invalidateTest());
     this.#fill();
   }
 
   #form() {
+    const onsubmit = (event) => {
+      event.preventDefault();
+      this.#test();
+    };
     return h(
       "form",
-      { class: "form", autocomplete: "off" },
+      { class: "form", autocomplete: "off", onsubmit },
       h("p", { class: "faint" }, t("connect.about")),
       field(t("connect.software"), this.preset),
       field(t("connect.address"), this.url, t("connect.address.hint")),
       field(t("connect.name"), this.name, t("connect.name.hint")),
       field(t("connect.key"), this.key, t("connect.key.hint")),
-      h("div", { class: "buttons" }, this.test, this.save),
+      buttonRow(this.test, this.save),
       this.outcome.element,
       this.models,
     );
@@ -121,10 +103,8 @@ class ConnectForm {
     const more = found.models.length - SHOWN;
     const all = more > 0 ? t("connect.models.more", { names, count: more }) : t("connect.models", { names });
     this.outcome.show(found.models.length ? all : t("connect.models.none"), "good");
-    fill(
-      this.model,
-      found.models.map((name) => h("option", {}, name)),
-    );
+    const options = found.models.map((name) => h("option", {}, name));
+    fill(this.model, options);
     this.models.hidden = !found.models.length;
     fill(this.save, t("connect.save"));
     this.save.className = "primary";
@@ -140,19 +120,10 @@ class ConnectForm {
     this.key.value = "";
     chooseModel(this.#page, model ? `${kept.name}/${model}` : kept.name);
     await refresh(this.#page);
-    const done = h(
-      "p",
-      { class: "outcome", role: "status", dataset: { kind: "good" } },
-      t("connect.done", { name: kept.name }),
-    );
-    this.element.replaceWith(
-      h(
-        "div",
-        { class: "form" },
-        done,
-        h("button", { type: "button", onclick: () => this.#page.panel.close() }, t("dialog.close")),
-      ),
-    );
+    const props = { class: "outcome", role: "status", dataset: { kind: "good" } };
+    const done = h("p", props, t("connect.done", { name: kept.name }));
+    const close = button(t("dialog.close"), () => this.#page.panel.close());
+    this.element.replaceWith(h("div", { class: "form" }, done, close));
     this.#page.panel.element.querySelector("button")?.focus();
   }
 }

@@ -2,13 +2,13 @@
 
 import { remove } from "../feed/api.js";
 import { renderArguments } from "../approvals/call_description.js";
-import { formatTime } from "../dom/clock.js";
-import { fill, h, announce } from "../dom/elements.js";
+import { formatMoment, formatTime } from "../dom/clock.js";
+import { announce, buttonRow, h, stack } from "../dom/elements.js";
 import { exactBlock, escapeLine } from "../text/exact_text.js";
 import { actionButton, Outcome, factList, KeyedRows, confirmButton } from "../dom/forms.js";
 import { refresh } from "./grants.js";
 import { showPanel } from "./panel.js";
-import { language, t, ts } from "../dom/more_texts.js";
+import { t, ts } from "../dom/more_texts.js";
 
 const KINDS = ts("grants.kind", ["exact", "pattern", "hosts"]);
 
@@ -21,20 +21,17 @@ function content(page, watch) {
   const list = h("ul", { class: "grants" });
   const rows = new KeyedRows(list, (grant) => row(page, grant));
   const none = h("p", {}, t("grants.none"));
-  const foot = h("div", { class: "buttons" });
   const label = t("grants.withdraw.all");
   const all = confirmButton(label, t("grants.withdraw.all.sure"), label, outcome, () => withdraw(page, null));
-  fill(foot, all);
+  const foot = buttonRow(all);
   watch("grants", (grants) => {
     rows.show(grants, ({ id }) => id);
     list.hidden = !grants.length;
     none.hidden = grants.length > 0;
     foot.hidden = grants.length < 2;
   });
-  return h("div", { class: "stack" }, none, list, foot, outcome.element);
+  return stack(none, list, foot, outcome.element);
 }
-
-const moment = (at) => new Date(at * 1000).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
 
 function row(page, grant) {
   const outcome = new Outcome();
@@ -42,7 +39,7 @@ function row(page, grant) {
   const label = t("grants.withdraw.named", { tool: escapeLine(grant.tool), kind: what });
   const facts = [
     [t("grants.granted"), t("grants.granted.by", { time: formatTime(grant.created), by: escapeLine(grant.by) })],
-    [t("grants.until"), grant.expires_at ? moment(grant.expires_at) : t("grants.until.deleted")],
+    [t("grants.until"), grant.expires_at ? formatMoment(grant.expires_at) : t("grants.until.deleted")],
   ];
   return h(
     "li",

@@ -6,11 +6,10 @@ import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 
 /** The lines of its command, with invisible characters spelled out. */
-export const lines = ({ command: text }) =>
-  escapeText(text)
-    .replace(/^\s*#!bg[ \t]*\n/, "")
-    .trimEnd()
-    .split("\n");
+export function lines({ command }) {
+  const text = escapeText(command).replace(/^\s*#!bg[ \t]*\n/, "");
+  return text.trimEnd().split("\n");
+}
 export const firstLine = (job) => lines(job)[0].slice(0, 200);
 
 /** Announces each job that ends while the page is open, once. */

@@ -2,7 +2,8 @@
 
 import { get, post, Refused } from "../feed/api.js";
 import { formatDuration, startTicking, formatTime } from "../dom/clock.js";
-import { fill, h, icon, announce } from "../dom/elements.js";
+import { announce, button, fill, h, icon } from "../dom/elements.js";
+import { place, Problem } from "../dom/forms.js";
 import { hasFailed, isRunning, outcome, stateOf } from "../cards/job_states.js";
 import { t } from "../dom/more_texts.js";
 import { jobOutput } from "../feed/output.js";
@@ -25,8 +26,8 @@ class JobRow {
   #live() {
     this.elapsed = h("span", { class: "job-elapsed" });
     this.foot = h("div", { class: "job-foot" });
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.#tail = new Tail({ label: t("job.tail"), whole: jobOutput(this.job.id), name: this.job.id });
+    this.problem = new Problem();
+    this.#tail = this.#newTail();
     this.words = h("span", {});
     const state = h("p", { class: "job-state" }, icon("play"), this.words, this.elapsed);
     this.#offerStop();
@@ -38,47 +39,40 @@ class JobRow {
       dataset: { job: this.job.id },
       "aria-label": t("job.label", { command: firstLine(this.job) }),
     };
-    return h("li", props, command(this.job), state, this.#tail.element, this.problem, this.foot);
+    return h("li", props, command(this.job), state, this.#tail.element, this.problem.element, this.foot);
+  }
+
+  #newTail() {
+    return new Tail({ label: t("job.tail"), whole: jobOutput(this.job.id), name: this.job.id });
   }
 
   #ended() {
     const { job } = this;
     const tail = h("div", { class: "job-tail" });
-    const state = h(
-      "span",
-      { class: hasFailed(job) ? "job-outcome wrong" : "job-outcome" },
-      icon(hasFailed(job) ? "warn" : "check"),
-      outcome(job),
-    );
+    const failed = hasFailed(job);
+    const props = { class: failed ? "job-outcome wrong" : "job-outcome" };
+    const state = h("span", props, icon(failed ? "warn" : "check"), outcome(job));
     const title = h("span", { class: "job-title" }, h("code", { dir: "ltr" }, firstLine(job)), state);
     const took = job.ended && job.started ? ` · ${formatDuration(job.ended - job.started)}` : "";
     const facts = h("p", { class: "faint" }, `${formatTime(job.ended ?? job.created)}${took}`);
-    const details = h(
-      "details",
-      { class: "job-details" },
-      h("summary", {}, title),
-      command(job),
-      facts,
-      tail,
-      h("div", { class: "job-foot" }, this.#link()),
-    );
+    const foot = h("div", { class: "job-foot" }, this.#link());
+    const details = h("details", { class: "job-details" }, h("summary", {}, title), command(job), facts, tail, foot);
     details.addEventListener("toggle", () => details.open && !this.#tail && this.#showOutput(tail));
     return h("li", { class: "job", dataset: { job: job.id } }, details);
   }
 
   /** Loads the last lines of a job that has ended when its row is expanded. */
-  async #showOutput(place) {
-    this.#tail = new Tail({ label: t("job.tail"), whole: jobOutput(this.job.id), name: this.job.id });
+  async #showOutput(box) {
+    this.#tail = this.#newTail();
     try {
       const seen = await get(`/jobs/${encodeURIComponent(this.job.id)}`);
-      if (seen.tail.length) place.append(this.#tail.element);
-      else place.append(h("p", { class: "faint" }, t("job.silent")));
+      box.append(seen.tail.length ? this.#tail.element : h("p", { class: "faint" }, t("job.silent")));
       this.#tail.show(seen);
       this.#tail.end();
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.#tail = null;
-      place.replaceChildren(h("p", { class: "problem" }, error.message));
+      box.replaceChildren(h("p", { class: "problem" }, error.message));
     }
   }
 
@@ -92,37 +86,27 @@ class JobRow {
   }
 
   #offerStop() {
-    const stop = h(
-      "button",
-      { type: "button", class: "danger", onclick: () => this.#confirm() },
-      icon("stop"),
-      t("job.stop"),
-    );
+    const stop = button([icon("stop"), t("job.stop")], () => this.#confirm(), { class: "danger" });
     fill(this.foot, this.#link(), stop);
     return stop;
   }
 
   #confirm() {
-    const sure = h(
-      "button",
-      { type: "button", class: "danger", onclick: () => this.#cancel(sure) },
-      t("job.stop.sure"),
-    );
-    const back = h("button", { type: "button", onclick: () => this.#offerStop().focus() }, t("job.stop.keep"));
+    const sure = button(t("job.stop.sure"), () => this.#cancel(sure), { class: "danger" });
+    const back = button(t("job.stop.keep"), () => this.#offerStop().focus());
     fill(this.foot, h("span", { class: "job-confirm" }, t("job.stop.question")), back, sure);
     back.focus();
   }
 
-  async #cancel(button) {
-    button.disabled = true;
+  async #cancel(sure) {
+    sure.disabled = true;
     try {
       await post(`/jobs/${encodeURIComponent(this.job.id)}/cancel`);
       announce(t("job.stopped"));
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.#offerStop();
-      this.problem.textContent = error.message;
-      this.problem.hidden = false;
+      this.problem.show(error.message);
     }
   }
 
@@ -150,18 +134,15 @@ class JobRow {
 /** The complete command, collapsed after its first lines. */
 function command(job) {
   const all = lines(job);
-  const block = h(
-    "pre",
-    { class: "job-command", dir: "ltr", tabindex: 0, role: "group", "aria-label": t("job.command") },
-    all.slice(0, LINES).join("\n"),
-  );
+  const props = { class: "job-command", dir: "ltr", tabindex: 0, role: "group", "aria-label": t("job.command") };
+  const block = h("pre", props, all.slice(0, LINES).join("\n"));
   if (all.length <= LINES) return block;
-  const more = h("button", { type: "button", class: "job-more" }, t("job.command.more", { count: all.length - LINES }));
-  more.addEventListener("click", () => {
+  const expand = () => {
     block.textContent = all.join("\n");
     more.remove();
     block.focus();
-  });
+  };
+  const more = button(t("job.command.more", { count: all.length - LINES }), expand, { class: "job-more" });
   return [block, more];
 }
 
@@ -174,12 +155,8 @@ class JobsPanel {
 
   constructor(page) {
     this.#page = page;
-    this.empty = h(
-      "div",
-      { class: "jobs-empty" },
-      h("p", {}, t("jobs.empty")),
-      h("p", { class: "faint" }, t("jobs.explained")),
-    );
+    const explained = h("p", { class: "faint" }, t("jobs.explained"));
+    this.empty = h("div", { class: "jobs-empty" }, h("p", {}, t("jobs.empty")), explained);
     this.head = h("h3", { class: "jobs-head" }, t("jobs.ended"));
     this.element = h("div", { class: "jobs" }, this.empty, this.#running, this.head, this.#ended);
   }
@@ -200,25 +177,19 @@ class JobsPanel {
   #draw(jobs) {
     const running = jobs.filter(isRunning);
     const ended = jobs.filter((job) => !isRunning(job)).sort((one, other) => (other.ended ?? 0) - (one.ended ?? 0));
-    const gone = new Set(this.#rows.keys());
-    this.#place(this.#running, running, gone);
-    this.#place(this.#ended, ended, gone);
-    for (const id of gone) {
-      this.#rows.get(id).close();
+    const listed = new Set(jobs.map(({ id }) => id));
+    for (const [id, row] of this.#rows) {
+      if (listed.has(id)) continue;
+      row.close();
       this.#rows.delete(id);
     }
+    const elements = (some) => some.map((job) => this.#row(job).element);
+    // A row that is not moved keeps its scroll position and the focus.
+    place(this.#running, elements(running));
+    place(this.#ended, elements(ended));
     this.empty.hidden = running.length > 0;
     this.#running.hidden = !running.length;
     this.head.hidden = this.#ended.hidden = !ended.length;
-  }
-
-  #place(list, jobs, gone) {
-    jobs.forEach((job, place) => {
-      gone.delete(job.id);
-      const element = this.#row(job).element;
-      // A row that is not moved keeps its scroll position and the focus.
-      if (list.children[place] !== element) list.insertBefore(element, list.children[place] ?? null);
-    });
   }
 
   #row(job) {

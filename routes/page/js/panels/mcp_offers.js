@@ -1,8 +1,8 @@
 /** Resources and prompts of an MCP server, in its panel. Their names, descriptions and contents are untrusted text. */
 
 import { get, post } from "../feed/api.js";
-import { announce, fill, h } from "../dom/elements.js";
-import { actionButton, field, Outcome, runOnce } from "../dom/forms.js";
+import { announce, buttonRow, fill, h, stack } from "../dom/elements.js";
+import { actionButton, field, Outcome, runOnce, submitting } from "../dom/forms.js";
 import { escapeLine } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
 
@@ -18,15 +18,11 @@ export function offersOf(at, { name, features = [] }, composer, old) {
 
 /** A collapsible section that is listed again each time it is opened. */
 function part(feature, server) {
-  const list = h("div", { class: "stack" });
+  const list = stack();
   const outcome = new Outcome();
   const summary = h("summary", {}, t(`mcp.offers.${feature}`));
-  const details = h(
-    "details",
-    { dataset: { part: feature } },
-    summary,
-    h("div", { class: "folded" }, list, outcome.element),
-  );
+  const body = h("div", { class: "folded" }, list, outcome.element);
+  const details = h("details", { dataset: { part: feature } }, summary, body);
   details.addEventListener("toggle", () => {
     if (!details.open) return;
     runOnce(summary, outcome, async () => {
@@ -40,27 +36,20 @@ function part(feature, server) {
 const noteLines = (notes) => notes.map((note) => h("p", { class: "faint", dir: "auto" }, note));
 
 function resources({ resources, templates }, server, outcome) {
-  return [
-    h(
-      "ul",
-      { class: "offers" },
-      resources.map((one) => resourceRow(one, server, outcome)),
-    ),
-    templates.length > 0 && uriForm(templates, server, outcome),
-  ];
+  const rows = resources.map((one) => resourceRow(one, server, outcome));
+  return [h("ul", { class: "offers" }, rows), templates.length > 0 && uriForm(templates, server, outcome)];
 }
 
 function resourceRow({ uri, name, description, mime_type }, server, outcome) {
   const attach = () => attachResource(uri, server, outcome);
   const facts = [description, mime_type].filter(Boolean).map(escapeLine).join(" · ");
+  const shown = escapeLine(name || uri);
   return h(
     "li",
     { dir: "auto" },
-    h("span", { class: "offer-name", title: escapeLine(uri) }, escapeLine(name || uri)),
+    h("span", { class: "offer-name", title: escapeLine(uri) }, shown),
     facts && h("span", { class: "faint" }, facts),
-    actionButton(t("mcp.attach"), outcome, attach, {
-      "aria-label": t("mcp.attach.named", { name: escapeLine(name || uri) }),
-    }),
+    actionButton(t("mcp.attach"), outcome, attach, { "aria-label": t("mcp.attach.named", { name: shown }) }),
   );
 }
 
@@ -69,17 +58,9 @@ function uriForm(templates, server, outcome) {
   const input = h("input", { required: true, maxlength: 4096, dir: "ltr", class: "mono", autocomplete: "off" });
   const forms = templates.map(({ uri_template }) => escapeLine(uri_template)).join(", ");
   const attach = h("button", { type: "submit" }, t("mcp.attach"));
-  const form = h(
-    "form",
-    { class: "form" },
-    field(t("mcp.uri"), input, t("mcp.uri.patterns", { patterns: forms })),
-    attach,
-  );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    runOnce(attach, outcome, () => attachResource(input.value.trim(), server, outcome));
-  });
-  return form;
+  const entry = field(t("mcp.uri"), input, t("mcp.uri.patterns", { patterns: forms }));
+  const onsubmit = submitting(attach, outcome, () => attachResource(input.value.trim(), server, outcome));
+  return h("form", { class: "form", onsubmit }, entry, attach);
 }
 
 async function attachResource(uri, { at, name, composer }, outcome) {
@@ -90,15 +71,10 @@ async function attachResource(uri, { at, name, composer }, outcome) {
 
 /** The content as a file whose name says which server it comes from. */
 function fileOf({ uri, mime_type: type, text, data }, server) {
-  const last =
-    uri
-      .replace(/[?#].*$/, "")
-      .split("/")
-      .findLast(Boolean) ?? "resource";
-  const plain = `${server}-${last}`
-    .replace(/[^\p{L}\p{N}._-]+/gu, "_")
-    .slice(-100)
-    .replace(/^\.+/, "");
+  const path = uri.replace(/[?#].*$/, "");
+  const last = path.split("/").findLast(Boolean) ?? "resource";
+  const safe = `${server}-${last}`.replace(/[^\p{L}\p{N}._-]+/gu, "_");
+  const plain = safe.slice(-100).replace(/^\.+/, "");
   const name = /\.\w{1,8}$/.test(last) ? plain : `${plain}${EXTENSIONS[type] ?? (text === undefined ? "" : ".txt")}`;
   const bytes = text ?? Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
   return new File([bytes], name, { type });
@@ -120,7 +96,7 @@ function promptForm({ name, title, description, arguments: wanted }, { at, compo
     inputs.map(([one, input]) =>
       field(escapeLine(one.name), input, one.description ? escapeLine(one.description) : null),
     ),
-    h("div", { class: "buttons" }, use),
+    buttonRow(use),
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

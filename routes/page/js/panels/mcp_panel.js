@@ -1,8 +1,8 @@
 /** The panel of MCP servers, for admins: their states, and tools that are held until an admin approves them. */
 
 import { get, post } from "../feed/api.js";
-import { fill, h } from "../dom/elements.js";
-import { runOnce, field, collapsible, Outcome, KeyedRows } from "../dom/forms.js";
+import { fill, h, stack } from "../dom/elements.js";
+import { collapsible, field, KeyedRows, sendForm } from "../dom/forms.js";
 import { Server } from "./mcp_server.js";
 import { isDown } from "./mcp_states.js";
 import { showPanel } from "./panel.js";
@@ -10,17 +10,12 @@ import { t } from "../dom/more_texts.js";
 
 /** Opens the panel, or closes it. */
 export function toggle(page, button) {
-  return showPanel(
-    page,
-    "mcp",
-    t("mcp.title"),
-    (watch) => {
-      const list = new ServerList(page);
-      watch("mcp", () => list.refresh());
-      return list.element;
-    },
-    button,
-  );
+  const build = (watch) => {
+    const list = new ServerList(page);
+    watch("mcp", () => list.refresh());
+    return list.element;
+  };
+  return showPanel(page, "mcp", t("mcp.title"), build, button);
 }
 
 /** Servers that need an admin come first; else the order is by name. */
@@ -42,14 +37,8 @@ class ServerList {
       shown.set(server.element, server);
       return server.show(row);
     });
-    this.element = h(
-      "div",
-      { class: "stack" },
-      this.problem,
-      this.none,
-      this.list,
-      collapsible(t("mcp.add.title"), () => this.#addForm()),
-    );
+    const adding = collapsible(t("mcp.add.title"), () => this.#addForm());
+    this.element = stack(this.problem, this.none, this.list, adding);
   }
 
   /** `told`: an earlier problem to show together with the current state. */
@@ -84,28 +73,19 @@ class ServerList {
     });
     const name = h("input", { required: true, maxlength: 128, dir: "ltr", autocomplete: "off" });
     const secret = h("input", { type: "password", maxlength: 4096, autocomplete: "off", dir: "ltr" });
-    const outcome = new Outcome();
-    const add = h("button", { type: "submit", class: "primary" }, t("mcp.add"));
-    const form = h(
-      "form",
-      { class: "form" },
+    const fields = [
       field(t("mcp.address"), url),
       field(t("mcp.name"), name),
       field(t("mcp.bearer"), secret, t("mcp.bearer.hint")),
-      h("div", { class: "buttons" }, add),
-      outcome.element,
-    );
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    ];
+    const send = () => {
       const headers = secret.value ? { headers: { Authorization: `Bearer ${secret.value.trim()}` } } : {};
-      const added = await runOnce(add, outcome, () =>
-        post("/mcp/servers", { name: name.value.trim(), url: url.value.trim(), ...headers }),
-      );
-      if (!added) return;
-      form.reset();
+      return post("/mcp/servers", { name: name.value.trim(), url: url.value.trim(), ...headers });
+    };
+    const add = h("button", { type: "submit", class: "primary" }, t("mcp.add"));
+    return sendForm(fields, add, send, (added, outcome) => {
       outcome.show(t("mcp.added", { name: added.name }), "good");
       this.refresh();
     });
-    return form;
   }
 }

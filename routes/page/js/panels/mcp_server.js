@@ -2,7 +2,7 @@
 
 import { get, post, remove } from "../feed/api.js";
 import { unifiedDiff } from "../text/diff.js";
-import { fill, h, announce } from "../dom/elements.js";
+import { announce, buttonRow, fill, h, stack } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import {
   actionButton,
@@ -29,7 +29,7 @@ export class Server {
   constructor(list, name) {
     Object.assign(this, { list, name, outcome: new Outcome() });
     this.at = `/mcp/servers/${encodeURIComponent(name)}`;
-    this.buttons = h("div", { class: "buttons" });
+    this.buttons = buttonRow();
     this.element = h("section", { class: "server", "aria-label": name });
   }
 
@@ -94,33 +94,23 @@ export class Server {
 
   #held() {
     const { held } = this.status;
-    if (!held.length) return null;
-    return h(
-      "div",
-      { class: "held" },
-      h(
-        "p",
-        {},
-        h("strong", {}, t("mcp.held", { count: held.length })),
-        " ",
-        t("mcp.held.meaning", { count: held.length }),
-      ),
-      held.map((one) => this.#heldTool(one)),
-      held.length > 1 && actionButton(t("mcp.approve.all"), this.outcome, () => this.#approve(held)),
-    );
+    const count = held.length;
+    if (!count) return null;
+    const words = h("p", {}, h("strong", {}, t("mcp.held", { count })), " ", t("mcp.held.meaning", { count }));
+    const all = count > 1 && actionButton(t("mcp.approve.all"), this.outcome, () => this.#approve(held));
+    return h("div", { class: "held" }, words, [...held.map((one) => this.#heldTool(one)), all]);
   }
 
   #heldTool(held) {
     const { tool, why, diff } = held;
+    const label = { "aria-label": t("mcp.approve.named", { name: tool || t("mcp.instructions.title") }) };
     return h(
       "div",
       { class: "held-tool" },
       h("h4", { dir: "auto" }, tool ? escapeLine(tool) : t("mcp.instructions.title")),
       h("p", { class: "faint", dir: "auto" }, escapeLine(why)),
       diff && unifiedDiff(diff),
-      actionButton(t("mcp.approve"), this.outcome, () => this.#approve([held]), {
-        "aria-label": t("mcp.approve.named", { name: tool || t("mcp.instructions.title") }),
-      }),
+      actionButton(t("mcp.approve"), this.outcome, () => this.#approve([held]), label),
     );
   }
 
@@ -139,39 +129,21 @@ export class Server {
   }
 
   #tools() {
-    const { tools, token_estimate: cost } = this.status;
+    const { tools, token_estimate: tokens } = this.status;
     if (!tools.length) return null;
-    const details = collapsible(t("mcp.tools", { count: tools.length, tokens: cost }), () =>
-      this.status.classified.length
-        ? h("div", { class: "tool-rights" }, trustRows(this, this.open))
-        : h(
-            "ul",
-            { class: "tool-names" },
-            tools.map((name) => h("li", { dir: "auto" }, escapeLine(name))),
-          ),
-    );
-    details.dataset.part = "tools";
-    return details;
+    return collapsible(t("mcp.tools", { count: tools.length, tokens }), () => this.#toolList(tools), "tools");
+  }
+
+  #toolList(tools) {
+    if (this.status.classified.length) return h("div", { class: "tool-rights" }, trustRows(this, this.open));
+    const names = tools.map((name) => h("li", { dir: "auto" }, escapeLine(name)));
+    return h("ul", { class: "tool-names" }, names);
   }
 
   #about() {
-    const { notes } = this.status;
     const rows = aboutRows(this.status);
-    const make = () =>
-      h(
-        "div",
-        { class: "stack" },
-        factList(rows),
-        notes.length > 0 &&
-          h(
-            "ul",
-            {},
-            notes.map((note) => h("li", { dir: "auto", class: "faint" }, note)),
-          ),
-      );
-    const details = collapsible(t("mcp.details"), make);
-    details.dataset.part = "about";
-    return details;
+    const notes = this.status.notes.map((note) => h("li", { dir: "auto", class: "faint" }, note));
+    return collapsible(t("mcp.details"), () => stack(factList(rows), notes.length > 0 && h("ul", {}, notes)), "about");
   }
 
   #logs() {
@@ -180,13 +152,12 @@ export class Server {
       const { lines: said } = await get(`${this.at}/logs`);
       fill(lines, said.length ? said.join("\n") : t("mcp.log.empty"));
     };
-    const details = collapsible(t("mcp.log"), () => {
+    const make = () => {
       const again = actionButton(t("mcp.reload"), this.outcome, load);
       runOnce(again, this.outcome, load);
-      return h("div", { class: "stack" }, lines, h("div", { class: "buttons" }, again));
-    });
-    details.dataset.part = "log";
-    return details;
+      return stack(lines, buttonRow(again));
+    };
+    return collapsible(t("mcp.log"), make, "log");
   }
 
   #action(word, label) {
@@ -231,10 +202,7 @@ function signIn(address) {
   const url = URL.canParse(address) ? new URL(address) : null;
   if (!url || !["http:", "https:"].includes(url.protocol))
     return h("p", { class: "problem" }, t("mcp.sign_in.unusable"));
-  const link = h(
-    "a",
-    { href: url.href, target: "_blank", rel: "noopener noreferrer", class: "sign-in-link" },
-    t("mcp.sign_in", { host: url.host }),
-  );
+  const props = { href: url.href, target: "_blank", rel: "noopener noreferrer", class: "sign-in-link" };
+  const link = h("a", props, t("mcp.sign_in", { host: url.host }));
   return h("p", {}, link, h("span", { class: "faint" }, " ", t("mcp.sign_in.hint")));
 }

@@ -1,8 +1,8 @@
 /** The trust in an MCP server and its tools: the values that hold, their sources, and a form to declare others. */
 
 import { post } from "../feed/api.js";
-import { h, announce } from "../dom/elements.js";
-import { actionButton, collapsible, factList, field } from "../dom/forms.js";
+import { announce, buttonRow, h, stack } from "../dom/elements.js";
+import { actionButton, collapsible, factList, field, select } from "../dom/forms.js";
 import { escapeLine } from "../text/exact_text.js";
 import { language, t, ts } from "../dom/more_texts.js";
 
@@ -34,8 +34,7 @@ export function trustRows(server, open) {
   const whole = { tool: "", declared: trust.declared, file: trust.file };
   return [whole, ...classified, ...stale].map((row) => {
     const part = `trust ${row.tool}`;
-    const details = collapsible(titleOf(row), () => new TrustForm(server, row).element);
-    Object.assign(details.dataset, { part });
+    const details = collapsible(titleOf(row), () => new TrustForm(server, row).element, part);
     details.open = open.has(part);
     return details;
   });
@@ -54,18 +53,14 @@ class TrustForm {
     this.role = choice(ROLE_LABELS, given.role);
     this.risk = choice(RISK_LABELS, given.risk);
     this.results = choice(RESULTS, TRUSTS[given.untrusted]);
-    this.element = h(
-      "div",
-      { class: "stack" },
+    this.element = stack(
       factList([...(row.sources ? this.#values() : []), ...this.#declarations()]),
       !row.stale && [
         field(t("mcp.trust.role.field"), this.role),
         field(t("mcp.trust.risk"), this.risk),
         field(t("mcp.trust.results"), this.results, t("mcp.trust.results.hint")),
       ],
-      h(
-        "div",
-        { class: "buttons" },
+      buttonRow(
         !row.stale && actionButton(t("mcp.trust.declare"), server.outcome, () => this.#declare(), { class: "primary" }),
         row.declared && actionButton(t("mcp.trust.withdraw"), server.outcome, () => this.#withdraw()),
       ),
@@ -118,8 +113,7 @@ class TrustForm {
 }
 
 function choice(labels, chosen) {
-  const options = Object.entries(labels).map(([value, label]) => h("option", { value }, label));
-  return h("select", { value: chosen ?? "" }, h("option", { value: "" }, t("mcp.trust.undeclared")), options);
+  return select([["", t("mcp.trust.undeclared")], ...Object.entries(labels)], { value: chosen ?? "" });
 }
 
 function inWords({ role, risk, untrusted }) {

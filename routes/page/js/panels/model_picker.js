@@ -2,7 +2,7 @@
 
 import { remove } from "../feed/api.js";
 import { openConnect } from "./connect_model.js";
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { collapsible, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
 import { currentModel, chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
@@ -24,35 +24,20 @@ class Picker {
 
   constructor(page, opener, watch) {
     this.#page = page;
-    this.search = h("input", {
-      type: "search",
-      placeholder: t("models.search"),
-      "aria-label": t("models.search"),
-      oninput: () => this.#find(),
-    });
+    const words = { placeholder: t("models.search"), "aria-label": t("models.search") };
+    this.search = h("input", { type: "search", ...words, oninput: () => this.#find() });
     this.search.addEventListener("keydown", (event) => event.key === "ArrowDown" && this.#first(event));
     this.problem = h("p", { class: "problem", hidden: true });
     this.none = h("p", { class: "faint", hidden: true });
     this.list = h("div", { class: "picks", role: "radiogroup", "aria-label": t("models.of_conversation") });
     this.#rows = new KeyedRows(this.list, (row) => this.#section(row));
-    const admin = page.store.get("me")?.role === "admin";
-    this.element = h(
-      "div",
-      { class: "models" },
-      h("p", { class: "faint" }, t("models.applies")),
-      this.search,
-      this.problem,
-      this.list,
-      this.none,
-      admin &&
-        h(
-          "button",
-          { type: "button", class: "primary", onclick: () => openConnect(page, opener) },
-          icon("plus"),
-          t("models.connect"),
-        ),
-      admin && collapsible(t("models.files"), () => this.#files()),
-    );
+    const about = h("p", { class: "faint" }, t("models.applies"));
+    this.element = h("div", { class: "models" }, about, this.search, this.problem, this.list, this.none);
+    if (page.store.get("me")?.role === "admin") {
+      const connect = [icon("plus"), t("models.connect")];
+      this.element.append(button(connect, () => openConnect(page, opener), { class: "primary" }));
+      this.element.append(collapsible(t("models.files"), () => this.#files()));
+    }
     watch("endpoints", () => this.#draw());
     watch("model", () => this.#mark());
   }
@@ -78,13 +63,9 @@ class Picker {
     this.search.hidden = endpoints.reduce((sum, one) => sum + one.models.length, 0) <= MANY;
     const own = [{ value: "", name: t("models.default"), note: `${server.model} · ${server.endpoint}` }];
     for (const [name, meant] of Object.entries(aliases)) own.push({ value: name, name, note: meant });
-    this.#rows.show(
-      [
-        { key: "", own, words: this.#words },
-        ...endpoints.map((one) => ({ key: one.name, ...withoutCountdowns(one), words: this.#words })),
-      ],
-      ({ key }) => key,
-    );
+    const words = this.#words;
+    const others = endpoints.map((one) => ({ key: one.name, ...withoutCountdowns(one), words }));
+    this.#rows.show([{ key: "", own, words }, ...others], ({ key }) => key);
     this.#mark();
   }
 
@@ -108,12 +89,10 @@ class Picker {
 
   #section(row) {
     const fits = ({ name, note = "" }) => `${row.key}/${name} ${note}`.toLowerCase().includes(this.#words);
-    if (row.own)
-      return h(
-        "section",
-        { class: "endpoint" },
-        row.own.filter(fits).map((one) => this.#pick(one)),
-      );
+    if (row.own) {
+      const picks = row.own.filter(fits).map((one) => this.#pick(one));
+      return h("section", { class: "endpoint" }, picks);
+    }
     const models = (row.models.length ? row.models : [{ name: row.name, any: true }]).filter(fits);
     const drawn = models.slice(0, MOST).map((one) => this.#pick(described(row.name, one)));
     const more = models.length - drawn.length;
@@ -130,20 +109,12 @@ class Picker {
   }
 
   #pick({ value, name, note, signs = [] }) {
-    const input = h("input", {
-      type: "radio",
-      name: "model",
-      value,
-      onchange: () => chooseModel(this.#page, value || null),
-    });
-    return h(
-      "label",
-      { class: "pick" },
-      input,
-      h("span", { class: "pick-name", dir: "auto" }, name),
-      h("span", { class: "faint pick-note", dir: "auto" }, note),
-      signs.map((sign) => h("span", { class: "sign" }, sign)),
-    );
+    const onchange = () => chooseModel(this.#page, value || null);
+    const input = h("input", { type: "radio", name: "model", value, onchange });
+    const words = h("span", { class: "pick-name", dir: "auto" }, name);
+    const marks = signs.map((sign) => h("span", { class: "sign" }, sign));
+    const about = h("span", { class: "faint pick-note", dir: "auto" }, note);
+    return h("label", { class: "pick" }, input, words, about, marks);
   }
 
   #removal(name) {
@@ -153,12 +124,9 @@ class Picker {
       if (currentModel(this.#page).endpoint === name && this.#page.store.get("model")) chooseModel(this.#page, null);
       await refresh(this.#page);
     };
-    return h(
-      "div",
-      {},
-      confirmButton(t("models.remove"), t("models.remove.question", { name }), t("models.remove.yes"), outcome, away),
-      outcome.element,
-    );
+    const question = t("models.remove.question", { name });
+    const removing = confirmButton(t("models.remove"), question, t("models.remove.yes"), outcome, away);
+    return h("div", {}, removing, outcome.element);
   }
 }
 
@@ -174,10 +142,7 @@ function described(endpoint, { name, window, abilities = [], any }) {
   return { value: any ? name : `${endpoint}/${name}`, name, note, signs: signs.filter(Boolean) };
 }
 
-const STATES = {
-  ok: null,
-  ...ts("models.state", ["cooling", "dead", "unusable"]),
-};
+const STATES = { ok: null, ...ts("models.state", ["cooling", "dead", "unusable"]) };
 
 /** Details of an endpoint, for admins. */
 function about({ url, state, problem, last_error: error }) {

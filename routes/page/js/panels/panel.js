@@ -1,6 +1,6 @@
 /** The side panel (an overlay on narrow pages): shows one panel at a time; a button opens it, Escape closes it. */
 
-import { fill, restoreFocus, h, icon } from "../dom/elements.js";
+import { fill, h, iconButton, restoreFocus } from "../dom/elements.js";
 import { guarded } from "../dom/errors.js";
 import { t } from "../dom/texts.js";
 
@@ -36,8 +36,7 @@ export class Panel {
     this.#opener = opener ?? (quietly ? null : document.activeElement);
     this.#closed = closed;
     this.#mark(true);
-    const props = { class: "quiet", type: "button", "aria-label": t("dialog.close"), onclick: () => this.close() };
-    const close = h("button", props, icon("cross"));
+    const close = iconButton(t("dialog.close"), "cross", () => this.close(), { title: null });
     const head = h("header", { class: "panel-head" }, h("h2", { id: "panel-title" }, title), close);
     fill(this.element, head, h("div", { class: "panel-body" }, content));
     this.element.setAttribute("aria-label", title);

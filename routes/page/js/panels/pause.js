@@ -1,47 +1,33 @@
 /** The kill switch: a button for admins, and a banner for all users while the server is paused. */
 
 import { post } from "../feed/api.js";
-import { dialog, fill, h, icon, announce } from "../dom/elements.js";
+import { announce, button, buttonRow, dialog, fill, h, icon, stack } from "../dom/elements.js";
 import { Outcome, runOnce } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 
 /** For admins: pauses or resumes. */
 export function pauseButton(page) {
   const outcome = new Outcome();
-  const press = () => (page.store.get("paused") ? resume(button, outcome, page) : pause(page));
-  const button = h("button", { type: "button", class: "status-item", hidden: true, onclick: press });
+  const press = () => (page.store.get("paused") ? resume(item, outcome, page) : pause(page));
+  const item = button(null, press, { class: "status-item", hidden: true });
   const draw = () => {
-    button.hidden = page.store.get("me")?.role !== "admin";
+    item.hidden = page.store.get("me")?.role !== "admin";
     const paused = page.store.get("paused");
-    button.title = t(paused ? "pause.resume" : "pause.hint");
-    fill(
-      button,
-      icon(paused ? "play" : "pause"),
-      h("span", { class: "visually-hidden" }, t(paused ? "pause.resume" : "pause.button")),
-    );
+    item.title = t(paused ? "pause.resume" : "pause.hint");
+    const words = t(paused ? "pause.resume" : "pause.button");
+    fill(item, icon(paused ? "play" : "pause"), h("span", { class: "visually-hidden" }, words));
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
-  return button;
+  return item;
 }
 
 /** The line above the message box while the server is paused. */
 export function pauseBanner(page) {
   const outcome = new Outcome();
-  const resuming = h(
-    "button",
-    { type: "button", onclick: () => resume(resuming, outcome, page) },
-    icon("play"),
-    t("pause.resume"),
-  );
+  const resuming = button([icon("play"), t("pause.resume")], () => resume(resuming, outcome, page));
   const words = h("span");
-  const banner = h(
-    "div",
-    { class: "paused", role: "region", "aria-label": t("pause.region"), hidden: true },
-    icon("pause"),
-    words,
-    resuming,
-    outcome.element,
-  );
+  const props = { class: "paused", role: "region", "aria-label": t("pause.region"), hidden: true };
+  const banner = h("div", props, icon("pause"), words, resuming, outcome.element);
   let before = false;
   const draw = () => {
     const paused = Boolean(page.store.get("paused"));
@@ -56,35 +42,24 @@ export function pauseBanner(page) {
   return banner;
 }
 
-async function resume(button, outcome, page) {
-  const answer = await runOnce(button, outcome, () => post("/resume"));
+async function resume(pressed, outcome, page) {
+  const answer = await runOnce(pressed, outcome, () => post("/resume"));
   if (answer) page.store.set({ paused: answer.paused });
 }
 
 function pause(page) {
   const outcome = new Outcome();
   return dialog(t("pause.question"), (close) => {
-    const now = async (button, cancel) => {
-      const answer = await runOnce(button, outcome, () => post("/pause", { cancel }));
+    const now = async (pressed, cancel) => {
+      const answer = await runOnce(pressed, outcome, () => post("/pause", { cancel }));
       if (!answer) return;
       page.store.set({ paused: answer.paused });
       close(true);
     };
-    const stop = h("button", { type: "button", class: "danger", onclick: () => now(stop, true) }, t("pause.stop"));
-    const only = h("button", { type: "button", class: "primary", onclick: () => now(only, false) }, t("pause.button"));
-    return h(
-      "div",
-      { class: "stack" },
-      h("p", {}, t("pause.meaning")),
-      h("p", { class: "faint" }, t("pause.meaning.running")),
-      h(
-        "div",
-        { class: "buttons" },
-        only,
-        stop,
-        h("button", { type: "button", onclick: () => close(false) }, t("dialog.cancel")),
-      ),
-      outcome.element,
-    );
+    const stop = button(t("pause.stop"), () => now(stop, true), { class: "danger" });
+    const only = button(t("pause.button"), () => now(only, false), { class: "primary" });
+    const cancel = button(t("dialog.cancel"), () => close(false));
+    const note = h("p", { class: "faint" }, t("pause.meaning.running"));
+    return stack(h("p", {}, t("pause.meaning")), note, buttonRow(only, stop, cancel), outcome.element);
   });
 }

@@ -1,7 +1,7 @@
 /** The panel of the project's instructions: what has changed in them since they were accepted, and the decision. */
 
 import { get, post } from "../feed/api.js";
-import { announce, fill, h } from "../dom/elements.js";
+import { announce, buttonRow, fill, h, stack } from "../dom/elements.js";
 import { actionButton, Outcome } from "../dom/forms.js";
 import { changeDiff } from "../text/diff.js";
 import { escapeLine, escapeText, exactBlock } from "../text/exact_text.js";
@@ -26,7 +26,7 @@ function content() {
     }
   };
   refresh();
-  return h("div", { class: "stack" }, h("p", { class: "faint" }, t("project.meaning")), list, outcome.element);
+  return stack(h("p", { class: "faint" }, t("project.meaning")), list, outcome.element);
 }
 
 function row(file, refresh) {
@@ -37,10 +37,8 @@ function row(file, refresh) {
     await refresh();
   };
   const label = (key) => ({ "aria-label": t(key, { file: escapeLine(file.path) }) });
-  const accept = actionButton(t("project.accept"), outcome, decide("accept"), {
-    class: "primary",
-    ...label("project.accept.named"),
-  });
+  const first = { class: "primary", ...label("project.accept.named") };
+  const accept = actionButton(t("project.accept"), outcome, decide("accept"), first);
   const decline = actionButton(t("project.decline"), outcome, decide("decline"), label("project.decline.named"));
   const buttons = [file.state === "accepted" ? null : accept, file.state === "declined" ? null : decline];
   const state = h("span", { class: "faint" }, STATES[file.state] ?? file.state);
@@ -49,7 +47,7 @@ function row(file, refresh) {
     { class: "grant" },
     h("h3", {}, h("code", {}, escapeLine(file.path)), " ", state),
     textOf(file),
-    file.state === "unusable" ? null : h("div", { class: "buttons" }, buttons),
+    file.state === "unusable" ? null : buttonRow(buttons),
     outcome.element,
   );
 }

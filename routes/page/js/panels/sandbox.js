@@ -1,6 +1,6 @@
 /** The sandbox that commands run in: its level in the status bar, and the panel that explains it. */
 
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon, stack } from "../dom/elements.js";
 import { showPanel } from "./panel.js";
 import { t } from "../dom/texts.js";
 
@@ -14,39 +14,27 @@ const LEVELS = {
 
 export function sandboxButton(page) {
   const words = h("span", { class: "status-brief" });
-  const button = h("button", {
-    type: "button",
-    class: "status-item",
-    "aria-expanded": "false",
-    hidden: true,
-    onclick: () => toggle(page, button),
-  });
+  const props = { class: "status-item", "aria-expanded": "false", hidden: true };
+  const item = button(null, () => toggle(page, item), props);
   page.store.watch("server", ({ sandbox }) => {
     const [word, warns] = LEVELS[sandbox] ?? [sandbox, true];
-    button.hidden = false;
-    button.dataset.warns = warns;
-    fill(button, icon(warns ? "warn" : "tool"), fill(words, word));
+    item.hidden = false;
+    item.dataset.warns = warns;
+    fill(item, icon(warns ? "warn" : "tool"), fill(words, word));
   });
-  return button;
+  return item;
 }
 
-function toggle(page, button) {
+function toggle(page, opener) {
   const { sandbox, boxed, networked } = page.store.get("server");
   const [, warns, meaning] = LEVELS[sandbox] ?? [sandbox, true, ""];
   const open = boxed === false && !warns;
-  return showPanel(
-    page,
-    "sandbox",
-    t("sandbox.title"),
-    () =>
-      h(
-        "div",
-        { class: "stack" },
-        h("p", {}, h("strong", {}, t("sandbox.level", { level: sandbox }))),
-        h("p", { class: warns ? "problem" : null }, meaning),
-        open && h("p", {}, t(networked ? "sandbox.networked" : "sandbox.open")),
-        h("p", { class: "faint" }, t("sandbox.files")),
-      ),
-    button,
-  );
+  const build = () =>
+    stack(
+      h("p", {}, h("strong", {}, t("sandbox.level", { level: sandbox }))),
+      h("p", { class: warns ? "problem" : null }, meaning),
+      open && h("p", {}, t(networked ? "sandbox.networked" : "sandbox.open")),
+      h("p", { class: "faint" }, t("sandbox.files")),
+    );
+  return showPanel(page, "sandbox", t("sandbox.title"), build, opener);
 }

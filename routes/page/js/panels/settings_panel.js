@@ -1,8 +1,8 @@
 /** The settings panel: identity, theme, usage of the month; for admins tokens and the audit log. */
 
 import { get } from "../feed/api.js";
-import { fill, h } from "../dom/elements.js";
-import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber } from "../dom/forms.js";
+import { button, fill, h, stack } from "../dom/elements.js";
+import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber, select } from "../dom/forms.js";
 import { LANGUAGE, LANGUAGES, locale, t, ts } from "../dom/more_texts.js";
 import { writePreference, readPreference } from "../dom/storage.js";
 import { signOut, isSignedIn } from "./sign_in.js";
@@ -14,32 +14,33 @@ import { showPanel } from "./panel.js";
 const KEYS = ["send", "line", "waiting", "decide", "search", "new", "list", "close", "stop", "last"];
 
 /** Opens the panel, or closes it. */
-export function toggle(page, button) {
-  return showPanel(page, "settings", t("settings.title"), () => content(page), button);
+export function toggle(page, opener) {
+  return showPanel(page, "settings", t("settings.title"), () => content(page), opener);
 }
 
 function content(page) {
   const { name, role } = page.store.get("me") ?? {};
   const { version } = page.store.get("server") ?? {};
   const admin = role === "admin";
-  return h(
-    "div",
-    { class: "stack" },
+  const keys = KEYS.map((one) =>
+    h("div", {}, h("dt", {}, h("kbd", {}, t(`keys.${one}`))), h("dd", {}, t(`keys.does.${one}`))),
+  );
+  return stack(
     factList([
       [t("settings.name"), name],
       [t("settings.role"), ROLES[role] ?? role],
       [t("settings.server"), version && `dragoman ${version}`],
     ]),
-    isSignedIn() && h("button", { type: "button", onclick: signOut }, t("settings.sign_out")),
-    !isSignedIn() && h("p", { class: "faint" }, t("settings.open")),
+    isSignedIn() ? button(t("settings.sign_out"), signOut) : h("p", { class: "faint" }, t("settings.open")),
     h("h3", {}, t("settings.appearance")),
-    theme(),
-    readingWidth(),
+    preference(t("settings.colours"), THEME, Object.entries(THEMES), applyTheme),
+    preference(t("settings.width"), WIDTH, WIDTHS, applyWidth),
     languageChoice(),
     h("h3", {}, t("settings.notifications")),
     notifySwitch(page),
-    loadedSection(t("settings.receivers"), () => receivers(page)),
-    role !== "guest" && loadedSection(t("settings.automation"), () => automation(page)),
+    loadedSection(t("settings.receivers"), async () => (await import("../notifications/webhooks.js")).receivers(page)),
+    role !== "guest" &&
+      loadedSection(t("settings.automation"), async () => (await import("./automation/schedules.js")).automation(page)),
     loadedSection(t("settings.month"), monthly),
     loadedSection(t("settings.memory"), async () => (await import("./memory/memory_list.js")).memories()),
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
@@ -49,65 +50,36 @@ function content(page) {
     admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),
     admin && loadedSection(t("settings.rules"), async () => (await import("./profiles/rule_list.js")).rules()),
     admin && loadedSection(t("audit.title"), async () => (await import("./people/audit.js")).audit()),
-    collapsible(t("settings.keys"), () =>
-      h(
-        "dl",
-        { class: "pairs keys" },
-        KEYS.map((one) =>
-          h("div", {}, h("dt", {}, h("kbd", {}, t(`keys.${one}`))), h("dd", {}, t(`keys.does.${one}`))),
-        ),
-      ),
-    ),
+    collapsible(t("settings.keys"), () => h("dl", { class: "pairs keys" }, keys)),
   );
 }
 
 const ROLES = ts("settings.role", ["admin", "user", "guest"]);
+const WIDTHS = [
+  ["", t("settings.width.comfortable")],
+  ["full", t("settings.width.full")],
+];
 
-function theme() {
-  const select = h(
-    "select",
-    { value: readPreference(THEME) ?? "" },
-    Object.entries(THEMES).map(([value, name]) => h("option", { value }, name)),
-  );
-  select.addEventListener("change", () => {
-    writePreference(THEME, select.value);
-    applyTheme(select.value);
-  });
-  return field(t("settings.colours"), select);
-}
-
-function readingWidth() {
-  const names = [
-    ["", t("settings.width.comfortable")],
-    ["full", t("settings.width.full")],
-  ];
-  const options = names.map(([value, name]) => h("option", { value }, name));
-  const select = h("select", { value: readPreference(WIDTH) ?? "" }, options);
-  select.addEventListener("change", () => {
-    writePreference(WIDTH, select.value);
-    applyWidth(select.value);
-  });
-  return field(t("settings.width"), select);
+/** A choice that this browser keeps; `apply(value)` follows each change. */
+function preference(label, key, rows, apply) {
+  const onchange = () => {
+    writePreference(key, choice.value);
+    apply(choice.value);
+  };
+  const choice = select(rows, { value: readPreference(key) ?? "", onchange });
+  return field(label, choice);
 }
 
 function languageChoice() {
-  const names = { "": t("settings.language.system"), ...LANGUAGES };
-  const select = h(
-    "select",
-    { value: readPreference(LANGUAGE) ?? "" },
-    Object.entries(names).map(([value, name]) => h("option", { value, lang: value || undefined }, name)),
+  const entry = preference(
+    t("settings.language"),
+    LANGUAGE,
+    Object.entries({ "": t("settings.language.system"), ...LANGUAGES }),
+    () => location.reload(), // the draft and the conversation come back with it
   );
-  select.addEventListener("change", () => {
-    writePreference(LANGUAGE, select.value);
-    location.reload(); // the draft and the conversation come back with it
-  });
-  return field(t("settings.language"), select);
+  for (const option of entry.querySelectorAll("option")) if (option.value) option.lang = option.value;
+  return entry;
 }
-
-/** Webhooks and Web Push, whose code few need. */
-const receivers = async (page) => (await import("../notifications/webhooks.js")).receivers(page);
-
-const automation = async (page) => (await import("./automation/schedules.js")).automation(page);
 
 /** A collapsible section whose content is fetched when it is first opened. */
 function loadedSection(title, load) {
@@ -115,7 +87,7 @@ function loadedSection(title, load) {
     const outcome = new Outcome();
     const ask = async () => fill(box, await load());
     const again = actionButton(t("settings.again"), outcome, ask);
-    const box = h("div", { class: "stack" }, outcome.element, again);
+    const box = stack(outcome.element, again);
     runOnce(again, outcome, ask);
     return box;
   });
@@ -133,25 +105,18 @@ async function monthly() {
   const { usage, months } = await get("/usage");
   const now = months.at(-1);
   const budget = ([name, state]) => [BUDGETS[name], usedOf(name, state)];
-  const limited = Object.entries(usage).filter(
-    ([name, { used, limit }]) => BUDGETS[name] && limit && used !== undefined,
-  );
-  return h(
-    "div",
-    { class: "stack" },
-    factList([
-      [t("month.month"), now?.month ?? t("month.none")],
-      [t("usage.input"), now && t("usage.tokens", { count: now.prompt_tokens })],
-      [t("usage.output"), now && t("usage.tokens", { count: now.completion_tokens })],
-      [t("usage.cost"), now?.cost && money(now.cost)],
-      ...(now?.models ?? []).map(({ model, prompt_tokens, completion_tokens }) => [
-        model,
-        t("usage.tokens", { count: prompt_tokens + completion_tokens }),
-      ]),
-    ]),
-    limited.length > 0 && h("h4", {}, t("month.budgets")),
-    limited.length > 0 && factList(limited.map(budget)),
-  );
+  const isLimited = ([name, { used, limit }]) => BUDGETS[name] && limit && used !== undefined;
+  const limited = Object.entries(usage).filter(isLimited);
+  const tokens = (count) => t("usage.tokens", { count });
+  const models = now?.models ?? [];
+  const facts = factList([
+    [t("month.month"), now?.month ?? t("month.none")],
+    [t("usage.input"), now && tokens(now.prompt_tokens)],
+    [t("usage.output"), now && tokens(now.completion_tokens)],
+    [t("usage.cost"), now?.cost && money(now.cost)],
+    ...models.map((one) => [one.model, tokens(one.prompt_tokens + one.completion_tokens)]),
+  ]);
+  return stack(facts, limited.length > 0 && [h("h4", {}, t("month.budgets")), factList(limited.map(budget))]);
 }
 
 const BUDGETS = ts("month.budget", ["runs", "tokens_per_month", "cost_per_month", "tool_seconds_per_day"]);

@@ -14,18 +14,11 @@ export function show(page, hint, reason) {
   const told = why && h("p", { class: why === t("sign_in.out") ? "sign-in-note" : "problem", role: "alert" }, why);
   const { form, secret } = signInForm();
   const title = h("h1", { id: "sign-in-title" }, "dragoman");
-  fill(
-    gate,
-    h(
-      "main",
-      { class: "sign-in-box", "aria-labelledby": title.id },
-      title,
-      told,
-      h("p", {}, t("sign_in.form.about")),
-      form,
-      about(),
-    ),
-  );
+  const command = h("code", {}, "dragoman token create --name NAME");
+  const operator = h("div", { class: "faint stack" }, h("p", {}, pieces("sign_in.form.operator", { command })));
+  const about = h("p", {}, t("sign_in.form.about"));
+  const props = { class: "sign-in-box", "aria-labelledby": title.id };
+  fill(gate, h("main", props, title, told, about, form, operator));
   gate.hidden = false;
   secret.focus();
 }
@@ -53,9 +46,13 @@ function signInForm() {
   });
   const keep = h("input", { type: "checkbox", "aria-describedby": "sign-in-keep" });
   const enter = h("button", { type: "submit", class: "primary" }, t("sign_in.form.enter"));
+  const onsubmit = (event) => {
+    event.preventDefault();
+    submitToken(secret, keep.checked, enter, outcome);
+  };
   const form = h(
     "form",
-    { class: "form" },
+    { class: "form", onsubmit },
     name,
     field(t("sign_in.form.token"), secret),
     h("label", { class: "check" }, keep, h("span", {}, t("sign_in.form.keep"))),
@@ -63,19 +60,7 @@ function signInForm() {
     enter,
     outcome.element,
   );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    submitToken(secret, keep.checked, enter, outcome);
-  });
   return { form, secret };
-}
-
-function about() {
-  return h(
-    "div",
-    { class: "faint stack" },
-    h("p", {}, pieces("sign_in.form.operator", { command: h("code", {}, "dragoman token create --name NAME") })),
-  );
 }
 
 async function submitToken(secret, keeps, enter, outcome) {

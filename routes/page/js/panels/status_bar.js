@@ -1,6 +1,6 @@
 /** The status bar: model, context usage, grants, sandbox, MCP, jobs, connection, pause and settings. */
 
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { watchGrants } from "./grants.js";
 import { isRunning } from "../cards/job_states.js";
@@ -35,28 +35,24 @@ export function start(page) {
 
 /** A button whose panel is loaded when it is first pressed: `load()` imports a module with `toggle(page, opener)`. */
 function panelButton(page, load, props, ...children) {
-  const onclick = loadOnce(load, (panel) => panel.toggle(page, button));
-  const all = { type: "button", class: "status-item", "aria-expanded": "false", onclick, ...props };
-  const button = h("button", all, ...children);
-  return button;
+  const toggle = loadOnce(load, (panel) => panel.toggle(page, item));
+  const item = button(children, toggle, { class: "status-item", "aria-expanded": "false", ...props });
+  return item;
 }
 
 function modelButton(page) {
   const words = h("span", { class: "status-model", dir: "auto" });
   const load = () => import("./model_picker.js");
-  const button = panelButton(page, load, { class: "status-item status-answers" }, words, icon("down"));
+  const item = panelButton(page, load, { class: "status-item status-answers" }, words, icon("down"));
   const draw = () => {
     const { name, endpoint } = currentModel(page);
-    fill(
-      words,
-      h("span", { class: "visually-hidden" }, t("status.model"), " "),
-      name ?? "…",
-      endpoint && endpoint !== "default" && h("span", { class: "faint status-where" }, ` ${endpoint}`),
-    );
-    button.title = endpoint ? t("status.model.hint.endpoint", { endpoint }) : t("status.model.hint");
+    const isOther = endpoint && endpoint !== "default";
+    const where = isOther && h("span", { class: "faint status-where" }, ` ${endpoint}`);
+    fill(words, h("span", { class: "visually-hidden" }, t("status.model"), " "), name ?? "…", where);
+    item.title = endpoint ? t("status.model.hint.endpoint", { endpoint }) : t("status.model.hint");
   };
   for (const key of ["server", "model", "endpoints"]) page.store.watch(key, draw);
-  return button;
+  return item;
 }
 
 /** Hidden where nothing is allowed. */
@@ -106,26 +102,18 @@ function workspaceButton(page) {
   const load = () => import("../workspace/panel.js");
   const name = t("status.workspace");
   const words = h("span", { class: "status-brief" }, name);
-  const button = panelButton(
-    page,
-    load,
-    { title: t("status.workspace.hint"), "aria-label": name },
-    icon("folder"),
-    words,
-  );
+  const props = { title: t("status.workspace.hint"), "aria-label": name };
+  const item = panelButton(page, load, props, icon("folder"), words);
   document.addEventListener("open-in-workspace", async ({ detail }) => {
-    (await load()).show(page, detail.path, button);
+    (await load()).show(page, detail.path, item);
   });
-  return button;
+  return item;
 }
 
-const settingsButton = (page) =>
-  panelButton(
-    page,
-    () => import("./settings_panel.js"),
-    { "aria-label": t("settings.title"), title: t("settings.title") },
-    icon("gear"),
-  );
+function settingsButton(page) {
+  const props = { "aria-label": t("settings.title"), title: t("settings.title") };
+  return panelButton(page, () => import("./settings_panel.js"), props, icon("gear"));
+}
 
 /** The state of the connection; connection_line.js reports longer interruptions. */
 function link(page) {

@@ -1,6 +1,6 @@
 /** How full the context window is, and the token usage of the conversation. */
 
-import { fill, h } from "../dom/elements.js";
+import { button, fill, h, stack } from "../dom/elements.js";
 import { factList } from "../dom/forms.js";
 import { windowOf } from "./models.js";
 import { showPanel } from "./panel.js";
@@ -45,24 +45,12 @@ export function usageButton(page) {
   const words = h("span", { class: "status-room" });
   const share = h("span", { class: "status-share", "aria-hidden": "true" });
   const more = h("span", { class: "status-more" });
-  const button = h(
-    "button",
-    {
-      type: "button",
-      class: "status-item",
-      "aria-expanded": "false",
-      hidden: true,
-      onclick: () => toggle(page, spent, button),
-    },
-    bar,
-    words,
-    share,
-    more,
-  );
+  const props = { class: "status-item", "aria-expanded": "false", hidden: true };
+  const item = button([bar, words, share, more], () => toggle(page, spent, item), props);
   const draw = () => {
     const state = fullness(page, spent);
-    button.hidden = !spent.latest;
-    button.dataset.full = state.share > FULL;
+    item.hidden = !spent.latest;
+    item.dataset.full = state.share > FULL;
     bar.hidden = state.share === null;
     bar.firstChild.style.setProperty("width", `${Math.min(100, (state.share ?? 0) * 100)}%`);
     fill(share, state.share === null ? short(state.used ?? 0) : `${Math.round(state.share * 100)} %`);
@@ -74,7 +62,7 @@ export function usageButton(page) {
   page.store.watch("usage", (usage) => spent.add(usage));
   for (const key of ["session", "spent", "usage", "context", "endpoints", "model", "server"])
     page.store.watch(key, draw);
-  return button;
+  return item;
 }
 
 function fullness(page, { latest }) {
@@ -86,6 +74,7 @@ function fullness(page, { latest }) {
 }
 
 const tokens = (sum) => (sum.prompt_tokens ?? 0) + (sum.completion_tokens ?? 0);
+
 /** A cost in local number format: prices have no currency here. */
 export const money = (cost) => cost.toLocaleString(language, { maximumSignificantDigits: 3 });
 
@@ -95,24 +84,17 @@ function total(sum) {
 }
 
 /** `950`, `12.4K`, `3.1M`. */
-function short(count) {
-  return count.toLocaleString(language, { notation: "compact", maximumFractionDigits: 1 });
-}
+const short = (count) => count.toLocaleString(language, { notation: "compact", maximumFractionDigits: 1 });
 
-function toggle(page, spent, button) {
-  return showPanel(
-    page,
-    "usage",
-    t("usage.title"),
-    (watch) => {
-      const box = h("div", { class: "stack" });
-      const draw = () => fill(box, content(page, spent));
-      for (const key of ["usage", "spent", "context", "endpoints"]) watch(key, draw);
-      draw();
-      return box;
-    },
-    button,
-  );
+function toggle(page, spent, opener) {
+  const build = (watch) => {
+    const box = stack();
+    const draw = () => fill(box, content(page, spent));
+    for (const key of ["usage", "spent", "context", "endpoints"]) watch(key, draw);
+    draw();
+    return box;
+  };
+  return showPanel(page, "usage", t("usage.title"), build, opener);
 }
 
 function content(page, spent) {

@@ -1,6 +1,6 @@
 /** The line below the top bar: the connection is lost, when it reconnects, and that it is back. */
 
-import { fill, h, announce } from "../dom/elements.js";
+import { announce, button, fill, h } from "../dom/elements.js";
 import { startTicking } from "../dom/clock.js";
 import { t } from "../dom/texts.js";
 
@@ -10,15 +10,11 @@ const BACK_MS = 2500;
 export function connectionLine(page) {
   const line = page.at("connection");
   const words = h("span");
-  const button = h(
-    "button",
-    { type: "button", class: "connection-retry", onclick: () => page.feed.restart() },
-    t("connection.retry"),
-  );
+  const retry = button(t("connection.retry"), () => page.feed.restart(), { class: "connection-retry" });
   let late = null,
     until = null,
     lost = false;
-  line.append(words, button);
+  line.append(words, retry);
 
   const show = () => {
     const left = until === null ? 0 : Math.ceil((until - performance.now()) / 1000);
@@ -28,7 +24,7 @@ export function connectionLine(page) {
     if (lost) return;
     lost = true;
     line.className = "connection connection-lost";
-    line.hidden = button.hidden = false;
+    line.hidden = retry.hidden = false;
     stop = startTicking(show);
     show();
     announce(t("connection.lost.announced"));
@@ -42,7 +38,7 @@ export function connectionLine(page) {
     if (!lost) return void (line.hidden = true);
     lost = false;
     line.className = "connection connection-back";
-    button.hidden = true;
+    retry.hidden = true;
     fill(words, t("connection.back"));
     announce(t("connection.back"));
     setTimeout(() => (line.hidden = !lost), BACK_MS);
@@ -51,7 +47,7 @@ export function connectionLine(page) {
     back();
     if (!why || [401, 404].includes(why.status)) return; // the sign-in form or the conversation shows these
     line.className = "connection connection-lost";
-    line.hidden = button.hidden = false;
+    line.hidden = retry.hidden = false;
     fill(words, why.message);
   };
 

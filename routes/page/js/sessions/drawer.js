@@ -3,7 +3,7 @@
  * is closed; on wide ones a column that can be hidden, which the browser remembers.
  */
 
-import { h, icon } from "../dom/elements.js";
+import { iconButton } from "../dom/elements.js";
 import { readPreference, writePreference } from "../dom/storage.js";
 import { t } from "../dom/texts.js";
 
@@ -27,18 +27,11 @@ export class Drawer {
 
   /** The buttons at the head of the list: one closes the drawer, the other hides the column. */
   buttons() {
-    const quiet = (name, label, onclick) => ({ type: "button", class: `quiet ${name}`, "aria-label": label, onclick });
-    const hides = {
-      ...quiet("sidebar-hide", t("list.hide"), () => this.toggle()),
-      title: `${t("list.hide")} (${t("keys.list")})`,
-    };
+    const hides = { class: "quiet sidebar-hide", title: `${t("list.hide")} (${t("keys.list")})` };
+    const closes = { class: "quiet drawer-close", title: null };
     return [
-      h("button", hides, icon("sidebar")),
-      h(
-        "button",
-        quiet("drawer-close", t("list.close"), () => this.close()),
-        icon("cross"),
-      ),
+      iconButton(t("list.hide"), "sidebar", () => this.toggle(), hides),
+      iconButton(t("list.close"), "cross", () => this.close(), closes),
     ];
   }
 

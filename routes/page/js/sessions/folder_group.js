@@ -1,7 +1,7 @@
 /** A folder in the list of conversations: it opens, has a menu, and takes what is dropped on it. */
 
 import { DRAGGED } from "./list_groups.js";
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { Menu } from "../dom/menu.js";
 import { readPreference, writePreference } from "../dom/storage.js";
 import { t } from "../dom/more_texts.js";
@@ -15,10 +15,10 @@ export class FolderGroup {
     this.id = id;
     this.name = h("span", { class: "folder-name", dir: "auto" });
     this.count = h("span", { class: "faint" });
-    const toggles = { type: "button", class: "quiet folder-toggle", "aria-controls": `folder-${id}` };
-    this.toggle = h("button", { ...toggles, onclick: () => this.#toggle() }, icon("right"), icon("folder"));
-    this.toggle.append(this.name, this.count);
-    this.more = h("button", { type: "button", class: "quiet session-more" }, icon("more"));
+    const parts = [icon("right"), icon("folder"), this.name, this.count];
+    const toggles = { class: "quiet folder-toggle", "aria-controls": `folder-${id}` };
+    this.toggle = button(parts, () => this.#toggle(), toggles);
+    this.more = button(icon("more"), null, { class: "quiet session-more" });
     const does = (name) => () => page.sessions.folderAction(name, this.#folder);
     this.menu = new Menu(this.more, () => [
       [t("list.folder.rename"), "pencil", does("rename")],

@@ -1,15 +1,14 @@
 /** Folders of the list of conversations: added, renamed, deleted, and conversations moved into them. */
 
 import { patch, post, remove as removeAt } from "../feed/api.js";
-import { announce, dialog, h } from "../dom/elements.js";
-import { Outcome, field, runOnce } from "../dom/forms.js";
+import { announce, button, confirmDialog, dialog, dialogButtons, h } from "../dom/elements.js";
+import { Outcome, field, runOnce, select } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 
 const LONGEST = 80; // characters of a name
 const NEW = "new"; // in the list of choices
 
 const at = (folder) => `/folders/${encodeURIComponent(folder.id)}`;
-const button = (label, onclick, kind = "") => h("button", { type: "button", class: kind, onclick }, label);
 
 /** Asks for a name and adds a folder; resolves with it, or undefined. */
 export async function create(page) {
@@ -24,16 +23,9 @@ export async function rename(page, folder) {
 }
 
 export async function remove(page, folder) {
-  const sure = await dialog(t("list.folder.delete.ask", { name: folder.name }), (close) => [
-    h("p", {}, t("list.folder.delete.note")),
-    h(
-      "div",
-      { class: "dialog-buttons" },
-      h("button", { type: "button", autofocus: true, onclick: () => close(false) }, t("list.cancel")),
-      button(t("list.delete"), () => close(true), "danger"),
-    ),
-  ]);
-  if (!sure) return;
+  const note = h("p", {}, t("list.folder.delete.note"));
+  const words = { no: t("list.cancel"), yes: t("list.delete") };
+  if (!(await confirmDialog(t("list.folder.delete.ask", { name: folder.name }), [note], words))) return;
   await guarded(async () => {
     await removeAt(at(folder));
     announce(t("list.folder.deleted"));
@@ -52,33 +44,19 @@ export async function put(page, session, folder) {
 
 /** Asks for the folder of a conversation: one that is there, none, or a new one. */
 export async function move(page, session) {
-  const select = h(
-    "select",
-    { value: session.folder ?? "", autofocus: true },
-    h("option", { value: "" }, t("list.move.none")),
-    page.sessions.folders.map(({ id, name }) => h("option", { value: id }, name)),
-    h("option", { value: NEW }, t("list.move.new")),
-  );
+  const folders = page.sessions.folders.map(({ id, name }) => [id, name]);
+  const rows = [["", t("list.move.none")], ...folders, [NEW, t("list.move.new")]];
+  const choice = select(rows, { value: session.folder ?? "", autofocus: true });
   const title = t("list.move.title", { title: session.title || t("list.untitled") });
-  const chosen = await dialog(title, (close) =>
-    h(
-      "form",
-      {
-        class: "stack",
-        onsubmit: (event) => {
-          event.preventDefault();
-          close(select.value);
-        },
-      },
-      field(t("list.move"), select),
-      h(
-        "div",
-        { class: "dialog-buttons" },
-        button(t("list.cancel"), () => close()),
-        h("button", { class: "primary" }, t("list.move.action")),
-      ),
-    ),
-  );
+  const chosen = await dialog(title, (close) => {
+    const onsubmit = (event) => {
+      event.preventDefault();
+      close(choice.value);
+    };
+    const cancel = button(t("list.cancel"), () => close());
+    const buttons = dialogButtons(cancel, h("button", { class: "primary" }, t("list.move.action")));
+    return h("form", { class: "stack", onsubmit }, field(t("list.move"), choice), buttons);
+  });
   if (chosen === undefined) return;
   const folder = chosen === NEW ? await create(page) : page.sessions.folders.find(({ id }) => id === chosen);
   if (chosen !== NEW || folder) await put(page, session.id, folder ?? null);
@@ -94,18 +72,9 @@ function nameDialog(title, name, label, save) {
       const saved = await runOnce(submit, outcome, () => save(input.value));
       if (saved) close(saved);
     };
-    return h(
-      "form",
-      { class: "stack", onsubmit },
-      field(t("list.folder.name"), input),
-      outcome.element,
-      h(
-        "div",
-        { class: "dialog-buttons" },
-        button(t("list.cancel"), () => close()),
-        submit,
-      ),
-    );
+    const cancel = button(t("list.cancel"), () => close());
+    const entry = field(t("list.folder.name"), input);
+    return h("form", { class: "stack", onsubmit }, entry, outcome.element, dialogButtons(cancel, submit));
   });
 }
 

@@ -1,7 +1,8 @@
 /** The sensitivity labels of a conversation: a dialog that adds marks. None is taken away. */
 
 import { get, patch } from "../feed/api.js";
-import { announce, dialog, fill, h } from "../dom/elements.js";
+import { announce, button, dialog, dialogButtons, h } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 
 /** Returns true if labels were added. */
@@ -11,7 +12,7 @@ export async function chooseLabels({ id, labels }) {
     const has = labels.includes(name);
     return h("input", { type: "checkbox", name, checked: has, disabled: has });
   });
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const problem = new Problem();
   const chosen = () => boxes.filter((box) => box.checked && !box.disabled).map((box) => box.name);
   return dialog(t("labels.title"), (close) => {
     const save = async () => {
@@ -20,19 +21,12 @@ export async function chooseLabels({ id, labels }) {
         announce(chosen().length ? t("labels.added") : t("labels.unchanged"));
         close(chosen().length > 0);
       } catch (error) {
-        fill(problem, error.message).hidden = false;
+        problem.show(error.message);
       }
     };
     const rows = boxes.map((box) => h("label", { class: "approval-choice" }, box, box.name));
-    const cancel = h("button", { type: "button", onclick: () => close(false) }, t("dialog.cancel"));
-    const add = h("button", { type: "button", class: "primary", onclick: save }, t("labels.add"));
-    return h(
-      "div",
-      {},
-      h("p", {}, t("labels.stay")),
-      ...rows,
-      problem,
-      h("div", { class: "dialog-buttons" }, cancel, add),
-    );
+    const cancel = button(t("dialog.cancel"), () => close(false));
+    const add = button(t("labels.add"), save, { class: "primary" });
+    return h("div", {}, h("p", {}, t("labels.stay")), rows, problem.element, dialogButtons(cancel, add));
   });
 }

@@ -1,10 +1,25 @@
-/** What the menu of a conversation does. Each raises errors of its requests, which the row shows. */
+/** What a conversation in the list does, and its menu. Each raises errors of its requests, which the row shows. */
 
 import { patch, remove } from "../feed/api.js";
-import { announce, dialog, h, focusMessageBox } from "../dom/elements.js";
+import { announce, confirmDialog, h, focusMessageBox } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 
+const LIT_MS = 2500;
 const at = (session) => `/sessions/${encodeURIComponent(session.id)}`;
+
+/** Opens it at the turn in which a search has found its words. */
+export async function showTurn(page, _row, id, run) {
+  const { conversation } = page;
+  await conversation.open(id);
+  const view = await conversation.turn(run);
+  if (!view || page.store.get("session") !== id) return;
+  conversation.follower.following = false;
+  view.element.tabIndex = -1;
+  view.element.focus({ preventScroll: true });
+  view.element.scrollIntoView({ block: "start" });
+  view.element.classList.add("found-turn");
+  setTimeout(() => view.element.classList.remove("found-turn"), LIT_MS);
+}
 
 /** Changes its place in the list; `done` is the key of the text that says so. */
 export async function change(page, { session }, fields, done = null) {
@@ -32,17 +47,10 @@ export async function options(page, { session, more }) {
 }
 
 export async function deleted(page, { session }) {
-  const sure = await dialog(t("list.delete.ask"), (close) => [
-    h("p", { class: "dialog-title", dir: "auto" }, session.title || t("list.untitled")),
-    h("p", {}, t("list.delete.warning")),
-    h(
-      "div",
-      { class: "dialog-buttons" },
-      h("button", { type: "button", onclick: () => close(false), autofocus: true }, t("list.cancel")),
-      h("button", { type: "button", class: "danger", onclick: () => close(true) }, t("list.delete")),
-    ),
-  ]);
-  if (!sure) return;
+  const title = h("p", { class: "dialog-title", dir: "auto" }, session.title || t("list.untitled"));
+  const content = [title, h("p", {}, t("list.delete.warning"))];
+  const words = { no: t("list.cancel"), yes: t("list.delete") };
+  if (!(await confirmDialog(t("list.delete.ask"), content, words))) return;
   await remove(`${at(session)}?branches=all`);
   announce(t("list.deleted"));
   if (page.store.get("session") === session.id) page.conversation.open(null);

@@ -3,7 +3,7 @@
 import { get } from "../feed/api.js";
 import { Drawer } from "./drawer.js";
 import { byDay, group } from "./list_groups.js";
-import { fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon } from "../dom/elements.js";
 import { SessionRow } from "./session_row.js";
 import { t } from "../dom/texts.js";
 
@@ -46,8 +46,8 @@ class Sessions {
   }
 
   #build() {
-    const begins = { type: "button", class: "new-session", onclick: () => this.begin() };
-    const fresh = h("button", { ...begins, title: `${t("list.new")} (${KEYS})` }, icon("plus"), t("list.new"));
+    const props = { class: "new-session", title: `${t("list.new")} (${KEYS})` };
+    const fresh = button([icon("plus"), t("list.new")], () => this.begin(), props);
     this.search = h("input", {
       type: "search",
       maxlength: 200,
@@ -56,17 +56,14 @@ class Sessions {
       title: t("keys.search"),
     });
     this.list = h("div", { class: "session-list" });
-    this.older = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
-    this.older.append(t("list.older"));
-    this.switch = h("button", { type: "button", class: "quiet", onclick: () => this.#toggleArchive() });
-    const add = { type: "button", class: "quiet", onclick: () => this.folderAction("create") };
-    this.tools = h("div", { class: "list-tools" }, h("button", add, icon("folder"), t("list.folder.new")), this.switch);
-    const head = h(
-      "div",
-      { class: "sidebar-head" },
-      h("div", { class: "sidebar-first" }, fresh, this.#page.drawer.buttons()),
-      h("label", { class: "search" }, icon("search"), this.search),
-    );
+    this.older = button(t("list.older"), () => this.#showMore(), { class: "quiet", hidden: true });
+    this.switch = button(null, () => this.#toggleArchive(), { class: "quiet" });
+    const words = [icon("folder"), t("list.folder.new")];
+    const add = button(words, () => this.folderAction("create"), { class: "quiet" });
+    this.tools = h("div", { class: "list-tools" }, add, this.switch);
+    const first = h("div", { class: "sidebar-first" }, fresh, this.#page.drawer.buttons());
+    const search = h("label", { class: "search" }, icon("search"), this.search);
+    const head = h("div", { class: "sidebar-head" }, first, search);
     const nav = h("nav", { "aria-label": t("page.conversations") }, this.list, this.older, this.tools);
     this.#page.at("sidebar").append(head, nav);
     this.#nameSwitch();
@@ -169,11 +166,8 @@ class Sessions {
   }
 
   #nameSwitch() {
-    fill(
-      this.switch,
-      icon(this.#archive ? "left" : "archive"),
-      t(this.#archive ? "list.archive.back" : "list.archive"),
-    );
+    const [sign, words] = this.#archive ? ["left", t("list.archive.back")] : ["archive", t("list.archive")];
+    fill(this.switch, icon(sign), words);
   }
 
   #draw(words) {
@@ -212,9 +206,8 @@ class Sessions {
 
   /** Redraws only after a change: moving an element loses the focus. */
   #place(sections, none) {
-    const order = JSON.stringify(
-      sections.map(([name, members, folder]) => [name, members.map(({ id }) => id), folder]),
-    );
+    const shown = sections.map(([name, members, folder]) => [name, members.map(({ id }) => id), folder]);
+    const order = JSON.stringify(shown);
     if (order === this.#order && this.list.firstChild) return;
     this.#order = order;
     const focused = document.activeElement;

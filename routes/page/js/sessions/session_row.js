@@ -1,7 +1,8 @@
 /** A conversation in the list: a link, its state, and a menu. */
 
 import { patch } from "../feed/api.js";
-import { fill, h, icon, announce } from "../dom/elements.js";
+import { announce, button, fill, h, icon } from "../dom/elements.js";
+import { problemLine, Problem } from "../dom/forms.js";
 import { DRAGGED } from "./list_groups.js";
 import { Menu } from "../dom/menu.js";
 import { t } from "../dom/texts.js";
@@ -19,7 +20,7 @@ export class SessionRow {
     this.snippet = h("span", { class: "session-snippet", dir: "auto" });
     this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: (event) => this.#open(event) });
     this.link.append(this.title, this.state, this.labels, this.snippet);
-    this.more = h("button", { type: "button", class: "quiet session-more" }, icon("more"));
+    this.more = button(icon("more"), null, { class: "quiet session-more" });
     this.menu = new Menu(this.more, () => this.#actions());
     this.element = h("li", { class: "session" }, this.link, this.more, this.menu.element);
     this.#makeDraggable();
@@ -58,10 +59,8 @@ export class SessionRow {
     if (open) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
     const asks = waiting && h("span", { class: "badge" }, t("list.waiting", { count: waiting }));
-    fill(
-      this.state,
-      asks || (running && h("span", { class: "running" }, h("span", { class: "pulse" }), t("list.working"))),
-    );
+    const works = running && h("span", { class: "running" }, h("span", { class: "pulse" }), t("list.working"));
+    fill(this.state, asks || works);
   }
 
   /** Follows the link; a place that a search has found is shown at its turn. */
@@ -70,7 +69,7 @@ export class SessionRow {
     this.#page.drawer.close();
     if (!run || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    this.#guard(import("./found_turn.js").then(({ showTurn }) => showTurn(this.#page, id, run)));
+    this.#guard(this.#act("showTurn", id, run));
   }
 
   #actions() {
@@ -92,19 +91,18 @@ export class SessionRow {
     ];
   }
 
-  /** What the menu does, whose code few need. */
+  /** Does something whose code few need. */
   async #act(name, ...given) {
     const actions = await import("./row_actions.js");
     await actions[name](this.#page, this, ...given);
   }
 
   #guard(doing) {
-    doing.catch((error) => announce(error.message, { urgent: true }) ?? this.#problem(error.message));
-  }
-
-  #problem(words) {
-    this.element.querySelector(".problem")?.remove();
-    this.element.append(h("p", { class: "problem", role: "alert" }, words));
+    doing.catch((error) => {
+      announce(error.message, { urgent: true });
+      this.element.querySelector(".problem")?.remove();
+      this.element.append(problemLine(error));
+    });
   }
 
   rename() {
@@ -119,15 +117,10 @@ export class SessionRow {
 
 /** Replaces `element` by a text field; `done(title)` with the new title, or null if unchanged. */
 export function renameField(element, { id, title }, done) {
-  const field = h("input", {
-    class: "rename",
-    maxlength: 200,
-    "aria-label": t("list.title"),
-    dir: "auto",
-    value: title ?? "",
-  });
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const box = h("span", { class: "renaming" }, field, problem);
+  const props = { class: "rename", maxlength: 200, "aria-label": t("list.title"), dir: "auto" };
+  const field = h("input", { ...props, value: title ?? "" });
+  const problem = new Problem();
+  const box = h("span", { class: "renaming" }, field, problem.element);
   let over = false;
   const end = (named) => {
     if (over) return;
@@ -142,7 +135,7 @@ export function renameField(element, { id, title }, done) {
       await patch(`/sessions/${encodeURIComponent(id)}`, { title: words });
       end(words);
     } catch (error) {
-      fill(problem, error.message).hidden = false;
+      problem.show(error.message);
     }
   };
   field.addEventListener("keydown", (event) => {

@@ -1,10 +1,11 @@
 /** Sharing a conversation by a link: what it shows, the link itself, and the links that there are, with revoke. */
 
 import { get, post, remove } from "../feed/api.js";
-import { announce, dialog, fill, h, icon } from "../dom/elements.js";
-import { Outcome, field, runOnce } from "../dom/forms.js";
+import { announce, button, dialog, dialogButtons, fill, h, icon, stack } from "../dom/elements.js";
+import { actionButton, field, Outcome, runOnce, select } from "../dom/forms.js";
+import { formatDay } from "../dom/clock.js";
 import { copyText } from "../dom/copy.js";
-import { language, t } from "../dom/more_texts.js";
+import { t } from "../dom/more_texts.js";
 
 const DAY_S = 86_400;
 const TERMS = [
@@ -13,28 +14,25 @@ const TERMS = [
   [7 * DAY_S, "share.week"],
   [30 * DAY_S, "share.month"],
 ];
-const day = (at) => new Date(at * 1000).toLocaleDateString(language, { dateStyle: "medium" });
 
 /** The dialog of one conversation. */
 export async function share({ id, title }) {
   const { shares, may_share } = await get("/shares");
   const own = shares.filter(({ session }) => session === id);
   await dialog(t("share.title"), (close) => {
-    const list = h("div", { class: "stack" });
+    const list = stack();
     const draw = () => fill(list, linkList(own, t("share.existing.none")));
     const made = (link) => {
       own.unshift(link);
       draw();
     };
     draw();
-    return h(
-      "div",
-      { class: "stack" },
+    return stack(
       h("p", { class: "dialog-title", dir: "auto" }, title || t("list.untitled")),
       may_share ? shareForm(id, made) : h("p", { class: "problem" }, t("share.off")),
       h("h3", {}, t("share.existing")),
       list,
-      h("div", { class: "dialog-buttons" }, h("button", { type: "button", onclick: () => close() }, t("share.done"))),
+      dialogButtons(button(t("share.done"), () => close())),
     );
   });
 }
@@ -48,14 +46,10 @@ export async function sharedLinks(admin) {
 function shareForm(session, made) {
   const results = h("input", { type: "checkbox", checked: true });
   const files = h("input", { type: "checkbox" });
-  const expires = h(
-    "select",
-    {},
-    TERMS.map(([value, key]) => h("option", { value }, t(key))),
-  );
+  const expires = select(TERMS.map(([value, key]) => [value, t(key)]));
   const outcome = new Outcome();
   const create = h("button", { type: "submit", class: "primary" }, icon("link"), t("share.create"));
-  const shown = h("div", { class: "stack" });
+  const shown = stack();
   const onsubmit = async (event) => {
     event.preventDefault();
     const wanted = { tool_results: results.checked, attachments: files.checked };
@@ -81,8 +75,7 @@ function shareForm(session, made) {
 
 function showLink(place, url) {
   const input = h("input", { readonly: true, value: url, onfocus: () => input.select() });
-  const copy = h("button", { type: "button" }, icon("copy"), t("share.copy"));
-  copy.addEventListener("click", async () => {
+  const copy = button([icon("copy"), t("share.copy")], async () => {
     if (await copyText(url)) announce(t("share.copied"));
     else input.focus();
   });
@@ -92,37 +85,29 @@ function showLink(place, url) {
 
 function linkList(shares, none, { titled = false, owned = false } = {}) {
   if (!shares.length) return h("p", { class: "faint" }, none);
-  return h(
-    "ul",
-    { class: "share-list" },
-    shares.map((one) => linkRow(one, none, { titled, owned })),
-  );
+  const rows = shares.map((one) => linkRow(one, none, { titled, owned }));
+  return h("ul", { class: "share-list" }, rows);
 }
 
 function linkRow(one, none, { titled, owned }) {
   const at = `/shares/${encodeURIComponent(one.id)}`;
   const outcome = new Outcome();
-  const facts = () =>
-    [
-      t("share.created", { day: day(one.created) }),
-      one.updated > one.created && t("share.updated", { day: day(one.updated) }),
-      one.expires_at && t("share.until", { day: day(one.expires_at) }),
+  const facts = () => {
+    const known = [
+      t("share.created", { day: formatDay(one.created) }),
+      one.updated > one.created && t("share.updated", { day: formatDay(one.updated) }),
+      one.expires_at && t("share.until", { day: formatDay(one.expires_at) }),
       owned && t("share.owner", { name: one.owner }),
-    ]
-      .filter(Boolean)
-      .join(" · ");
-  const about = h("p", { class: "faint" }, facts());
-  const button = (key, kind, work) => {
-    const element = h("button", { type: "button", class: kind }, t(key));
-    element.addEventListener("click", () => runOnce(element, outcome, work));
-    return element;
+    ];
+    return known.filter(Boolean).join(" · ");
   };
-  const update = button("share.update", "", async () => {
+  const about = h("p", { class: "faint" }, facts());
+  const update = actionButton(t("share.update"), outcome, async () => {
     Object.assign(one, await post(at, {}));
     fill(about, facts());
     announce(t("share.update.done"));
   });
-  const revoke = button("share.revoke", "danger", async () => {
+  const away = async () => {
     await remove(at);
     announce(t("share.revoked"));
     const next = row.nextElementSibling ?? row.previousElementSibling;
@@ -131,7 +116,8 @@ function linkRow(one, none, { titled, owned }) {
     row.remove();
     if (!list.childElementCount) list.replaceWith(h("p", { class: "faint" }, none));
     focus?.focus();
-  });
+  };
+  const revoke = actionButton(t("share.revoke"), outcome, away, { class: "danger" });
   const row = h(
     "li",
     { class: "share-row" },

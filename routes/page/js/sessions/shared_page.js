@@ -18,7 +18,7 @@ const page = {
   at: (id) => document.getElementById(id),
   panel: { toggle: nothing, close: nothing },
   documents: { add: nothing, endRun: nothing, button: () => null },
-  conversation: { follow: nothing, follower: { contentAdded: nothing } },
+  conversation: { follower: { contentAdded: nothing } },
   feed: { follow: nothing },
 };
 

@@ -1,24 +1,15 @@
 /** The top bar: the button that shows the list, the title of the conversation, and the connection line. */
 
-import { h, icon } from "../dom/elements.js";
+import { h, iconButton } from "../dom/elements.js";
 import { connectionLine } from "./connection_line.js";
 import { renameField } from "./session_row.js";
 import { t } from "../dom/texts.js";
 
 export function start(page) {
   const { store } = page;
-  const menu = {
-    type: "button",
-    class: "quiet menu-button",
-    "aria-label": t("page.conversations"),
-    title: t("list.show"),
-    "aria-expanded": "false",
-  };
-  const opens = h(
-    "button",
-    { ...menu, "aria-controls": "sidebar", onclick: () => page.drawer.open(opens) },
-    icon("menu"),
-  );
+  const shows = { class: "quiet menu-button", title: t("list.show"), "aria-expanded": "false" };
+  const props = { ...shows, "aria-controls": "sidebar" };
+  const opens = iconButton(t("page.conversations"), "menu", () => page.drawer.open(opens), props);
   const title = h("h1", { class: "title", dir: "auto" });
   const rename = () => {
     const session = { id: store.get("session"), title: store.get("title") };
@@ -30,28 +21,17 @@ export function start(page) {
       pencil.focus();
     });
   };
-  const pencil = h("button", {
-    type: "button",
-    class: "quiet rename-button",
-    "aria-label": t("list.rename"),
-    title: t("list.rename"),
-  });
-  pencil.append(icon("pencil"));
-  pencil.addEventListener("click", rename);
+  const pencil = iconButton(t("list.rename"), "pencil", rename, { class: "quiet rename-button" });
   title.addEventListener("click", () => !pencil.hidden && rename());
-  const fresh = {
-    type: "button",
-    class: "quiet new-small",
-    "aria-label": t("list.new"),
-    onclick: () => page.sessions.begin(),
-  };
+  const begins = { class: "quiet new-small", title: null };
+  const fresh = iconButton(t("list.new"), "plus", () => page.sessions.begin(), begins);
   const show = () => {
     const open = Boolean(store.get("session"));
     title.textContent = open ? store.get("title") || t("list.untitled") : t("list.new");
     document.title = open && store.get("title") ? t("topbar.named", { title: store.get("title") }) : "dragoman";
     pencil.hidden = !open || !title.isConnected;
   };
-  page.at("topbar").append(opens, title, pencil, h("span", { class: "topbar-rest" }), h("button", fresh, icon("plus")));
+  page.at("topbar").append(opens, title, pencil, h("span", { class: "topbar-rest" }), fresh);
   store.watch("session", show);
   store.watch("title", show);
   show();

@@ -14,18 +14,15 @@ const FLAG_CLASSES = [
 ];
 
 const hex = (text) => [1, 3, 5].map((at) => Number.parseInt(text.slice(at, at + 2), 16));
-const FOREGROUNDS = (
+const colours = (text) => text.split(" ").map(hex);
+const FOREGROUNDS = colours(
   "#101214 #ff7b72 #7ee787 #e3b341 #79b8ff #d2a8ff #56d4dd #d7dae0 " +
-  "#949ca6 #ffa198 #a5f3b0 #f2cc60 #a5d6ff #e2c5ff #8ae8ef #ffffff"
-)
-  .split(" ")
-  .map(hex);
-const BACKGROUNDS = (
+    "#949ca6 #ffa198 #a5f3b0 #f2cc60 #a5d6ff #e2c5ff #8ae8ef #ffffff",
+);
+const BACKGROUNDS = colours(
   "#000000 #98201a #1a6f35 #7a5800 #0b55b8 #7a3aa8 #0b656e #c9cdd4 " +
-  "#484f58 #b3332b #1f8a43 #956d00 #1f6fd6 #9450c4 #0f7f8a #ffffff"
-)
-  .split(" ")
-  .map(hex);
+    "#484f58 #b3332b #1f8a43 #956d00 #1f6fd6 #9450c4 #0f7f8a #ffffff",
+);
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 const BRIGHT = NAMES.map((name) => `bright${name[0].toUpperCase()}${name.slice(1)}`);
@@ -59,21 +56,9 @@ function classOf(fg, bg, flags) {
 
 /** The colours that are shown: `background` is null where it is the default. */
 export function coloursOf(fg, bg, flags) {
-  const inverse = Boolean(flags & INVERSE);
-  const under = inverse
-    ? fg === null
-      ? DEFAULT_FOREGROUND
-      : colour(FOREGROUNDS, fg)
-    : bg === null
-      ? null
-      : colour(BACKGROUNDS, bg);
-  const above = inverse
-    ? bg === null
-      ? DEFAULT_BACKGROUND
-      : colour(BACKGROUNDS, bg)
-    : fg === null
-      ? DEFAULT_FOREGROUND
-      : colour(FOREGROUNDS, fg);
+  const text = fg === null ? DEFAULT_FOREGROUND : colour(FOREGROUNDS, fg);
+  const back = bg === null ? null : colour(BACKGROUNDS, bg);
+  const [above, under] = flags & INVERSE ? [back ?? DEFAULT_BACKGROUND, text] : [text, back];
   const background = under ?? DEFAULT_BACKGROUND;
   const foreground = flags & DIM ? mix(above, background, 0.3) : above;
   return { foreground: legible(foreground, background), background: under };

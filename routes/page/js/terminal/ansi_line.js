@@ -114,8 +114,8 @@ export class Line {
   }
 
   #mark(character) {
-    const cell =
-      this.#cells[this.column - 1]?.text === "" ? this.#cells[this.column - 2] : this.#cells[this.column - 1];
+    const wide = this.#cells[this.column - 1]?.text === "";
+    const cell = this.#cells[this.column - (wide ? 2 : 1)];
     if (cell && cell.text.length < MARKS) cell.text += character;
   }
 }

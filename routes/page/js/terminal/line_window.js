@@ -3,7 +3,7 @@
  * At most BLOCKS of them are on the page at a time; the others are inserted again when the reader asks for them.
  */
 
-import { h } from "../dom/elements.js";
+import { button, h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { forEachInSlices } from "../dom/scheduling.js";
 import { renderLines } from "./line_nodes.js";
@@ -29,16 +29,8 @@ export class LineWindow {
   /** `box` scrolls. */
   constructor(box) {
     this.box = box;
-    this.earlier = h(
-      "button",
-      { type: "button", class: "tail-more", onclick: () => this.#showEarlier() },
-      t("tail.earlier.button"),
-    );
-    this.later = h(
-      "button",
-      { type: "button", class: "tail-more", onclick: () => this.#showLater() },
-      t("tail.later.button"),
-    );
+    this.earlier = button(t("tail.earlier.button"), () => this.#showEarlier(), { class: "tail-more" });
+    this.later = button(t("tail.later.button"), () => this.#showLater(), { class: "tail-more" });
     this.blocks = h("div", { class: "tail-lines" });
     box.replaceChildren(this.earlier, this.blocks, this.#open, this.later);
     this.draw(true);
@@ -81,12 +73,9 @@ export class LineWindow {
     const search = this.#searchFor(term.toLowerCase());
     const isThere = ({ block }) => block.number >= this.#blocks[0].number; // the others were dropped
     search.places = search.places.filter(isThere); // only these count as MOST_FOUND
-    await forEachInSlices(
-      [...this.#blocks],
-      (block) => addPlaces(search, block),
-      () => this.#search === search,
-    );
-    if (this.#search !== search) return undefined;
+    const isWanted = () => this.#search === search;
+    await forEachInSlices([...this.#blocks], (block) => addPlaces(search, block), isWanted);
+    if (!isWanted()) return undefined;
     const places = (search.places = search.places.filter(isThere));
     if (!places.length) return { at: 0, of: 0, moved: false };
     if (keep && search.shown) {

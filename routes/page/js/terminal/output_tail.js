@@ -6,7 +6,8 @@
 import { linesOf } from "./ansi.js";
 import { areSame, EXCERPT_CHARACTERS, lastLines, LINES } from "./excerpts.js";
 import { copyText } from "../dom/copy.js";
-import { h, icon, announce, hasSelection, onNextFrame, restoreFocus } from "../dom/elements.js";
+import { announce, button, h, hasSelection, icon, onNextFrame, restoreFocus } from "../dom/elements.js";
+import { Problem } from "../dom/forms.js";
 import { saveText } from "../dom/download.js";
 import { renderLines } from "./line_nodes.js";
 import { t } from "../dom/texts.js";
@@ -59,10 +60,9 @@ export class Tail {
     const { count, toEnd, look, mode, reads, all, copy, save } = this;
     this.bar = h("div", { class: "tail-bar" }, count, toEnd, look, mode, reads, all, copy, save);
     this.searched = h("div", {});
-    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const boxes = [this.box, this.bar, this.searched, this.problem];
-    this.element = h("div", { class: prose ? "tail-box prose" : "tail-box" }, boxes);
-    this.element.hidden = true;
+    this.problem = new Problem();
+    const boxes = [this.box, this.bar, this.searched, this.problem.element];
+    this.element = h("div", { class: prose ? "tail-box prose" : "tail-box", hidden: true }, boxes);
   }
 
   /** `{tail: [...], lines, bytes, screen}` of a progress event or a job; `live`: it is happening now. */
@@ -112,12 +112,7 @@ export class Tail {
   }
 
   #button(words, drawing, onclick, more = {}) {
-    return h(
-      "button",
-      { type: "button", class: "quiet tail-button", onclick, hidden: true, ...more },
-      icon(drawing),
-      words,
-    );
+    return button([icon(drawing), words], onclick, { class: "quiet tail-button", hidden: true, ...more });
   }
 
   #draw = () => {
@@ -211,7 +206,7 @@ export class Tail {
     this.element.hidden = false;
     this.element.classList.add("open");
     this.element.classList.toggle("screened", kind === "screen");
-    this.problem.hidden = true;
+    this.problem.show("");
     this.#nameButtons();
     this.#draw();
     this.#scrolled();
@@ -251,8 +246,7 @@ export class Tail {
       if (this.#opened !== opened) return;
       this.#declined = true;
       this.#open("lines", { chosen: true });
-      this.problem.textContent = t("screen.failed", { reason: error.message });
-      this.problem.hidden = false;
+      this.problem.show(t("screen.failed", { reason: error.message }));
       return;
     }
     this.#read(opened);
@@ -274,8 +268,7 @@ export class Tail {
       if (opened.kind === "screen" && wanted()) this.#endScreen(opened);
     } catch (error) {
       if (!wanted()) return;
-      this.problem.textContent = error.status === 404 ? t("tail.not_stored") : error.message;
-      this.problem.hidden = false;
+      this.problem.show(error.status === 404 ? t("tail.not_stored") : error.message);
       if (!opened.begun) await this.#add(opened, this.#final ?? this.#status.tail.join("\n"));
     }
     if (!wanted()) return;
@@ -359,10 +352,8 @@ export class Tail {
   async #search() {
     const { TailSearch } = await import("./tail_search.js");
     if (!this.search) {
-      this.search = new TailSearch(
-        (term, how) => this.#find(term, how),
-        () => this.look.focus(),
-      );
+      const find = (term, how) => this.#find(term, how);
+      this.search = new TailSearch(find, () => this.look.focus());
       this.searched.append(this.search.element);
     }
     if (!this.opened) this.#toggle();
@@ -376,15 +367,12 @@ export class Tail {
     if (!opened?.view) return null;
     const found = await opened.view.find(term, how);
     if (this.#opened !== opened || found === undefined) return undefined;
-    if (found.moved) this.#hold();
+    if (found.moved) {
+      this.#held = true; // stays at this place while more lines come
+      this.#scrolled();
+    }
     const isFound = found === true || found.of > 0;
     return isFound || (opened.current && opened.view.isDrawn) ? found : null;
-  }
-
-  /** Stays at a place that was found while more lines come. */
-  #hold() {
-    this.#held = true;
-    this.#scrolled();
   }
 
   #readAloud() {
@@ -415,13 +403,12 @@ export class Tail {
   }
 
   async #withText(give) {
-    this.problem.hidden = true;
+    this.problem.show("");
     try {
       await give(await this.#text());
     } catch (error) {
       if (error.status === 404) return void (await give(this.#final ?? this.#status.tail.join("\n")));
-      this.problem.textContent = error.message;
-      this.problem.hidden = false;
+      this.problem.show(error.message);
     }
   }
 }

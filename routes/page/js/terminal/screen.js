@@ -158,10 +158,6 @@ export class Screen {
     return this.box.contains(document.activeElement);
   }
 
-  focus() {
-    this.#terminal.focus();
-  }
-
   /** Whether the terminal handles this key; the others are the browser's. */
   #takes(event) {
     const { code, key, ctrlKey, shiftKey } = event;

@@ -1,6 +1,6 @@
 /** A line that searches in an output: Enter and Shift + Enter go to the next place and the one before. */
 
-import { h, icon, onNextFrame } from "../dom/elements.js";
+import { h, iconButton, onNextFrame } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 
 export class TailSearch {
@@ -15,28 +15,14 @@ export class TailSearch {
     this.find = find;
     this.onClose = onClose;
     const typed = { oninput: () => onNextFrame(this.#typed), onkeydown: (event) => this.#key(event) };
-    this.line = h("input", {
-      type: "search",
-      class: "tail-term",
-      "aria-label": t("tail.search"),
-      placeholder: t("tail.search"),
-      ...typed,
-    });
+    const words = { "aria-label": t("tail.search"), placeholder: t("tail.search") };
+    this.line = h("input", { type: "search", class: "tail-term", ...words, ...typed });
     this.found = h("span", { class: "tail-found", role: "status" });
-    const button = (words, drawing, back) => {
-      const onclick = () => this.#show({ back });
-      return h("button", { type: "button", class: "quiet tail-button", "aria-label": words, onclick }, icon(drawing));
-    };
-    const before = button(t("tail.search.back"), "up", true);
-    const next = button(t("tail.search.next"), "down", false);
-    this.element = h(
-      "div",
-      { class: "tail-search", role: "search", hidden: true },
-      this.line,
-      this.found,
-      before,
-      next,
-    );
+    const props = { class: "quiet tail-button", title: null };
+    const before = iconButton(t("tail.search.back"), "up", () => this.#show({ back: true }), props);
+    const next = iconButton(t("tail.search.next"), "down", () => this.#show({ back: false }), props);
+    const parts = [this.line, this.found, before, next];
+    this.element = h("div", { class: "tail-search", role: "search", hidden: true }, parts);
   }
 
   toggle() {

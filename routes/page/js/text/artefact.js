@@ -4,7 +4,7 @@
  */
 
 import { saveText } from "../dom/download.js";
-import { h, icon } from "../dom/elements.js";
+import { button, h, icon } from "../dom/elements.js";
 import { librarySource } from "../dom/library.js";
 import { t } from "../dom/more_texts.js";
 import { escapeLine } from "./exact_text.js";
@@ -21,13 +21,13 @@ const CENTRED = "margin:0;padding:12px;box-sizing:border-box;";
 const open = new WeakMap(); // by the figure of the code
 
 /** Shows the preview instead of the code, or the code again. */
-export function togglePreview({ figure, button, kind, text }) {
+export function togglePreview({ figure, toggle, kind, text }) {
   const shown = open.get(figure);
   shown?.end();
   if (shown) open.delete(figure);
   else open.set(figure, new Artefact(figure, kind, text()));
   figure.classList.toggle("previewed", !shown);
-  button.textContent = t(shown ? "artefact.preview" : "artefact.code");
+  toggle.textContent = t(shown ? "artefact.preview" : "artefact.code");
 }
 
 class Artefact {
@@ -42,8 +42,7 @@ class Artefact {
     Object.assign(this, { kind, source });
     this.place = h("div", { class: "artefact-frame", dataset: { kind } });
     this.note = h("p", { class: "artefact-note faint", role: "status" });
-    const tool = (name, onclick, ...parts) =>
-      h("button", { type: "button", class: "quiet", onclick }, ...parts, t(`artefact.${name}`));
+    const tool = (name, onclick, ...parts) => button([...parts, t(`artefact.${name}`)], onclick, { class: "quiet" });
     const tools = [
       tool("reload", () => this.load()),
       tool("full", () => this.#enlarge()),
@@ -134,12 +133,9 @@ class Artefact {
 
   /** Over the whole page. Where a browser cannot move a frame, it begins again. */
   #enlarge() {
-    const close = () => box.close();
-    const box = h(
-      "dialog",
-      { class: "artefact-full", "aria-label": t("artefact.frame") },
-      h("div", { class: "artefact-tools" }, h("button", { type: "button", onclick: close }, t("artefact.close"))),
-    );
+    const close = button(t("artefact.close"), () => box.close());
+    const tools = h("div", { class: "artefact-tools" }, close);
+    const box = h("dialog", { class: "artefact-full", "aria-label": t("artefact.frame") }, tools);
     if (!this.#frame) return;
     document.body.append(box);
     box.addEventListener("close", () => {

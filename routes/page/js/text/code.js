@@ -1,7 +1,8 @@
 /** A code block with its language, a copy button, and syntax colours while it grows. */
 
 import { copyButton } from "../dom/copy.js";
-import { h } from "../dom/elements.js";
+import { button, h } from "../dom/elements.js";
+import { foldButton } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { escapeCode } from "./escape_invisible.js";
 
@@ -36,7 +37,6 @@ export class CodeView {
   #lines = 0;
   #length = 0; // of what was drawn
   #trial = document.createTextNode("");
-  #box = null;
   #head;
   #loading = null;
   #painter = null;
@@ -45,22 +45,11 @@ export class CodeView {
     this.language = language;
     this.whole = whole; // never folded
     this.code = h("code", { dataset: { language: language || null } }, this.#trial);
-    this.#box = h(
-      "pre",
-      {
-        tabindex: 0,
-        "aria-label": `${t("code.label")}${language ? `: ${escapeCode(language)}` : ""}`,
-        role: "group",
-      },
-      this.code,
-    );
-    this.#head = h(
-      "figcaption",
-      {},
-      h("span", { class: "code-language" }, escapeCode(language.slice(0, 30))),
-      copyButton(t("code.copy"), () => this.text),
-    );
-    this.element = h("figure", { class: "code", dir: "ltr" }, this.#head, this.#box);
+    const label = `${t("code.label")}${language ? `: ${escapeCode(language)}` : ""}`;
+    const box = h("pre", { tabindex: 0, "aria-label": label, role: "group" }, this.code);
+    const copy = copyButton(t("code.copy"), () => this.text);
+    this.#head = h("figcaption", {}, h("span", { class: "code-language" }, escapeCode(language.slice(0, 30))), copy);
+    this.element = h("figure", { class: "code", dir: "ltr" }, this.#head, box);
   }
 
   /** All of it, without its last end of line. */
@@ -98,12 +87,12 @@ export class CodeView {
   }
 
   #preview(kind) {
-    const button = h("button", { type: "button", class: "quiet preview" }, t("artefact.preview"));
-    button.addEventListener("click", async () => {
+    const toggle = async () => {
       const { togglePreview } = await import("./artefact.js");
-      togglePreview({ figure: this.element, button, kind, text: () => this.text });
-    });
-    return button;
+      togglePreview({ figure: this.element, toggle: preview, kind, text: () => this.text });
+    };
+    const preview = button(t("artefact.preview"), toggle, { class: "quiet preview" });
+    return preview;
   }
 
   /** Without its colours code can be read as well. */
@@ -138,15 +127,7 @@ export class CodeView {
   }
 
   #fold() {
-    this.element.classList.add("folded");
-    const all = t("show.lines", { lines: this.#lines });
-    const more = h("button", { type: "button", class: "fold", "aria-expanded": "false" }, all);
-    more.addEventListener("click", () => {
-      const folded = this.element.classList.toggle("folded");
-      more.textContent = folded ? all : t("show.less");
-      more.setAttribute("aria-expanded", String(!folded));
-      if (folded) this.element.scrollIntoView({ block: "nearest" });
-    });
-    this.element.append(more);
+    const show = () => this.element.scrollIntoView({ block: "nearest" });
+    this.element.append(foldButton(this.element, t("show.lines", { lines: this.#lines }), show));
   }
 }

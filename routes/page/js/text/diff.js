@@ -1,7 +1,7 @@
 /** A diff as an element: added and removed lines are marked by signs and hidden text, not only by colour. */
 
 import { counted, rowsOfChange, rowsOfUnified } from "./diff_rows.js";
-import { h } from "../dom/elements.js";
+import { button, h } from "../dom/elements.js";
 import { escapeText } from "./exact_text.js";
 import { t } from "../dom/texts.js";
 
@@ -53,14 +53,14 @@ function appendRows(element, rows, from, to) {
 }
 
 function moreButton(words, show) {
-  const onclick = () => {
-    const box = button.closest(".diff");
-    button.remove();
+  const showMore = () => {
+    const box = more.closest(".diff");
+    more.remove();
     show();
     box.focus({ preventScroll: true });
   };
-  const button = h("button", { type: "button", class: "diff-more", onclick }, words);
-  return button;
+  const more = button(words, showMore, { class: "diff-more" });
+  return more;
 }
 
 /** One row: numbers, sign and text; what is added or removed is said in words to who does not see it. */

@@ -23,12 +23,8 @@ export function rowsOfUnified(text) {
       if (line) rows.push({ kind: "note", text: line });
     } else {
       const kind = KINDS[line[0]];
-      rows.push({
-        kind,
-        old: kind === "added" ? null : old++,
-        now: kind === "removed" ? null : now++,
-        text: line.slice(1),
-      });
+      const numbers = { old: kind === "added" ? null : old++, now: kind === "removed" ? null : now++ };
+      rows.push({ kind, ...numbers, text: line.slice(1) });
     }
   }
   return rows;

@@ -19,5 +19,8 @@ export const escapeCode = (text) => text.replace(CODE, escapeCharacter);
 
 function escapeCharacter(found) {
   if (found.length > 2) return found;
-  return `⟨U+${found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  return `⟨${codeOf(found)}⟩`;
 }
+
+/** `U+202E` of the character. */
+export const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;

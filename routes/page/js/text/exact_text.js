@@ -3,9 +3,10 @@
  * are shown as code points, as `dragoman chat` does.
  */
 
-import { h } from "../dom/elements.js";
+import { button, h } from "../dom/elements.js";
 import { forEachInSlices } from "../dom/scheduling.js";
 import { t } from "../dom/texts.js";
+import { codeOf } from "./escape_invisible.js";
 
 const INVISIBLE = /(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/u;
 // The look behind keeps this linear: a run of blanks is tried once, not from each of its characters on.
@@ -19,9 +20,6 @@ const MOST = 40_000; // characters shown before "Show all"
 const MAX_NAMED = 6;
 const HEAD = 24_000;
 const TAIL = 12_000;
-
-/** `U+202E` of the character. */
-const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
 /** The text with invisible characters as `⟨U+202E⟩`; spaces, tabs and newlines stay. */
 export function escapeText(text) {
@@ -55,12 +53,11 @@ export function exactBlock(text, label) {
   const from = characterBoundary(text, HEAD);
   const to = characterBoundary(text, text.length - TAIL);
   const missing = t("exact.missing", { count: to - from });
-  const all = h("button", { type: "button" }, t("show.all"));
-  const note = h("p", { class: "approval-warning" }, t("exact.missing.middle", { count: to - from }), " ", all);
-  all.addEventListener("click", () => {
+  const all = button(t("show.all"), () => {
     note.remove();
     showAll(block, text);
   });
+  const note = h("p", { class: "approval-warning" }, t("exact.missing.middle", { count: to - from }), " ", all);
   block.append(...nodes(text.slice(0, from)), h("span", { class: "exact-gap" }, missing), ...nodes(text.slice(to)));
   return [note, block];
 }
@@ -71,11 +68,8 @@ const characterBoundary = (text, place) => (/^[\uDC00-\uDFFF]/.test(text.slice(p
 function showAll(block, text) {
   block.replaceChildren();
   block.focus();
-  return forEachInSlices(
-    linesOf(text),
-    (line) => block.append(lineNode(line)),
-    () => block.isConnected,
-  );
+  const draw = (line) => block.append(lineNode(line));
+  return forEachInSlices(linesOf(text), draw, () => block.isConnected);
 }
 
 /** Warnings about text that can look like other text. */

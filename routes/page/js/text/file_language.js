@@ -29,9 +29,7 @@ const BY_NAME = new Map([
 
 /** `fileLanguage("src/app.py")` is `python`; "" if unknown. */
 export function fileLanguage(path) {
-  const name = String(path ?? "")
-    .split("/")
-    .at(-1)
-    .toLowerCase();
+  const parts = String(path ?? "").split("/");
+  const name = parts.at(-1).toLowerCase();
   return BY_NAME.get(name) ?? BY_END.get(name.split(".").at(-1)) ?? "";
 }

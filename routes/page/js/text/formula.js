@@ -40,12 +40,9 @@ function hideWhileCopied() {
 export function drawnFormula(written, tex, display) {
   const math = drawn.get(keyOf(tex, display))?.cloneNode(true);
   if (!math) return null;
-  return h(
-    "span",
-    { class: display ? "math-drawn math-display" : "math-drawn", dir: "ltr" },
-    h("span", { class: "math-source", "aria-hidden": "true" }, written),
-    h("span", { class: "math-box" }, math),
-  );
+  const source = h("span", { class: "math-source", "aria-hidden": "true" }, written);
+  const props = { class: display ? "math-drawn math-display" : "math-drawn", dir: "ltr" };
+  return h("span", props, source, h("span", { class: "math-box" }, math));
 }
 
 /** Replaces `element`, which shows the source, when there is time. Where the formula has a mistake, it stays. */

@@ -34,14 +34,11 @@ async function prove() {
 }
 
 /** Without an answer in time nothing is proven: false for the page, and true for the frame that has the header. */
-const reaches = (realm) =>
-  inTime(
-    realm.fetch(PROBE, { method: "HEAD", cache: "no-store" }).then(
-      (answer) => answer.ok,
-      () => false,
-    ),
-    realm !== window,
-  );
+function reaches(realm) {
+  const asked = realm.fetch(PROBE, { method: "HEAD", cache: "no-store" });
+  const answered = asked.then((answer) => answer.ok).catch(() => false);
+  return inTime(answered, realm !== window);
+}
 
 const inTime = (wanted, otherwise = false) =>
   Promise.race([wanted, new Promise((resolve) => setTimeout(resolve, LONGEST_MS, otherwise))]);

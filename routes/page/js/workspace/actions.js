@@ -1,6 +1,6 @@
 /** What a person changes in the workspace: files put there, folders made, names given, entries removed and brought back. */
 
-import { dialog, h } from "../dom/elements.js";
+import { button, buttonRow, dialog, h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { formatSize } from "../cards/changed_files.js";
 import { escapeLine } from "../text/exact_text.js";
@@ -10,21 +10,15 @@ const LONGEST = 200; // characters of a name
 
 /** Asks for a name; resolves with it, undefined if the person thinks better of it. */
 function askForName(title, label, value, yes) {
-  const input = h("input", {
-    type: "text",
-    maxlength: LONGEST,
-    dir: "auto",
-    required: true,
-    autocomplete: "off",
-    value,
-  });
+  const props = { type: "text", maxlength: LONGEST, dir: "auto", required: true, autocomplete: "off" };
+  const input = h("input", { ...props, value });
   return dialog(title, (close) => {
     const onsubmit = (event) => {
       event.preventDefault();
       if (input.value.trim()) close(input.value.trim());
     };
-    const cancel = h("button", { type: "button", onclick: () => close() }, t("workspace.cancel"));
-    const buttons = h("div", { class: "buttons" }, h("button", { class: "primary" }, yes), cancel);
+    const cancel = button(t("workspace.cancel"), () => close());
+    const buttons = buttonRow(h("button", { class: "primary" }, yes), cancel);
     const end = value.lastIndexOf(".");
     setTimeout(() => input.setSelectionRange(0, end > 0 ? end : value.length)); // the name without its ending
     return h("form", { class: "form", onsubmit }, h("label", { class: "entry" }, h("span", {}, label), input), buttons);
@@ -91,20 +85,16 @@ function askAboutConflict(path, left) {
   const title = t("workspace.conflict", { name: escapeLine(path) });
   return dialog(title, (close) => {
     const all = h("input", { type: "checkbox" });
-    const choose = (conflict) => close({ conflict, all: all.checked });
-    const button = (key, conflict, props = {}) =>
-      h("button", { type: "button", onclick: () => choose(conflict), ...props }, t(key));
+    const choose = (conflict) => () => close({ conflict, all: all.checked });
     const same = left ? h("label", { class: "tick" }, all, t("workspace.conflict.all", { count: left })) : null;
     return [
       h("p", {}, t("workspace.conflict.hint")),
       same,
-      h(
-        "div",
-        { class: "buttons" },
-        button("workspace.conflict.both", "keep_both", { class: "primary" }),
-        button("workspace.conflict.replace", "replace", { class: "danger" }),
-        left ? button("workspace.conflict.skip", "skip") : null,
-        h("button", { type: "button", onclick: () => close() }, t("workspace.cancel")),
+      buttonRow(
+        button(t("workspace.conflict.both"), choose("keep_both"), { class: "primary" }),
+        button(t("workspace.conflict.replace"), choose("replace"), { class: "danger" }),
+        left ? button(t("workspace.conflict.skip"), choose("skip")) : null,
+        button(t("workspace.cancel"), () => close()),
       ),
     ];
   });

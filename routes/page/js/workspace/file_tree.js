@@ -21,15 +21,10 @@ class Row {
     const isFolder = entry.kind === "folder";
     this.mark = h("span", { class: "tree-mark" }, isFolder ? icon("right") : null);
     const size = entry.kind === "file" ? formatSize(entry.size) : entry.kind === "link" ? t("workspace.link") : null;
-    this.line = h(
-      "div",
-      { class: "tree-row", dataset: { kind: entry.kind } },
-      this.mark,
-      icon(ICONS[entry.kind]),
-      h("bdi", { class: "tree-name" }, escapeLine(entry.name)),
-      h("span", { class: "faint tree-size" }, entry.private ? t("workspace.private") : size),
-    );
-    this.line.addEventListener("click", () => this.tree.press(this));
+    const name = h("bdi", { class: "tree-name" }, escapeLine(entry.name));
+    const facts = h("span", { class: "faint tree-size" }, entry.private ? t("workspace.private") : size);
+    const row = { class: "tree-row", dataset: { kind: entry.kind }, onclick: () => this.tree.press(this) };
+    this.line = h("div", row, this.mark, icon(ICONS[entry.kind]), name, facts);
     const props = { role: "treeitem", tabindex: -1, "aria-level": level, "aria-expanded": isFolder ? "false" : null };
     const element = h("li", { ...props, "aria-selected": "false" }, this.line, isFolder ? this.children : null);
     element.style.setProperty("--level", level);
@@ -94,9 +89,8 @@ class Row {
     if (!more) return null;
     const words = t("workspace.more", { count: more });
     const line = h("div", { class: "tree-row tree-more" }, words);
-    const element = h("li", { role: "treeitem", tabindex: -1, "aria-level": this.level + 1 }, line);
-    element.addEventListener("click", () => this.tree.guard(() => this.#loadMore()));
-    return element;
+    const onclick = () => this.tree.guard(() => this.#loadMore());
+    return h("li", { role: "treeitem", tabindex: -1, "aria-level": this.level + 1, onclick }, line);
   }
 
   focus() {
@@ -141,10 +135,8 @@ export class FileTree {
     const found = new Row(this, { path: "", name: "", kind: "folder" }, 0);
     found.rows = entries.map((entry) => new Row(this, { ...entry, name: entry.path }, 1));
     this.found = found;
-    fill(
-      this.element,
-      found.rows.map(({ element }) => element),
-    );
+    const elements = found.rows.map(({ element }) => element);
+    fill(this.element, elements);
     this.select(null);
     this.settle();
   }

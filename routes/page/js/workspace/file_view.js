@@ -2,8 +2,8 @@
 
 import { formatAgo } from "../dom/clock.js";
 import { saveBlob } from "../dom/download.js";
-import { fill, h, icon } from "../dom/elements.js";
-import { actionButton, confirmButton, Outcome } from "../dom/forms.js";
+import { buttonRow, fill, h, iconButton } from "../dom/elements.js";
+import { actionButton, confirmButton, Outcome, problemLine } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 import { formatSize } from "../cards/changed_files.js";
 import { escapeLine } from "../text/exact_text.js";
@@ -23,29 +23,24 @@ export class FileView {
     this.place = h("div", { class: "file-place", "aria-live": "polite" }, t("workspace.loading"));
     this.facts = h("p", { class: "faint" });
     const name = escapeLine(nameOf(entry.path));
-    const returns = h("button", { type: "button", class: "quiet file-back", onclick: back }, icon("left"));
-    returns.setAttribute("aria-label", t("workspace.back"));
-    returns.title = t("workspace.back");
+    const returns = iconButton(t("workspace.back"), "left", back, { class: "quiet file-back" });
     this.heading = h("h3", { tabindex: -1 }, h("bdi", {}, name));
     const above = folderOf(entry.path);
     const where = above ? h("p", { class: "faint file-where" }, h("bdi", {}, escapeLine(above))) : null;
     const save = async () => saveBlob(await readBlob(entry.path), nameOf(entry.path));
-    const removing = confirmButton(
-      t("workspace.delete"),
-      t("workspace.delete.question", { name }),
-      t("workspace.delete"),
-      this.outcome,
-      () => remove(entry),
-    );
+    const word = t("workspace.delete");
+    const question = t("workspace.delete.question", { name });
+    const removing = confirmButton(word, question, word, this.outcome, () => remove(entry));
     const changing = canWrite ? [actionButton(t("workspace.rename"), this.outcome, () => rename(entry)), removing] : [];
-    const buttons = h("div", { class: "buttons" }, actionButton(t("workspace.download"), this.outcome, save), changing);
+    const buttons = buttonRow(actionButton(t("workspace.download"), this.outcome, save), changing);
     const head = h("header", { class: "file-head" }, returns, h("div", {}, this.heading, where));
-    this.element = h("div", { class: "file-view" }, head, this.facts, buttons, this.outcome.element, this.place);
-    this.element.addEventListener("keydown", (event) => {
+    const onkeydown = (event) => {
       if (event.key !== "Escape" || event.defaultPrevented) return;
       event.preventDefault(); // the panel stays open
       back();
-    });
+    };
+    const parts = [head, this.facts, buttons, this.outcome.element, this.place];
+    this.element = h("div", { class: "file-view", onkeydown }, parts);
     this.#showFacts();
     this.load();
   }
@@ -63,7 +58,7 @@ export class FileView {
       await showPreview(fresh, this.entry.path, (blob) => this.#keep(blob));
     } catch (error) {
       if (typeof error.status !== "number") throw error;
-      fill(fresh, h("p", { class: "problem", role: "alert" }, error.message));
+      fill(fresh, problemLine(error));
     }
     if (loading === this.#loading) fill(this.place, fresh);
   }

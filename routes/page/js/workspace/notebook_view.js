@@ -2,7 +2,7 @@
 
 import { h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
-import { Markdown } from "../markdown/markdown.js";
+import { markdownElement } from "../markdown/markdown.js";
 import { codeBlock } from "../text/code.js";
 import { parseJSON } from "../text/json.js";
 
@@ -33,18 +33,11 @@ const joined = (given) => (Array.isArray(given) ? given.join("") : String(given 
 
 function cellView({ cell_type: kind, source, outputs, execution_count: number }, language) {
   const text = joined(source);
-  if (kind === "markdown") return h("div", { class: "notebook-cell" }, markdownOf(text));
+  if (kind === "markdown") return h("div", { class: "notebook-cell" }, markdownElement(text));
   const code = codeBlock(text, kind === "code" ? language : "");
   const count = kind === "code" ? h("p", { class: "faint notebook-count" }, `[${number ?? " "}]`) : null;
   const shown = Array.isArray(outputs) ? outputs.map(outputView) : null;
   return h("div", { class: "notebook-cell" }, count, code, shown);
-}
-
-function markdownOf(text) {
-  const view = new Markdown();
-  view.write(text);
-  view.end();
-  return view.element;
 }
 
 function outputView(output) {

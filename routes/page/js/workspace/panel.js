@@ -1,7 +1,7 @@
 /** The workspace panel: the tree, or one file of it; files can be dropped on it. It shows what runs change as they do. */
 
 import { saveBlob } from "../dom/download.js";
-import { announce, dialog, h, icon, restoreFocus } from "../dom/elements.js";
+import { announce, button, buttonRow, dialog, h, icon, restoreFocus } from "../dom/elements.js";
 import { Outcome } from "../dom/forms.js";
 import { styleAt } from "../dom/library.js";
 import { Menu } from "../dom/menu.js";
@@ -76,23 +76,19 @@ class WorkspacePanel {
   }
 
   #treeView() {
-    this.search = h("input", {
-      type: "search",
-      "aria-label": t("workspace.filter"),
-      placeholder: t("workspace.filter"),
-    });
-    this.search.addEventListener("input", () => this.#later(() => this.#filter()));
+    const words = { "aria-label": t("workspace.filter"), placeholder: t("workspace.filter") };
+    const oninput = () => this.#later(() => this.#filter());
+    this.search = h("input", { type: "search", ...words, oninput });
     this.picker = h("input", { type: "file", multiple: true, hidden: true });
     this.picker.addEventListener("change", () => {
       this.#guard(() => this.#upload([...this.picker.files], this.tree.folder)).then(() => (this.picker.value = ""));
     });
-    const button = (key, sign, does) =>
-      h("button", { type: "button", hidden: true, onclick: does }, icon(sign), t(key));
-    this.uploads = button("workspace.upload", "upload", () => this.picker.click());
-    this.folders = button("workspace.folder.new", "folder", () => this.#guard(() => this.#newFolder()));
-    const more = h("button", { type: "button", class: "quiet", "aria-label": t("workspace.menu") }, icon("more"));
+    const tool = (key, sign, does) => button([icon(sign), t(key)], does, { hidden: true });
+    this.uploads = tool("workspace.upload", "upload", () => this.picker.click());
+    this.folders = tool("workspace.folder.new", "folder", () => this.#guard(() => this.#newFolder()));
+    const more = button(icon("more"), null, { class: "quiet", "aria-label": t("workspace.menu") });
     this.menu = new Menu(more, () => this.#actions());
-    const buttons = h("div", { class: "buttons" }, this.uploads, this.folders, more, this.menu.element, this.picker);
+    const buttons = buttonRow(this.uploads, this.folders, more, this.menu.element, this.picker);
     this.target = h("p", { class: "faint workspace-target", role: "status" });
     this.drop = h("p", { class: "workspace-drop", "aria-hidden": "true" }, t("workspace.drop"));
     const bar = h("div", { class: "workspace-bar" }, this.search, buttons);
@@ -238,11 +234,9 @@ class WorkspacePanel {
     return dialog(title, (close) =>
       [
         kind === "folder" ? h("p", {}, t("workspace.delete.folder")) : null,
-        h(
-          "div",
-          { class: "buttons" },
-          h("button", { type: "button", class: "danger", onclick: () => close(true) }, t("workspace.delete")),
-          h("button", { type: "button", onclick: () => close(false) }, t("workspace.cancel")),
+        buttonRow(
+          button(t("workspace.delete"), () => close(true), { class: "danger" }),
+          button(t("workspace.cancel"), () => close(false)),
         ),
       ].filter(Boolean),
     );
@@ -252,11 +246,8 @@ class WorkspacePanel {
     const { change } = await removeEntry(path);
     this.tree.select(null);
     await this.tree.refresh([path]);
-    this.#done(
-      t(change ? "workspace.deleted" : "workspace.deleted.final", { name: escapeLine(nameOf(path)) }),
-      [change],
-      path,
-    );
+    const name = escapeLine(nameOf(path));
+    this.#done(t(change ? "workspace.deleted" : "workspace.deleted.final", { name }), [change], path);
   }
 
   async #newFolder() {
@@ -285,8 +276,8 @@ class WorkspacePanel {
       this.outcome.show(t("workspace.undone"), "good");
       restoreFocus(this.tree.element.querySelector('[tabindex="0"]'));
     };
-    const button = h("button", { type: "button", onclick: () => this.#guard(undo) }, t("workspace.undo"));
-    this.outcome.show([words, kept.length ? button : null].filter(Boolean), "good");
+    const undoing = kept.length ? button(t("workspace.undo"), () => this.#guard(undo)) : null;
+    this.outcome.show([words, undoing], "good");
     announce(words);
   }
 

@@ -1,9 +1,10 @@
 /** A file as it can be seen: text with line numbers, Markdown, a table, a notebook, a picture; of others what they are. */
 
-import { fill, h, icon } from "../dom/elements.js";
+import { button, buttonRow, fill, h, icon } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { formatSize } from "../cards/changed_files.js";
-import { Markdown } from "../markdown/markdown.js";
+import { PICTURES } from "../cards/message_files.js";
+import { markdownElement } from "../markdown/markdown.js";
 import { CodeView } from "../text/code.js";
 import { fileLanguage } from "../text/file_language.js";
 import { readBlob, readPart } from "./requests.js";
@@ -12,7 +13,6 @@ const PART = 256 * 1024; // bytes of a text at a time
 const MOST_TEXT = 4 * 1024 * 1024;
 const NOTEBOOK = 8 * 1024 * 1024;
 const PICTURE = 32 * 1024 * 1024;
-const PICTURES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const PDF = "application/pdf";
 
 /** Fills `place` with the file. `keep(url)` takes addresses of blobs, to be given back when the file is closed. */
@@ -42,20 +42,15 @@ function pdf(path, { size }, keep) {
     const address = keep(await readBlob(path, PDF));
     h("a", { href: address, target: "_blank", rel: "noopener" }).click();
   };
-  const button = h(
-    "button",
-    { type: "button", class: "primary", onclick: open },
-    icon("file"),
-    t("workspace.pdf.open"),
-  );
-  return h("div", { class: "preview-note" }, h("p", {}, t("workspace.pdf", { size: formatSize(size) })), button);
+  const opens = button([icon("file"), t("workspace.pdf.open")], open, { class: "primary" });
+  return h("div", { class: "preview-note" }, h("p", {}, t("workspace.pdf", { size: formatSize(size) })), opens);
 }
 
 async function textual(path, first) {
   const text = new TextDecoder().decode(first.bytes);
   const whole = first.bytes.length >= first.size;
   const source = () => sourceView(path, first);
-  if (/\.(md|markdown)$/i.test(path) && whole) return views(markdown(text), source);
+  if (/\.(md|markdown)$/i.test(path) && whole) return views(markdownElement(text), source);
   if (/\.(csv|tsv)$/i.test(path)) {
     const { tableView } = await import("./table_view.js");
     const cut = whole ? text : text.slice(0, text.lastIndexOf("\n") + 1);
@@ -75,13 +70,6 @@ async function wholeText(path, first) {
   return (await readBlob(path)).text();
 }
 
-function markdown(text) {
-  const view = new Markdown();
-  view.write(text);
-  view.end();
-  return view.element;
-}
-
 /** Two views of one file, and the buttons to change between them. */
 function views(rendered, makeSource) {
   const place = h("div", {}, rendered);
@@ -89,9 +77,9 @@ function views(rendered, makeSource) {
   let source = null;
   const show = (at) => {
     fill(place, at ? (source ??= makeSource()) : rendered);
-    buttons.forEach((button, number) => button.setAttribute("aria-pressed", String(number === at)));
+    buttons.forEach((one, number) => one.setAttribute("aria-pressed", String(number === at)));
   };
-  const buttons = names.map((name, at) => h("button", { type: "button", onclick: () => show(at) }, t(name)));
+  const buttons = names.map((name, at) => button(t(name), () => show(at)));
   show(0);
   return [h("div", { class: "view-switch", role: "group", "aria-label": t("workspace.view") }, buttons), place];
 }
@@ -103,7 +91,7 @@ function sourceView(path, first) {
   code.code.before(numbers);
   code.element.classList.add("numbered");
   const decoder = new TextDecoder();
-  const rest = h("div", { class: "buttons" });
+  const rest = buttonRow();
   let read = 0,
     lines = 0;
   const add = ({ bytes, size }) => {
@@ -119,13 +107,11 @@ function sourceView(path, first) {
   };
   const more = (size) => {
     if (read >= MOST_TEXT) return note(t("workspace.preview.rest", { size: formatSize(size - read) }));
-    const words = t("workspace.preview.more", { size: formatSize(size - read) });
-    const button = h("button", { type: "button" }, words);
-    button.addEventListener("click", async () => {
-      button.ariaDisabled = "true";
+    const load = button(t("workspace.preview.more", { size: formatSize(size - read) }), async () => {
+      load.ariaDisabled = "true";
       add(await readPart(path, read, PART));
     });
-    return button;
+    return load;
   };
   add(first);
   return [code.element, rest];

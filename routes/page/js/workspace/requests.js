@@ -36,8 +36,8 @@ export const removeEntry = (path) => remove(fileAddress(path));
 export const undoChange = (change) => post(`/workspace/changes/${encodeURIComponent(change)}/undo`);
 
 /** Puts a file there; `conflict` is refuse, replace or keep_both. */
-export async function upload(path, file, conflict, signal) {
-  const options = { file, signal, wait_ms: UPLOAD_MS };
+export async function upload(path, file, conflict) {
+  const options = { file, wait_ms: UPLOAD_MS };
   return (await request("PUT", `${fileAddress(path)}?${query({ conflict })}`, options)).json();
 }
 

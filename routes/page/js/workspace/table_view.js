@@ -1,6 +1,6 @@
 /** Comma- and tab-separated values as a table: some rows at a time, quoted cells with line ends included. */
 
-import { h } from "../dom/elements.js";
+import { button, buttonRow, h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { escapeCode } from "../text/escape_invisible.js";
 
@@ -65,7 +65,7 @@ export function tableView(text, path) {
   const table = h("table", {}, h("thead", {}, h("tr", {}, names)), body);
   const box = h("div", { class: "table-box", tabindex: 0, role: "group", "aria-label": t("workspace.table") }, table);
   const foot = h("p", { class: "faint", role: "status" });
-  const more = h("button", { type: "button", onclick: () => add() }, t("workspace.table.more"));
+  const more = button(t("workspace.table.more"), () => add());
   let count = 0;
   const add = () => {
     let done = false;
@@ -73,20 +73,15 @@ export function tableView(text, path) {
       const row = rows.next();
       if ((done = Boolean(row.done))) break;
       count++;
-      body.append(
-        h(
-          "tr",
-          {},
-          row.value.slice(0, COLUMNS).map((cell) => h("td", {}, shown(cell))),
-        ),
-      );
+      const cells = row.value.slice(0, COLUMNS).map((cell) => h("td", {}, shown(cell)));
+      body.append(h("tr", {}, cells));
     }
     more.hidden = done;
     const columns = head.length > COLUMNS ? t("workspace.table.columns", { shown: COLUMNS, all: head.length }) : "";
     foot.textContent = `${t(done ? "workspace.table.rows" : "workspace.table.first", { count })} ${columns}`;
   };
   add();
-  return h("div", { class: "table-view" }, box, h("div", { class: "buttons" }, more), foot);
+  return h("div", { class: "table-view" }, box, buttonRow(more), foot);
 }
 
 const shown = (cell) => escapeCode(cell.length > CELL ? `${cell.slice(0, CELL)}…` : cell);

@@ -1,17 +1,24 @@
 /** Schedules and triggers in the settings: lists them with their next time and last runs, adds and switches them. */
 
 import { get, patch, post, remove } from "../../feed/api.js";
-import { copyButton } from "../../dom/copy.js";
-import { fill, h, icon, announce } from "../../dom/elements.js";
-import { actionButton, collapsible, confirmButton, factList, field, Outcome, runOnce } from "../../dom/forms.js";
-import { language, t, ts } from "../../dom/more_texts.js";
+import { formatMoment } from "../../dom/clock.js";
+import { announce, button, buttonRow, fill, h, icon, stack } from "../../dom/elements.js";
+import {
+  actionButton,
+  collapsible,
+  confirmButton,
+  factList,
+  field,
+  fillRows,
+  Outcome,
+  select,
+  sendForm,
+} from "../../dom/forms.js";
+import { secretOnce } from "../../dom/secret.js";
+import { t, ts } from "../../dom/more_texts.js";
 
 const SHOWN = 5; // last runs of each
-const TIMES = {
-  cron: "30 7 * * MON-FRI",
-  every: "90m",
-  once: "2027-01-31T09:00",
-};
+const TIMES = { cron: "30 7 * * MON-FRI", every: "90m", once: "2027-01-31T09:00" };
 const KINDS = ts("automation.time", Object.keys(TIMES));
 const OUTCOMES = ts("automation.outcome", [
   "started",
@@ -25,42 +32,26 @@ const OUTCOMES = ts("automation.outcome", [
 ]);
 const SCHEMES = ts("automation.scheme", ["hmac", "standard", "bearer"]);
 
-const moment = (at) => new Date(at * 1000).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
-const pathOf = (kind, { id }) => `/${kind}/${encodeURIComponent(id)}`;
-
 /** Both lists with their forms. Raises Refused. */
 export async function automation(page) {
-  return h(
-    "div",
-    { class: "stack" },
-    await section(page, "schedules", scheduleForm),
-    h("h4", {}, t("automation.triggers")),
-    await section(page, "triggers", triggerForm),
-  );
+  const schedules = await section(page, "schedules", scheduleForm);
+  return stack(schedules, h("h4", {}, t("automation.triggers")), await section(page, "triggers", triggerForm));
 }
 
 async function section(page, kind, form) {
   const list = h("ul", { class: "tokens", "aria-label": t(`automation.${kind}`) });
   const draw = async () => {
     const rows = (await get(`/${kind}`))[kind];
-    fill(
-      list,
-      rows.map((one) => row(page, kind, one, draw)),
-    );
-    if (!rows.length) list.append(h("li", { class: "faint" }, t(`automation.none.${kind}`)));
+    fillRows(list, rows, (one) => row(page, kind, one, draw), t(`automation.none.${kind}`));
   };
   await draw();
-  return h(
-    "div",
-    { class: "stack" },
-    list,
-    collapsible(t(`automation.new.${kind}`), () => form(draw)),
-  );
+  const adding = collapsible(t(`automation.new.${kind}`), () => form(draw));
+  return stack(list, adding);
 }
 
 function row(page, kind, one, draw) {
   const outcome = new Outcome();
-  const path = pathOf(kind, one);
+  const path = `/${kind}/${encodeURIComponent(one.id)}`;
   const act = async (words, work) => {
     await work();
     announce(words);
@@ -70,6 +61,8 @@ function row(page, kind, one, draw) {
   const { name } = one;
   const off = one.enabled ? "off" : "on";
   const run = () => act(t("automation.run.done"), () => post(`${path}/run`));
+  const away = () => act(t("automation.removed"), () => remove(path));
+  const sure = t("automation.remove.sure", { name });
   return h(
     "li",
     {},
@@ -77,21 +70,13 @@ function row(page, kind, one, draw) {
     h("p", { class: "faint", dir: "auto" }, one.message),
     factList(kind === "schedules" ? timeFacts(one) : triggerFacts(one)),
     lastRuns(page, one.last),
-    h(
-      "div",
-      { class: "buttons" },
+    buttonRow(
       actionButton(t(`automation.switch.${off}`), outcome, () => act(t(`automation.switched.${off}`), turn), {
         "aria-label": t(`automation.switch_named.${off}`, { name }),
       }),
       kind === "schedules" &&
         actionButton(t("automation.run"), outcome, run, { "aria-label": t("automation.run.named", { name }) }),
-      confirmButton(
-        t("automation.remove"),
-        t("automation.remove.sure", { name }),
-        t("automation.remove.yes"),
-        outcome,
-        () => act(t("automation.removed"), () => remove(path)),
-      ),
+      confirmButton(t("automation.remove"), sure, t("automation.remove.yes"), outcome, away),
     ),
     outcome.element,
   );
@@ -101,7 +86,7 @@ function timeFacts(one) {
   const kind = Object.keys(TIMES).find((name) => one[name] !== null);
   return [
     [KINDS[kind], `${one[kind]} (${one.time_zone})`],
-    [t("automation.next"), one.next ? moment(one.next) : t(one.enabled ? "automation.never" : "automation.off")],
+    [t("automation.next"), one.next ? formatMoment(one.next) : t(one.enabled ? "automation.never" : "automation.off")],
   ];
 }
 
@@ -113,60 +98,45 @@ const triggerFacts = (one) => [
 
 function lastRuns(page, last) {
   if (!last.length) return null;
-  return h(
-    "ul",
-    { class: "faint", "aria-label": t("automation.last") },
-    last.slice(0, SHOWN).map(({ at, outcome, reason, run, state }) => {
-      const code = state ?? outcome;
-      const words = `${moment(at)}: ${OUTCOMES[code] ?? code}${reason ? `. ${reason}` : ""}`;
-      return h("li", { dir: "auto" }, state ? runLink(page, run, words) : words); // none once its run is deleted
-    }),
-  );
+  const rows = last.slice(0, SHOWN).map(({ at, outcome, reason, run, state }) => {
+    const code = state ?? outcome;
+    const words = `${formatMoment(at)}: ${OUTCOMES[code] ?? code}${reason ? `. ${reason}` : ""}`;
+    return h("li", { dir: "auto" }, state ? runLink(page, run, words) : words); // none once its run is deleted
+  });
+  return h("ul", { class: "faint", "aria-label": t("automation.last") }, rows);
 }
 
 /** Opens the conversation of a run. */
 function runLink(page, run, words) {
-  const onclick = async () => {
+  const open = async () => {
     const { session } = await get(`/runs/${encodeURIComponent(run)}`);
     page.conversation.open(session);
   };
-  return h("button", { type: "button", class: "quiet", onclick }, words);
+  return button(words, open, { class: "quiet" });
 }
-
-const option = ([value, words]) => h("option", { value }, words);
 
 /** A form that adds one: `read` returns the fields beside name, message and tools, `added` gets the answer. */
 function form(path, parts, read, words, added) {
-  const outcome = new Outcome();
   const name = h("input", { required: true, maxlength: 80, autocomplete: "off" });
   const message = h("textarea", { required: true, rows: 3 });
   const tools = h("input", { autocomplete: "off", dir: "ltr" });
   const make = h("button", { type: "submit" }, icon("plus"), words);
-  const element = h(
-    "form",
-    { class: "form" },
+  const fields = [
     field(t("automation.name"), name),
     field(t("automation.message"), message),
     parts,
     field(t("automation.tools"), tools, t("automation.tools.hint")),
-    h("div", { class: "buttons" }, make),
-    outcome.element,
-  );
-  element.addEventListener("submit", async (event) => {
-    event.preventDefault();
+  ];
+  const send = () => {
     const names = tools.value.split(",").map((one) => one.trim());
     const chosen = names.filter(Boolean);
-    const fields = { name: name.value, message: message.value, ...(chosen.length && { tools: chosen }), ...read() };
-    const made = await runOnce(make, outcome, () => post(path, fields));
-    if (!made) return;
-    element.reset();
-    await added(made, outcome);
-  });
-  return element;
+    return post(path, { name: name.value, message: message.value, ...(chosen.length && { tools: chosen }), ...read() });
+  };
+  return sendForm(fields, make, send, added);
 }
 
 function scheduleForm(draw) {
-  const kind = h("select", {}, Object.entries(KINDS).map(option));
+  const kind = select(Object.entries(KINDS));
   const when = h("input", { required: true, maxlength: 200, autocomplete: "off", dir: "ltr" });
   const zone = h("input", { value: Intl.DateTimeFormat().resolvedOptions().timeZone, maxlength: 64, dir: "ltr" });
   const example = () => (when.placeholder = TIMES[kind.value]);
@@ -185,7 +155,7 @@ function scheduleForm(draw) {
 }
 
 function triggerForm(draw) {
-  const scheme = h("select", {}, Object.entries(SCHEMES).map(option));
+  const scheme = select(Object.entries(SCHEMES));
   const template = h("textarea", { rows: 2, dir: "ltr", placeholder: "{{repository.name}}" });
   const parts = [
     field(t("automation.proof.field"), scheme),
@@ -193,37 +163,10 @@ function triggerForm(draw) {
   ];
   const read = () => ({ scheme: scheme.value, template: template.value });
   const once = h("div", { hidden: true });
-  const element = form("/triggers", parts, read, t("automation.add.triggers"), async ({ name, secret }) => {
-    fill(once, shownOnce(name, secret));
-    once.hidden = false;
+  const element = form("/triggers", parts, read, t("automation.add.triggers"), async (made) => {
+    const words = [h("strong", {}, t("secret.title", { name: made.name })), " ", t("secret.once")];
+    fill(once, secretOnce(made, words)).hidden = false;
     await draw();
   });
-  return h("div", { class: "stack" }, element, once);
-}
-
-/** A new secret, shown once: the button removes it from the page. */
-function shownOnce(name, secret) {
-  const text = h("input", {
-    value: secret,
-    readonly: true,
-    class: "mono",
-    "aria-label": t("secret.named", { name }),
-    dir: "ltr",
-  });
-  const box = h("div", { class: "new-token stack" });
-  const done = () => {
-    text.value = "";
-    box.remove();
-  };
-  return fill(
-    box,
-    h("p", {}, h("strong", {}, t("secret.title", { name })), " ", t("secret.once")),
-    text,
-    h(
-      "div",
-      { class: "buttons" },
-      copyButton(t("secret.copy"), () => secret, t("secret.copy.short")),
-      h("button", { type: "button", onclick: done }, t("secret.done")),
-    ),
-  );
+  return stack(element, once);
 }

@@ -1,8 +1,8 @@
 /** The settings of a conversation: instructions, profile and sampling; and every value that its next run has. */
 
 import { get, patch, request } from "../../feed/api.js";
-import { fill, h } from "../../dom/elements.js";
-import { actionButton, collapsible, Outcome, field, runOnce } from "../../dom/forms.js";
+import { buttonRow, fill, h, stack } from "../../dom/elements.js";
+import { actionButton, collapsible, field, problemLine, Outcome, select, submitting } from "../../dom/forms.js";
 import { t, ts } from "../../dom/more_texts.js";
 import { showPanel } from "../panel.js";
 
@@ -37,7 +37,7 @@ function savedNew(page, { profile, options }) {
 }
 
 function content(page, now, save) {
-  const box = h("div", { class: "stack" });
+  const box = stack();
   const inForce = h("div", {});
   const saved = async (values) => {
     const row = await save(values);
@@ -51,7 +51,7 @@ function content(page, now, save) {
     if (now.id) box.append(collapsible(t("conversation.values"), () => inForce));
     if (now.id) drawValues(inForce, now.id);
   };
-  load().catch((error) => fill(box, h("p", { class: "problem", role: "alert" }, error.message)));
+  load().catch((error) => fill(box, problemLine(error)));
   return box;
 }
 
@@ -76,34 +76,24 @@ function settingsForm(page, { now, save, profiles, defaults }) {
     page.store.set({ defaults: stored });
     outcome.show(t("conversation.default.done"), "good");
   });
-  const form = h(
-    "form",
-    { class: "form" },
-    parts.elements,
-    h("div", { class: "buttons" }, submit, reset),
-    outcome.element,
-    h(
-      "fieldset",
-      { class: "defaults" },
-      h("legend", {}, t("conversation.defaults")),
-      h("p", { class: "faint" }, t("conversation.defaults.hint")),
-      h("label", { class: "check" }, plan, h("span", {}, t("conversation.defaults.plan"))),
-      keep,
-    ),
+  const byDefault = h(
+    "fieldset",
+    { class: "defaults" },
+    h("legend", {}, t("conversation.defaults")),
+    h("p", { class: "faint" }, t("conversation.defaults.hint")),
+    h("label", { class: "check" }, plan, h("span", {}, t("conversation.defaults.plan"))),
+    keep,
   );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    runOnce(submit, outcome, () => set(parts.values(now), now.id ? "conversation.saved" : "conversation.saved.new"));
-  });
-  return form;
+  const send = () => set(parts.values(now), now.id ? "conversation.saved" : "conversation.saved.new");
+  const props = { class: "form", onsubmit: submitting(submit, outcome, send) };
+  return h("form", props, parts.elements, buttonRow(submit, reset), outcome.element, byDefault);
 }
 
 /** The fields of the form; `values(now)` keeps the options that it does not show. */
 function inputs(profiles, now) {
   const text = h("textarea", { rows: 5, maxlength: 16_000, dir: "auto" });
-  const profile = h("select", { dir: "auto" }, profileRows(profiles, now.profile).map(choice));
-  const efforts = [["", t("conversation.unset")], ...EFFORTS.map((one) => [one, one])];
-  const effort = h("select", {}, efforts.map(choice));
+  const profile = select(profileRows(profiles, now.profile), { dir: "auto" });
+  const effort = select([["", t("conversation.unset")], ...EFFORTS.map((one) => [one, one])]);
   const numbers = Object.entries(NUMBERS).map(([name, props]) => [
     name,
     h("input", { type: "number", placeholder: t("conversation.unset"), ...props }),
@@ -133,8 +123,6 @@ function inputs(profiles, now) {
   ];
   return { elements, show, values };
 }
-
-const choice = ([value, words]) => h("option", { value }, words);
 
 function profileRows(profiles, chosen) {
   const named = ({ name, options: { description } }) => (description ? `${name}: ${description}` : name);
@@ -166,9 +154,8 @@ const PROFILE = /^profile (.+?)( of the token)?$/u;
 
 function table({ options, tools }) {
   const shown = options.filter(({ value }) => value !== null && value !== "");
-  const heads = ["option", "value", "origin"].map((name) =>
-    h("th", { scope: "col" }, t(`conversation.values.${name}`)),
-  );
+  const names = ["option", "value", "origin"];
+  const heads = names.map((name) => h("th", { scope: "col" }, t(`conversation.values.${name}`)));
   const row = ({ option, value, from }) =>
     h("tr", {}, [NAMES[option] ?? option.replaceAll("_", " "), written(option, value), origin(from)].map(cell));
   const offered = [t("conversation.offered"), list(tools), t("conversation.offered.all")];

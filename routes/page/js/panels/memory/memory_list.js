@@ -1,16 +1,16 @@
 /** What is remembered of the person, in the settings: seen, searched, added, edited and deleted. */
 
 import { get, patch, post, remove } from "../../feed/api.js";
-import { announce, fill, h, icon } from "../../dom/elements.js";
-import { actionButton, confirmButton, field, Outcome, runOnce } from "../../dom/forms.js";
-import { language, t, ts } from "../../dom/more_texts.js";
+import { formatDay } from "../../dom/clock.js";
+import { announce, button, buttonRow, fill, h, icon, stack } from "../../dom/elements.js";
+import { actionButton, confirmButton, field, Outcome, submitting } from "../../dom/forms.js";
+import { t, ts } from "../../dom/more_texts.js";
 
 const PAGE = 20;
 const KINDS = ["fact", "preference", "event", "note"];
 const KIND_LABELS = ts("memory.kind", KINDS);
 
 const pathOf = ({ id }) => `/memory/${encodeURIComponent(id)}`;
-const day = (at) => new Date(at * 1000).toLocaleDateString(language, { dateStyle: "medium" });
 
 /** The search, the list with its pages, and the form that adds. Raises Refused. */
 export async function memories() {
@@ -34,15 +34,12 @@ export async function memories() {
     fill(count, answer.enabled === false ? t("memory.off") : total);
   };
   const search = h("button", { type: "submit" }, t("memory.search"));
-  const form = h("form", { class: "form", role: "search" }, field(t("memory.search.field"), words), search);
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    runOnce(search, outcome, () => draw());
-  });
+  const onsubmit = submitting(search, outcome, () => draw());
+  const form = h("form", { class: "form", role: "search", onsubmit }, field(t("memory.search.field"), words), search);
   await draw();
   const removal = [t("memory.delete_all"), t("memory.delete_all.sure"), t("memory.delete_all.yes")];
   const all = confirmButton(...removal, outcome, () => removeAll(draw));
-  return h("div", { class: "stack" }, form, count, list, more, outcome.element, addForm(draw), all);
+  return stack(form, count, list, more, outcome.element, addForm(draw), all);
 }
 
 async function removeAll(draw) {
@@ -63,30 +60,17 @@ function row(one, draw) {
     await patch(pathOf(one), { untrusted: false });
     await draw();
   };
-  const name = { "aria-label": t("memory.edit.named", { text: one.text }) };
-  const edit = h(
-    "button",
-    { type: "button", ...name, onclick: () => fill(item, editForm(one, draw)) },
-    t("memory.edit"),
-  );
+  const named = (key) => ({ "aria-label": t(key, { text: one.text }) });
+  const edit = button(t("memory.edit"), () => fill(item, editForm(one, draw)), named("memory.edit.named"));
+  const kind = KIND_LABELS[one.kind] ?? one.kind;
+  const facts = [kind, formatDay(one.updated), ...one.labels, one.untrusted && t("memory.untrusted")];
   return fill(
     item,
     h("p", { dir: "auto" }, one.text),
-    h(
-      "p",
-      { class: "faint" },
-      [KIND_LABELS[one.kind] ?? one.kind, day(one.updated), ...one.labels, one.untrusted && t("memory.untrusted")]
-        .filter(Boolean)
-        .join(", "),
-    ),
-    h(
-      "div",
-      { class: "buttons" },
+    h("p", { class: "faint" }, facts.filter(Boolean).join(", ")),
+    buttonRow(
       edit,
-      one.untrusted &&
-        actionButton(t("memory.confirm"), outcome, trust, {
-          "aria-label": t("memory.confirm.named", { text: one.text }),
-        }),
+      one.untrusted && actionButton(t("memory.confirm"), outcome, trust, named("memory.confirm.named")),
       confirmButton(t("memory.delete"), t("memory.delete.sure"), t("memory.delete.yes"), outcome, away),
     ),
     outcome.element,
@@ -118,18 +102,7 @@ function memoryForm(one, label, send) {
   const options = KINDS.map((kind) => h("option", { value: kind, selected: kind === one.kind }, KIND_LABELS[kind]));
   const kind = h("select", {}, options);
   const save = h("button", { type: "submit" }, one.id ? null : icon("plus"), label);
-  const words = t(one.id ? "memory.text" : "memory.new");
-  const form = h(
-    "form",
-    { class: "form" },
-    field(words, text),
-    field(t("memory.kind.field"), kind),
-    save,
-    outcome.element,
-  );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    runOnce(save, outcome, () => send({ text: text.value, kind: kind.value }));
-  });
-  return form;
+  const fields = [field(t(one.id ? "memory.text" : "memory.new"), text), field(t("memory.kind.field"), kind)];
+  const onsubmit = submitting(save, outcome, () => send({ text: text.value, kind: kind.value }));
+  return h("form", { class: "form", onsubmit }, fields, save, outcome.element);
 }

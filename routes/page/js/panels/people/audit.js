@@ -2,8 +2,8 @@
 
 import { get } from "../../feed/api.js";
 import { formatAgo } from "../../dom/clock.js";
-import { fill, h } from "../../dom/elements.js";
-import { actionButton, field, Outcome, runOnce } from "../../dom/forms.js";
+import { fill, h, stack } from "../../dom/elements.js";
+import { actionButton, field, Outcome, submitting } from "../../dom/forms.js";
 import { locale, t } from "../../dom/more_texts.js";
 import { escapeLine, exactBlock } from "../../text/exact_text.js";
 
@@ -15,10 +15,8 @@ const MAIN = ["command", "path", "url", "query", "code"]; // arguments that say 
 export async function audit() {
   const list = h("ol", { class: "decisions" });
   const outcome = new Outcome();
-  const inputs = FILTERS.map((name) => [
-    name,
-    h("input", { type: "search", maxlength: 100, autocomplete: "off", dir: "auto" }),
-  ]);
+  const props = { type: "search", maxlength: 100, autocomplete: "off", dir: "auto" };
+  const inputs = FILTERS.map((name) => [name, h("input", props)]);
   let last = null;
   const read = async (before) => {
     const given = inputs.filter(([, { value }]) => value.trim()).map(([name, { value }]) => [name, value.trim()]);
@@ -37,41 +35,27 @@ export async function audit() {
   };
   const more = actionButton(t("audit.more"), outcome, () => read(last));
   const find = h("button", { type: "submit" }, t("audit.filter"));
-  const form = h(
-    "form",
-    { class: "audit-filter", role: "search" },
-    inputs.map(([name, input]) => field(t(`audit.${name}`), input)),
-    find,
-  );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    runOnce(find, outcome, () => read(null));
-  });
+  const onsubmit = submitting(find, outcome, () => read(null));
+  const fields = inputs.map(([name, input]) => field(t(`audit.${name}`), input));
+  const form = h("form", { class: "audit-filter", role: "search", onsubmit }, fields, find);
   await read(null);
   const region = h("div", { role: "region", "aria-label": t("audit.title"), tabindex: 0 }, list);
-  return h("div", { class: "stack" }, form, outcome.element, region, more);
+  return stack(form, outcome.element, region, more);
 }
 
 function decision(row) {
   const { at, principal, action, decision: decided, why, by } = row;
   const when = new Date(at * 1000);
-  const time = h(
-    "time",
-    { datetime: when.toISOString(), title: when.toLocaleString(locale), class: "faint" },
-    formatAgo(at),
-  );
+  const props = { datetime: when.toISOString(), title: when.toLocaleString(locale), class: "faint" };
+  const persons = principal && by && by !== principal ? t("audit.by", { principal, by }) : principal || by;
   const main = mainOf(row.arguments);
   const head = h(
     "span",
     { class: "decision-head" },
     h("strong", { dir: "auto" }, escapeLine(action)),
     h("span", { class: "decided" }, escapeLine(decided)),
-    h(
-      "span",
-      { dir: "auto" },
-      principal && by && by !== principal ? t("audit.by", { principal, by }) : principal || by,
-    ),
-    time,
+    h("span", { dir: "auto" }, persons),
+    h("time", props, formatAgo(at)),
   );
   const reason = why && h("span", { class: "faint", dir: "auto" }, escapeLine(why));
   if (!row.arguments) return h("li", { class: "decision" }, head, reason);
@@ -93,12 +77,8 @@ async function open(details, { number }) {
   details.append(box);
   try {
     const { arguments: given, at } = await get(`/audit/${number}`);
-    const text =
-      given &&
-      Object.entries(given).map(([name, value]) => [
-        h("h5", {}, escapeLine(name)),
-        exactBlock(textOf(value), escapeLine(name)),
-      ]);
+    const one = ([name, value]) => [h("h5", {}, escapeLine(name)), exactBlock(textOf(value), escapeLine(name))];
+    const text = given && Object.entries(given).map(one);
     fill(box, h("p", { class: "faint" }, new Date(at * 1000).toLocaleString(locale)), text ?? t("audit.gone"));
   } catch (error) {
     fill(box, h("p", { class: "problem" }, error.message));

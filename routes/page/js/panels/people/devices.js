@@ -1,8 +1,8 @@
 /** The browsers that stay signed in, of the person: each can be signed out, or all of them. */
 
 import { get, remove } from "../../feed/api.js";
-import { fill, h } from "../../dom/elements.js";
-import { confirmButton, Outcome, actionButton } from "../../dom/forms.js";
+import { fill, h, stack } from "../../dom/elements.js";
+import { actionButton, confirmButton, fillRows, Outcome } from "../../dom/forms.js";
 import { locale, t } from "../../dom/more_texts.js";
 
 const BROWSERS = [
@@ -25,18 +25,12 @@ export async function devices() {
   };
   const draw = async () => {
     const { sign_ins: rows, days } = await get("/sign-ins");
-    fill(
-      list,
-      rows.map((row) => deviceRow(row, end)),
-    );
-    if (!rows.length) list.append(h("li", { class: "faint" }, t(days ? "devices.none" : "devices.off")));
-    fill(
-      all,
-      rows.length > 1 && confirmButton(t("devices.all"), t("devices.all.sure"), t("devices.all"), outcome, () => end()),
-    );
+    fillRows(list, rows, (row) => deviceRow(row, end), t(days ? "devices.none" : "devices.off"));
+    const word = t("devices.all");
+    fill(all, rows.length > 1 && confirmButton(word, t("devices.all.sure"), word, outcome, () => end()));
   };
   await draw();
-  return h("div", { class: "stack" }, list, all, outcome.element);
+  return stack(list, all, outcome.element);
 }
 
 function deviceRow({ id, device, seen, expires, current }, end) {
@@ -45,19 +39,10 @@ function deviceRow({ id, device, seen, expires, current }, end) {
   const facts = t("devices.facts", { seen: date(seen), until: date(expires) });
   const name = nameOf(device);
   const label = { "aria-label": t("devices.end.named", { name }) };
-  return h(
-    "li",
-    {},
-    h(
-      "span",
-      { class: "person", title: device },
-      h("strong", {}, name),
-      current && h("span", { class: "badge" }, t("devices.current")),
-      h("span", { class: "faint" }, facts),
-    ),
-    actionButton(t("devices.end"), outcome, () => end(id), label),
-    outcome.element,
-  );
+  const badge = current && h("span", { class: "badge" }, t("devices.current"));
+  const about = [h("strong", {}, name), badge, h("span", { class: "faint" }, facts)];
+  const off = actionButton(t("devices.end"), outcome, () => end(id), label);
+  return h("li", {}, h("span", { class: "person", title: device }, about), off, outcome.element);
 }
 
 /** A short name for a User-Agent, which only its browser has chosen. */

@@ -1,8 +1,17 @@
 /** People, for admins: who may use the server, with what they use; roles, disabling, revoking, and new tokens. */
 
 import { get, patch, remove } from "../../feed/api.js";
-import { fill, h } from "../../dom/elements.js";
-import { actionButton, collapsible, confirmButton, factList, formatNumber, Outcome } from "../../dom/forms.js";
+import { buttonRow, fill, h, stack } from "../../dom/elements.js";
+import {
+  actionButton,
+  collapsible,
+  confirmButton,
+  factList,
+  fillRows,
+  formatNumber,
+  Outcome,
+  select,
+} from "../../dom/forms.js";
 import { locale, t } from "../../dom/more_texts.js";
 import { tokenForm } from "./tokens.js";
 
@@ -16,18 +25,14 @@ export async function people(page) {
   const draw = async () => {
     const { people: rows } = await get("/people");
     const now = rows.filter(({ state }) => IN_USE.has(state));
-    fill(
-      list,
-      now.map((row) => personRow(page, row, draw)),
-    );
-    if (!rows.length) list.append(h("li", { class: "faint" }, t("people.first")));
+    fillRows(list, now, (row) => personRow(page, row, draw), !rows.length && t("people.first"));
     const gone = rows.filter(({ state }) => !IN_USE.has(state));
     const names = () =>
       h("p", { class: "faint" }, gone.map(({ name, state }) => `${name} (${t(`people.state.${state}`)})`).join(", "));
     fill(former, gone.length > 0 && collapsible(t("people.former", { count: gone.length }), names));
   };
   await draw();
-  return h("div", { class: "stack" }, list, former, h("h4", {}, t("people.new")), tokenForm(draw));
+  return stack(list, former, h("h4", {}, t("people.new")), tokenForm(draw));
 }
 
 function personRow(page, row, draw) {
@@ -38,15 +43,11 @@ function personRow(page, row, draw) {
     await patch(path, body);
     await draw();
   };
-  const select = h(
-    "select",
-    { "aria-label": t("people.role_of", { name }) },
-    ROLES.map((one) => h("option", { value: one }, t(`people.role.${one}`))),
-  );
-  select.value = role;
+  const names = ROLES.map((one) => [one, t(`people.role.${one}`)]);
+  const roles = select(names, { "aria-label": t("people.role_of", { name }), value: role });
   // Not with the choice itself: an arrow key changes it at once, and each change ends what runs.
-  const apply = actionButton(t("people.role_change"), outcome, () => change({ role: select.value }), { hidden: true });
-  select.addEventListener("change", () => (apply.hidden = select.value === role));
+  const apply = actionButton(t("people.role_change"), outcome, () => change({ role: roles.value }), { hidden: true });
+  roles.addEventListener("change", () => (apply.hidden = roles.value === role));
   const until = expires
     ? t("people.until", { date: new Date(expires * 1000).toLocaleDateString(locale) })
     : t("people.endless");
@@ -59,7 +60,7 @@ function personRow(page, row, draw) {
     "li",
     { dataset: { state } },
     h("span", { class: "person" }, head, h("span", { class: "faint" }, `${t(`people.role.${role}`)}, ${until}`)),
-    h("div", { class: "buttons" }, select, apply, buttons(row, isSelf, outcome, change, draw)),
+    buttonRow(roles, apply, buttons(row, isSelf, outcome, change, draw)),
     collapsible(t("people.details"), () => facts(row)),
     outcome.element,
   );
@@ -75,13 +76,9 @@ function buttons({ name, state, sign_ins: devices }, isSelf, outcome, change, dr
     await draw();
   };
   const enable = actionButton(t("people.enable"), outcome, () => change({ disabled: false }));
-  const disable = confirmButton(
-    t("people.disable"),
-    t("people.disable.sure", { name }),
-    t("people.disable"),
-    outcome,
-    () => change({ disabled: true }),
-  );
+  const turnOff = () => change({ disabled: true });
+  const word = t("people.disable");
+  const disable = confirmButton(word, t("people.disable.sure", { name }), word, outcome, turnOff);
   return [
     state === "disabled" ? enable : !isSelf && disable,
     devices > 0 && !isSelf && actionButton(t("people.sign_out"), outcome, signOut),

@@ -1,8 +1,8 @@
 /** The profiles that there are, and a form that adds one or replaces one of the same name. */
 
 import { get, remove, request } from "../../feed/api.js";
-import { fill, h, icon } from "../../dom/elements.js";
-import { Outcome, confirmButton, factList, field, runOnce } from "../../dom/forms.js";
+import { h, icon, stack } from "../../dom/elements.js";
+import { confirmButton, factList, field, fillRows, Outcome, select, sendForm } from "../../dom/forms.js";
 import { t, ts } from "../../dom/more_texts.js";
 
 const FROM = ts("profiles.origin", ["settings", "shared", "own"]);
@@ -14,14 +14,10 @@ export async function profiles(admin) {
   const list = h("ul", { class: "tokens" });
   const draw = async () => {
     const { profiles: rows } = await get("/profiles");
-    fill(
-      list,
-      rows.map((row) => profileRow(row, admin, draw)),
-    );
-    if (!list.firstChild) list.append(h("li", { class: "faint" }, t("profiles.none")));
+    fillRows(list, rows, (row) => profileRow(row, admin, draw), t("profiles.none"));
   };
   await draw();
-  return h("div", { class: "stack" }, list, addForm(admin, draw));
+  return stack(list, addForm(admin, draw));
 }
 
 const path = (name) => `/profiles/${encodeURIComponent(name)}`;
@@ -34,15 +30,17 @@ function profileRow({ name, source, options }, admin, draw) {
   };
   const { description, ...values } = options;
   const mine = source === "own" || (source === "shared" && admin);
+  const rows = Object.entries(values).map(([option, value]) => [
+    NAMES[option] ?? option.replaceAll("_", " "),
+    written(value),
+  ]);
   return h(
     "li",
     {},
     h("span", {}, h("strong", {}, name), h("span", { class: "faint" }, ` ${description || FROM[source]}`)),
     mine &&
       confirmButton(t("profiles.delete"), t("profiles.delete.sure", { name }), t("profiles.delete.yes"), outcome, away),
-    factList(
-      Object.entries(values).map(([option, value]) => [NAMES[option] ?? option.replaceAll("_", " "), written(value)]),
-    ),
+    factList(rows),
     outcome.element,
   );
 }
@@ -50,30 +48,19 @@ function profileRow({ name, source, options }, admin, draw) {
 const written = (value) => (Array.isArray(value) ? value.join(" ") || t("profiles.no_tools") : String(value));
 
 function addForm(admin, draw) {
-  const outcome = new Outcome();
   const name = h("input", { required: true, maxlength: 64, autocomplete: "off", dir: "ltr" });
   const prompt = h("textarea", { rows: 3, maxlength: 16000, dir: "auto" });
   const tools = h("input", { autocomplete: "off", dir: "ltr" });
-  const approval = h(
-    "select",
-    {},
-    MODES.map((value) => h("option", { value }, t(`profiles.approval.${value || "usual"}`))),
-  );
+  const approval = select(MODES.map((value) => [value, t(`profiles.approval.${value || "usual"}`)]));
   const rounds = h("input", { type: "number", min: 1, max: 200 });
-  const save = h("button", { type: "submit" }, icon("plus"), t("profiles.save"));
-  const form = h(
-    "form",
-    { class: "form" },
+  const fields = [
     field(t("profiles.name"), name),
     field(t("profiles.instructions"), prompt),
     field(t("profiles.tools"), tools, t("profiles.tools.hint")),
     field(t("profiles.approval"), approval),
     field(t("profiles.rounds"), rounds),
-    h("div", { class: "buttons" }, save),
-    outcome.element,
-  );
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
+  ];
+  const send = () => {
     const patterns = tools.value.split(/\s+/).filter(Boolean);
     const body = {
       ...(prompt.value.trim() && { prompt: prompt.value.trim() }),
@@ -82,11 +69,11 @@ function addForm(admin, draw) {
       ...(rounds.value && { max_rounds: Number(rounds.value) }),
       shared: admin,
     };
-    const saved = await runOnce(save, outcome, () => request("PUT", path(name.value.trim()), { body }));
-    if (!saved) return;
-    form.reset();
+    return request("PUT", path(name.value.trim()), { body });
+  };
+  const save = h("button", { type: "submit" }, icon("plus"), t("profiles.save"));
+  return sendForm(fields, save, send, async (_, outcome) => {
     outcome.show(t("profiles.saved"), "good");
     await draw();
   });
-  return form;
 }

@@ -1,7 +1,7 @@
 /** The operator's rules on the arguments of calls, for admins: the settings file alone changes them. */
 
 import { get } from "../../feed/api.js";
-import { h } from "../../dom/elements.js";
+import { h, stack } from "../../dom/elements.js";
 import { factList } from "../../dom/forms.js";
 import { t, ts } from "../../dom/more_texts.js";
 
@@ -13,14 +13,12 @@ const ACTIONS = ts("rules.action", ["ask", "deny"]);
 export async function rules() {
   const { rules: rows } = await get("/rules");
   if (!rows.length) return h("p", { class: "faint" }, t("rules.none"));
-  return h("div", { class: "stack" }, rows.map(shown));
+  return stack(rows.map(shown));
 }
 
 function shown(rule) {
-  const conditions = CONDITIONS.filter((kind) => rule[kind].length).map((kind) => [
-    LABELS[kind],
-    rule[kind].join(", "),
-  ]);
+  const given = CONDITIONS.filter((kind) => rule[kind].length);
+  const conditions = given.map((kind) => [LABELS[kind], rule[kind].join(", ")]);
   const action = [ACTIONS[rule.action] ?? rule.action, rule.tool];
   return factList([[t("rules.name"), rule.name], action, ...conditions, [t("rules.reason"), rule.reason]]);
 }

@@ -1,8 +1,17 @@
 /** Model files of the server's machine, for admins: adds, serves, stops and forgets them. */
 
 import { get, post, remove } from "../../feed/api.js";
-import { fill, h, icon } from "../../dom/elements.js";
-import { actionButton, confirmButton, field, formatNumber, KeyedRows, Outcome, runOnce } from "../../dom/forms.js";
+import { fill, h, icon, stack } from "../../dom/elements.js";
+import {
+  actionButton,
+  confirmButton,
+  field,
+  formatNumber,
+  KeyedRows,
+  Outcome,
+  select,
+  sendForm,
+} from "../../dom/forms.js";
 import { refresh } from "../models.js";
 import { t, ts } from "../../dom/more_texts.js";
 
@@ -30,16 +39,14 @@ class ServedModels {
     this.none = h("p", { class: "faint" }, t("served.none"));
     this.form = h("div");
     this.#rows = new KeyedRows(this.list, (row) => this.#row(row));
-    this.element = h("div", { class: "stack" }, this.none, this.list, this.form);
+    this.element = stack(this.none, this.list, this.form);
   }
 
   async draw() {
     const { models, memory, folders, files } = await get(PATH);
     this.none.hidden = models.length > 0;
-    this.#rows.show(
-      models.map(({ pid, in_use, restarts, ...row }) => row),
-      ({ name }) => name,
-    );
+    const rows = models.map(({ pid, in_use, restarts, ...row }) => row);
+    this.#rows.show(rows, ({ name }) => name);
     if (!this.form.firstChild) fill(this.form, folders.length ? this.#add(files, memory) : advice());
     clearTimeout(this.#timer);
     if (models.some(({ state }) => state === "starting")) this.#timer = setTimeout(() => this.#again(), AGAIN_MS);
@@ -64,28 +71,18 @@ class ServedModels {
     const { name, model, quantisation, context, slots, memory, state, problem } = row;
     const outcome = new Outcome();
     const path = `${PATH}/${encodeURIComponent(name)}`;
-    const served = state !== "off";
-    const toggle = served
-      ? actionButton(t("served.stop"), outcome, () => this.#act(() => post(`${path}/stop`)))
-      : actionButton(t("served.serve"), outcome, () => this.#act(() => post(`${path}/serve`)));
+    const [action, word] = state === "off" ? ["serve", t("served.serve")] : ["stop", t("served.stop")];
+    const toggle = actionButton(word, outcome, () => this.#act(() => post(`${path}/${action}`)));
     const away = () => this.#act(() => remove(path));
     const size = `${formatNumber(Math.round(memory.total / MIB))} MiB`;
-    const about = [
-      model,
-      quantisation,
-      `${slots > 1 ? `${slots} × ` : ""}${t("served.tokens", { count: context })}`,
-      size,
-    ];
+    const tokens = `${slots > 1 ? `${slots} × ` : ""}${t("served.tokens", { count: context })}`;
+    const about = [model, quantisation, tokens, size].filter(Boolean).join(" · ");
     if (problem) outcome.show(problem, "problem");
+    const facts = h("span", { class: "faint" }, ` ${STATES[state] ?? state} · ${about}`);
     return h(
       "li",
       {},
-      h(
-        "span",
-        { dir: "auto" },
-        h("strong", {}, name),
-        h("span", { class: "faint" }, ` ${STATES[state] ?? state} · ${about.filter(Boolean).join(" · ")}`),
-      ),
+      h("span", { dir: "auto" }, h("strong", {}, name), facts),
       toggle,
       confirmButton(t("served.remove"), t("served.remove.sure", { name }), t("served.remove.yes"), outcome, away),
       outcome.element,
@@ -93,55 +90,36 @@ class ServedModels {
   }
 
   #add(files, { available }) {
-    const outcome = new Outcome();
     const file = h("input", { required: true, maxlength: 4096, list: "model-files", autocomplete: "off", dir: "ltr" });
+    const options = files.map((path) => h("option", { value: path }));
     const name = h("input", { maxlength: 64, autocomplete: "off", spellcheck: "false", dir: "ltr" });
     const context = h("input", { type: "number", min: 512, max: 1 << 22, placeholder: "8192", dir: "ltr" });
-    const cache = h(
-      "select",
-      {},
-      Object.entries(CACHES).map(([value, words]) => h("option", { value }, words)),
-    );
+    const cache = select(Object.entries(CACHES));
     const begin = h("input", { type: "checkbox" });
     const make = h("button", { type: "submit" }, icon("plus"), t("served.add"));
     const free = available === null ? null : t("served.free", { size: Math.round(available / MIB) });
-    const form = h(
-      "form",
-      { class: "form" },
+    const fields = [
       field(t("served.file"), file, t("served.file.hint")),
-      h(
-        "datalist",
-        { id: "model-files" },
-        files.map((path) => h("option", { value: path })),
-      ),
+      h("datalist", { id: "model-files" }, options),
       field(t("served.name"), name, t("served.name.hint")),
       field(t("served.context"), context, free),
       field(t("served.cache"), cache),
       h("label", { class: "check" }, begin, " ", t("served.begin")),
-      h("div", { class: "buttons" }, make),
-      outcome.element,
-    );
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    ];
+    const send = () => {
       const wish = { file: file.value.trim(), cache_type: cache.value, at_start: begin.checked };
       if (name.value.trim()) wish.name = name.value.trim();
       if (context.value) wish.context = Number(context.value);
-      const added = await runOnce(make, outcome, () => post(PATH, wish));
-      if (!added) return;
-      form.reset();
-      outcome.show(t("served.added", { name: added.name }), "good");
+      return post(PATH, wish);
+    };
+    return sendForm(fields, make, send, async ({ name: added }, outcome) => {
+      outcome.show(t("served.added", { name: added }), "good");
       await this.draw().catch((error) => outcome.show(error.message, "problem"));
     });
-    return form;
   }
 }
 
 function advice() {
-  return h(
-    "p",
-    { class: "faint" },
-    t("served.no_folder"),
-    " ",
-    h("code", { dir: "ltr" }, "dragoman model add FILE.gguf"),
-  );
+  const command = h("code", { dir: "ltr" }, "dragoman model add FILE.gguf");
+  return h("p", { class: "faint" }, t("served.no_folder"), " ", command);
 }
