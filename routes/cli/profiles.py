@@ -32,7 +32,7 @@ from app.storage.principals import LOCAL_USER, Principal
 from app.storage.profiles import SHARED
 from app.storage.store import Store
 from app.transcript.run_request import NotFound
-from routes.cli.columns import aligned
+from routes.cli.columns import action, aligned, flag_problems
 from routes.cli.tokens import shared_profile, with_store
 from routes.protocol.errors import Refused
 from routes.terminal.approval_text import one_line
@@ -48,20 +48,15 @@ PROBLEMS = (UnknownProfile, ProfileConflict, ProfileForbidden, InvalidProfile)
 def profile_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = _action(actions, "list", "list the profiles from the settings and the shared ones")
-    show = _action(actions, "show", "show all values of a profile")
-    save = _action(actions, "set", "add or replace a shared profile")
-    remove = _action(actions, "remove", "delete a shared profile")
+    listing = action(actions, "list", "list the profiles from the settings and the shared ones")
+    show = action(actions, "show", "show all values of a profile")
+    save = action(actions, "set", "add or replace a shared profile")
+    remove = action(actions, "remove", "delete a shared profile")
     for child in (show, save, remove):
         child.add_argument("name")
     for field, more in SET_FLAGS.items():
         save.add_argument(f"--{field.replace('_', '-')}", dest=f"its_{field}", **more)
     return listing, show, save, remove
-
-
-def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-    return parser
 
 
 def _number(field: str) -> dict[str, Any]:
@@ -86,7 +81,7 @@ SET_FLAGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run_profile(args: argparse.Namespace, loaded: Loaded) -> int:
+def run_profile(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
     match args.action:
         case "set":
@@ -105,9 +100,7 @@ def _profiles(loaded: Loaded, store: Store) -> Profiles:
 async def _list(profiles: Profiles) -> int:
     found = await profiles.listed(SHARED)
     if not found:
-        print(
-            "There are no profiles. `dragoman profile set NAME ...` adds one; so does [profiles.NAME] in dragoman.toml."
-        )
+        print(NONE_YET)
         return 0
     print("\n".join(aligned(COLUMNS, map(_columns, found))))
     return 0
@@ -135,8 +128,7 @@ async def _set(profiles: Profiles, args: argparse.Namespace) -> int:
     try:
         spec = ProfileSpec(**given)
     except ValidationError as wrong:
-        text = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
-        raise Refused(422, "unfit_profile", "; ".join(text).replace("Value error, ", "")) from None
+        raise Refused(422, "unfit_profile", flag_problems(wrong)) from None
     try:
         is_new = await profiles.save(LOCAL_USER, args.name, spec, shared=True, by=BY)
     except PROBLEMS as problem:
