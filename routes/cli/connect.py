@@ -90,7 +90,7 @@ def write(program: Program, url: str, model: str, home: Path) -> int:
         except (CannotMerge, OSError) as error:
             print(f"dragoman: {path} was not changed: {error}", file=sys.stderr)
             return 1
-    if not any(block.path for block in program.blocks):
+    if not program.path:
         print(f"{program.title} does not read a file of this kind: nothing was written.", file=sys.stderr)
     return 0
 

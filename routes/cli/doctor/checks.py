@@ -83,14 +83,11 @@ CHECKS = (
 Running = Mapping[str, "asyncio.Task[list[Finding]]"]
 
 
-async def run_checks(
-    checks: Sequence[Check], subject: Subject, *, offline: bool, all_s: float = ALL_S
-) -> list[Checked]:
+async def run_checks(checks: Sequence[Check], subject: Subject, *, all_s: float = ALL_S) -> list[Checked]:
     """The findings in the order of the table, without secrets. A check that breaks is a problem of its own."""
     running: dict[str, asyncio.Task[list[Finding]]] = {}
-    subject.offline = offline
     for check in checks:
-        running[check.name] = asyncio.create_task(_findings(check, subject, running, offline=offline))
+        running[check.name] = asyncio.create_task(_findings(check, subject, running))
     await asyncio.wait(running.values(), timeout=all_s)
     for task in running.values():
         task.cancel()
@@ -102,12 +99,12 @@ async def run_checks(
     ]
 
 
-async def _findings(check: Check, subject: Subject, running: Running, *, offline: bool) -> list[Finding]:
+async def _findings(check: Check, subject: Subject, running: Running) -> list[Finding]:
     for name in check.needs:
         await asyncio.wait([running[name]])
         if _is_missing(running[name]):
             return [skipped(f"not checked, because of {name}")]
-    if offline and check.network:
+    if subject.offline and check.network:
         return [skipped("not checked, because of --offline")]
     try:
         async with asyncio.timeout(check.limit_s):

@@ -15,7 +15,6 @@ from app.storage.data_dir import OTHER_ACCOUNTS, OURS
 from routes.cli.doctor.finding import (
     Finding,
     Findings,
-    Server,
     State,
     Subject,
     existing,
@@ -122,8 +121,8 @@ def server(subject: Subject) -> Findings:
     for line in LOCKS.read_text().splitlines():
         words = line.split()
         if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
-            subject.server = Server(int(words[4]) if words[4].isdigit() else 0)
-            return ok(f"one runs (process {subject.server.pid})" if subject.server.pid else "one runs")
+            subject.server = int(words[4]) if words[4].isdigit() else 0
+            return ok(f"one runs (process {subject.server})" if subject.server else "one runs")
     return ok("none runs")
 
 
