@@ -10,8 +10,8 @@ from typing import Any
 from app.config.settings import Loaded
 from routes.cli.columns import aligned, failed
 from routes.cli.remote import Remote, server_flags, with_remote
-from routes.terminal.api import step
 from routes.terminal.approval_text import exact
+from routes.terminal.event_client import step
 
 COLUMNS = ("id", "name", "state", "pending", "url")
 DELIVERIES = ("id", "type", "state", "attempts", "created", "error")

@@ -38,11 +38,6 @@ class Reader(Protocol):
         ...
 
 
-def _draft(wanted: ApprovalRequired) -> Mapping[str, Any]:
-    form = form_of(wanted)
-    return wanted.arguments if form is None else form
-
-
 class PersonAnswers:
     """Asks at the terminal. `interrupt` is what Ctrl-C does."""
 
@@ -77,10 +72,14 @@ class PersonAnswers:
                 case (("n" | "no" | "nein"), note):
                     return {"decision": "deny"} | ({"note": note} if note else {})
                 case "p", "" if edits:
-                    if pattern := await self._pattern(wanted):
+                    prompt, asked = text("terminal.answer.pattern"), text("terminal.answer.pattern_menu")
+                    if pattern := await self._object(prompt, asked, literal_pattern(wanted.arguments)):
                         return {"decision": "approve", "scope": "session", "pattern": pattern}
                 case "e", "" if edits:
-                    if (arguments := await self._arguments(wanted)) is not None:
+                    prompt, asked = text("terminal.answer.arguments"), text("terminal.answer.arguments_menu")
+                    form = form_of(wanted)
+                    draft = wanted.arguments if form is None else form
+                    if (arguments := await self._object(prompt, asked, draft)) is not None:
                         return {"decision": "approve", "arguments": arguments}
                 case _:
                     self._show(text("terminal.answer.letters") if edits else text("terminal.answer.few_letters"))
@@ -94,14 +93,6 @@ class PersonAnswers:
         if typed.isdecimal() and 1 <= int(typed) <= len(choices):
             return {"decision": "approve", "arguments": {"answer": choices[int(typed) - 1]}}
         return {"decision": "approve", "arguments": {"other" if choices else "answer": typed}}
-
-    async def _pattern(self, wanted: ApprovalRequired) -> dict[str, Any] | None:
-        prompt, menu = text("terminal.answer.pattern"), text("terminal.answer.pattern_menu")
-        return await self._object(prompt, menu, literal_pattern(wanted.arguments))
-
-    async def _arguments(self, wanted: ApprovalRequired) -> dict[str, Any] | None:
-        prompt, menu = text("terminal.answer.arguments"), text("terminal.answer.arguments_menu")
-        return await self._object(prompt, menu, _draft(wanted))
 
     async def _object(self, prompt: str, menu: str, draft: Mapping[str, Any]) -> dict[str, Any] | None:
         """The JSON object that the person makes of the draft; None when they go back."""

@@ -43,18 +43,14 @@ class NoAnswerer:
     """No terminal and no --approval: calls that need approval are denied, so that no script hangs."""
 
     def __init__(self) -> None:
-        self._denied: set[str] = set()
-
-    @property
-    def has_denied(self) -> bool:
-        return bool(self._denied)
+        self.denied: set[str] = set()  # calls
 
     async def decision(self, wanted: ApprovalRequired) -> Decision | None:
-        if wanted.call in self._denied:
+        if wanted.call in self.denied:
             return None  # the server did not take it, and would not the next time
-        if not self._denied:
+        if not self.denied:
             print(f"dragoman: {text('terminal.script.denied')}", file=sys.stderr, flush=True)
-        self._denied.add(wanted.call)
+        self.denied.add(wanted.call)
         return {"decision": "deny", "note": UNATTENDED}
 
 

@@ -17,9 +17,8 @@ from app.core.events import AgentEvent, Notice, RunStarted, ToolFinished
 from routes.terminal.answers import Interrupted, Over, PersonAnswers
 from routes.terminal.api import Api
 from routes.terminal.attachments import attached, with_files
-from routes.terminal.commands.conversation import Choices
 from routes.terminal.commands.table import Command, completions, found, near
-from routes.terminal.event_client import ChatFailed, Link, Message, RunEnded
+from routes.terminal.event_client import ChatFailed, Choices, Link, Message, RunEnded
 from routes.terminal.exit_codes import ANSWERED, FAILED, INTERRUPTED, exit_code
 from routes.terminal.interrupts import Interrupts
 from routes.terminal.rendering.figures import duration
@@ -104,10 +103,6 @@ class Talk:
             await self._take(message)
         return ANSWERED
 
-    async def once(self, message: str) -> int:
-        """One message and everything that it brings about. Raises ChatFailed, Left."""
-        return await self.send(message)
-
     def say(self, line: str, style: str = "") -> None:
         """Print a line of ours, wrapped at words."""
         self.terminal.print(Group(Text(line, style)))
@@ -152,16 +147,7 @@ class Talk:
 
     async def _turn(self, message: Message, view: View) -> None:
         choices = self.choices
-        link = self._link = Link(
-            self.client,
-            choices.session,
-            choices.approval,
-            model=choices.model,
-            when_absent=choices.when_absent,
-            mode=choices.mode,
-            profile=choices.profile,
-            terminal=self._window(),
-        )
+        link = self._link = Link(self.client, choices, terminal=self._window())
         output = self.terminal.output(view)
         interrupts = Interrupts(link, lambda event: asking.show(event))
         person = PersonAnswers(self.terminal, lambda problem: output.show(Notice("approval", problem)), interrupts)
@@ -171,13 +157,8 @@ class Talk:
         terminal.on_line, terminal.on_interrupt = self._typed, interrupts
         terminal.on_stop_call = interrupts.stop_call
         terminal.run_begins(lambda: self._status(link, time.monotonic() - began))
-        turn = asyncio.create_task(self._events(link, message, asking))
-        interrupts.turn = turn
         try:
-            await turn
-        except asyncio.CancelledError:
-            if not interrupts.leaving:
-                raise
+            await interrupts.during(self._events(link, message, asking))
         finally:
             await asking.close()
             choices.session = link.session

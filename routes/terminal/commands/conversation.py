@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from msgspec import Struct
 from rich.console import RenderableType
 
 from routes.terminal.api import Api
-
-
-class Choices(Struct):
-    """The options of the runs to come; None for the server's own."""
-
-    session: str | None = None
-    model: str | None = None
-    approval: str | None = None
-    when_absent: str | None = None
-    mode: str | None = None
-    profile: str | None = None
+from routes.terminal.event_client import Choices
 
 
 class Prompt(Protocol):

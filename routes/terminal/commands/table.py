@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from app.core.rules import ApprovalMode
-from routes.terminal.api import step
 from routes.terminal.attachments import paths_for
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.prompts import use_prompt
 from routes.terminal.commands.sessions import list_sessions, print_document, resume, start_new
 from routes.terminal.commands.undo import show_changes, undo_last
+from routes.terminal.event_client import step
 from routes.terminal.rendering.figures import cost
 from routes.terminal.view import printable
 from routes.texts import text
