@@ -42,13 +42,10 @@ from parsing.matching import (
     Groups,
     compiled,
     first_characters,
-    group_in,
     named_characters,
 )
 
 Kind = Dialect | Reasoning | str
-# The groups of an opener that its body, or its block, may need.
-GROUPS = ("name", "offered", "void", "bracket", "attributes", "label", "lead", "wrap")
 ECHO = "echo"
 TOKEN = "token"
 ANSWER = "answer"
@@ -67,10 +64,9 @@ _CLASSES = ((compiled(r"\d"), "٣"), (compiled(r"\w"), _ANY_WORD), (compiled(r"\
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The beginning of something: its kind, how many characters it has, and the groups that its body may need."""
+    """The beginning of something: its kind, and the groups that its body may need."""
 
     kind: Kind
-    length: int
     groups: Groups
 
 
@@ -98,7 +94,7 @@ class Table:
         for row in self._left(buf, pos):
             match = self._patterns[row].match(buf, pos, partial=True)
             if match is not None:
-                return (NEED_MORE, None) if match.partial else self._opening(row, match, pos, len(buf))
+                return (NEED_MORE, None) if match.partial else self._opening(row, match, len(buf))
         return NO_MATCH, None
 
     def _match_end(self, buf: str, pos: int) -> tuple[int, Opening | None]:
@@ -109,12 +105,11 @@ class Table:
         for text in texts if rows else ():
             for row in rows:
                 if match := self._patterns[row].match(text, pos, pos + HOLD):
-                    return self._opening(row, match, pos, len(buf))
+                    return self._opening(row, match, len(buf))
         return NO_MATCH, None
 
-    def _opening(self, row: int, match: regex.Match[str], pos: int, most: int) -> tuple[int, Opening]:
-        end = min(match.end(), most)
-        return end, Opening(self.rows[row][1], end - pos, groups_of(match))
+    def _opening(self, row: int, match: regex.Match[str], most: int) -> tuple[int, Opening]:
+        return min(match.end(), most), Opening(self.rows[row][1], match.groupdict())
 
     def _left(self, buf: str, pos: int) -> tuple[int, ...]:
         """Return the rows that are worth a match: of few rows each is matched as soon as ruled out."""
@@ -194,11 +189,6 @@ def _class_of(character: str) -> str:
     return next((typical for shape, typical in _CLASSES if shape.match(character)), "☃")
 
 
-def groups_of(match: regex.Match[str]) -> Groups:
-    """The groups of an opener that its body may need."""
-    return {group: group_in(match, group) for group in GROUPS}
-
-
 def _rows(rows: Iterable[Dialect | Reasoning]) -> list[tuple[str, Kind]]:
     return [(each.opens, each) for each in rows]
 
@@ -275,14 +265,10 @@ class Openers:
         return _table([*_rows(FIRST_REASONING), *_rows(self._all.whole)])
 
     @cached_property
-    def _first_words(self) -> Table:
+    def first_words(self) -> Table:
         """The rows of `first` that begin with a mark or a word of their own, not with the name of a tool."""
         rows = _rows([*FIRST_REASONING, *self._all.whole])
         return _table([row for row in rows if not compiled(row[0]).match(_ANY_WORD, partial=True)])
-
-    def begins_first(self, text: str) -> bool:
-        """Return whether `text` may begin an opener of `first` that is not the name of a tool."""
-        return self._first_words.may_begin(text)
 
     # --- gates ---
 
