@@ -22,6 +22,7 @@ from app.core.events import AgentEvent
 from app.core.rules import WhenAbsent
 from routes.access.local_admin import read_local_token
 from routes.access.token_auth import TokenAuth, is_local
+from routes.terminal.answers import Terminal
 from routes.terminal.api import Api
 from routes.terminal.child_server import answers, own_server
 from routes.terminal.event_client import TIMEOUT, ChatFailed, Choices, Link
@@ -30,7 +31,7 @@ from routes.terminal.interrupts import Interrupts, Left
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, Output, RemoteAnswerer
 from routes.terminal.screen import PipeConsole, Screen
 from routes.terminal.scripts import AnswerOutput, JsonOutput, piped
-from routes.terminal.talk import CANCEL_LIMIT_S, Talk, Terminal
+from routes.terminal.talk import CANCEL_LIMIT_S, Talk
 from routes.terminal.view import MARGIN, View
 from routes.texts import text
 

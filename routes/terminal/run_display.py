@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
 from app.core.helper_events import HelperApproval
-from routes.terminal.answers import Decision
 from routes.terminal.event_client import Link
 from routes.texts import text
+
+Decision = Mapping[str, Any]
+"""The body of POST /runs/{id}/approvals/{call}."""
 
 PREVIEWED = frozenset({"write_file", "edit_file"})
 SENDING_LIMIT_S = 2.0  # how long the end of a turn waits for an answer that is on its way

@@ -12,9 +12,8 @@ import pytest
 from rich.console import Console
 
 from app.core.events import AgentEvent, ApprovalRequired, ApprovalResolved, Notice, RunFinished
-from routes.terminal.answers import Decision
 from routes.terminal.event_client import Choices, Link
-from routes.terminal.run_display import Answerer, Asking, NoAnswerer
+from routes.terminal.run_display import Answerer, Asking, Decision, NoAnswerer
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
 

@@ -43,9 +43,7 @@ async def choose_model(talk: Conversation, argument: str) -> None:
         for number, name in enumerate(names, start=1):
             mark = "▸" if name == talk.choices.model else " "
             talk.say(f"{mark}{number:3}  {printable(name)}")
-        talk.say(text("terminal.model.now", name=talk.choices.model or text("terminal.default")), "dim")
-        return
-    if argument == DEFAULT:
+    elif argument == DEFAULT:
         talk.choices.model = None
     elif (chosen := _picked(argument, names)) is None:
         close = ", ".join(difflib.get_close_matches(argument, names, 3, 0.4)) or ", ".join(names[:3])
