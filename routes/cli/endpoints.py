@@ -35,7 +35,6 @@ TAKEN_IN = "A running server applies this within a second or two, a stopped one 
 COLUMNS = ("name", "state", "models", "keys", "under way", "waiting", "url")
 SHOWN = 5  # models that are named
 UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
-FIELDS = ("url", "model", "models", "key_env", "key_file", "format", "tool_calls", "window", "max_requests")
 
 
 def endpoint_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
@@ -98,7 +97,7 @@ async def _add(store: EndpointStore, settings: Settings, environ: Mapping[str, s
 
 def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
     """Raises Refused."""
-    given = {field: value for field in FIELDS if (value := getattr(args, f"its_{field}")) is not None}
+    given = {field: value for field in ADD_FLAGS if (value := getattr(args, f"its_{field}")) is not None}
     given["key_file"] = [str(Path(file).expanduser().absolute()) for file in given.get("key_file", ())]
     if inside := [file for file in given["key_file"] if lies_in(Path(file), settings.workspace)]:
         raise Refused(

@@ -178,14 +178,14 @@ class Link:
             return None
         return NotTaken(refusal(response.status_code, response.content), final=response.status_code in DECIDED)
 
-    async def preview(self, call: str) -> Mapping[str, Any] | None:
-        """The change that a waiting call would make to a file, if the server can tell."""
+    async def preview(self, call: str) -> Mapping[str, Any]:
+        """The change that a waiting call would make to a file; empty if the server cannot tell."""
         try:
             response = await self._client.get(f"{self._approval_path(call)}/preview")
             change = response.json() if response.status_code == 200 else None
         except (httpx2.TransportError, ValueError, RecursionError):
-            return None
-        return change if isinstance(change, dict) else None
+            return {}
+        return change if isinstance(change, dict) else {}
 
     def decision_url(self, call: str) -> str:
         return f"{str(self._client.base_url).rstrip('/')}{self._approval_path(call)}"

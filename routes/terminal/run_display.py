@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol
 
 from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
@@ -27,9 +27,6 @@ class Output(Protocol):
     """Takes a run's events and shows them."""
 
     def show(self, event: AgentEvent) -> None: ...
-
-    def preview(self, call: str, change: Mapping[str, Any]) -> None:
-        """Show this change of a file with the question that comes next."""
 
     def close(self) -> None:
         """The run is over: what is still being written is shown as it is."""
@@ -83,7 +80,15 @@ def as_own(event: HelperApproval) -> ApprovalRequired | ApprovalResolved:
 class Asking:
     """Shows events in their order. While a question is open, those after it wait: nothing is written into a prompt."""
 
-    def __init__(self, link: Link, screen: Output, answerer: Answerer, *, previews: bool = False) -> None:
+    def __init__(
+        self,
+        link: Link,
+        screen: Output,
+        answerer: Answerer,
+        *,
+        previews: MutableMapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`previews` is where the screen finds the change of a file that is shown with a question."""
         self._link = link
         self._screen = screen
         self._answerer = answerer
@@ -138,8 +143,8 @@ class Asking:
 
     async def _ask(self, wanted: ApprovalRequired) -> None:
         try:
-            if self._previews and wanted.name in PREVIEWED and (change := await self._link.preview(wanted.call)):
-                self._screen.preview(wanted.call, change)
+            if self._previews is not None and wanted.name in PREVIEWED:
+                self._previews[wanted.call] = await self._link.preview(wanted.call)
             self._screen.show(wanted)
             while not self._moot(wanted) and (decision := await self._answer(wanted)):
                 refused = await self._link.decide(wanted.call, decision)

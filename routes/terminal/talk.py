@@ -114,7 +114,7 @@ class Talk(Conversation):
         output = self.terminal.output(view)
         interrupts = Interrupts(link, lambda event: asking.show(event))
         person = PersonAnswers(self.terminal, lambda problem: output.show(Notice("approval", problem)), interrupts)
-        asking = Asking(link, output, person, previews=True)
+        asking = Asking(link, output, person, previews=view.previews)
         self._show = asking.show
         terminal, began = self.terminal, time.monotonic()
         terminal.on_line, terminal.on_interrupt = self._typed, interrupts

@@ -288,23 +288,19 @@ class Window:
 class RunOutput:
     """A run in the window: finished lines are printed, what is being written stands in the live region."""
 
-    def __init__(self, window: Window, transcript: Transcript, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, window: Window, transcript: Transcript) -> None:
         self._window = window
         self._transcript = transcript
-        self._clock = clock
         self._written: list[str] = []
         self._drawn = (0, 0, 0)
         self._next = 0.0
 
     def show(self, event: AgentEvent) -> None:
-        if pieces := self._transcript.apply(event, self._clock()):
+        if pieces := self._transcript.apply(event, time.monotonic()):
             self._written = []
             self._drawn, self._next = (0, 0, 0), 0.0
             self._window.print(*pieces)
         self._window.redraw()
-
-    def preview(self, call: str, change: Mapping[str, Any]) -> None:
-        self._transcript.view.previews[call] = change
 
     def close(self) -> None:
         if pieces := self._transcript.finish():
@@ -317,17 +313,17 @@ class RunOutput:
         calls: list[str] = []
         if view.busy:
             most = max(SMALLEST, min(CALL_LINES, height - 1))
-            calls = self._window.draw(view.live(self._clock(), most)).splitlines()[:most]
+            calls = self._window.draw(view.live(time.monotonic(), most)).splitlines()[:most]
         room = max(1, height - len(calls))
         return [*self._writing(room), *calls]
 
     def _writing(self, room: int) -> list[str]:
-        now = self._clock()
+        now = time.monotonic()
         wanted = (self._transcript.changed, room, self._window.columns)
         if wanted != self._drawn and now >= self._next:
             writing = self._transcript.writing(room)
             self._written = self._window.draw(writing).splitlines()[-room:] if writing else []
             self._drawn = wanted
-            ended = self._clock()
+            ended = time.monotonic()
             self._next = ended + (ended - now) / SHARE
         return self._written[-room:]
