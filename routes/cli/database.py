@@ -53,7 +53,7 @@ def run_db(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]
     try:
         match args.action:
             case "sizes":
-                return show_sizes(loaded)
+                return _with_database(loaded, show_sizes)
             case "vacuum":
                 return vacuum(loaded)
             case "export":
@@ -88,15 +88,11 @@ def _restore(loaded: Loaded, file: Path) -> int:
     return 0
 
 
-def show_sizes(loaded: Loaded) -> int:
+async def show_sizes(store: Store) -> int:
     """Rows of each table, and the bytes of the whole."""
-
-    async def show(store: Store) -> int:
-        for name, count in (await store.sizes()).items():
-            print(f"{name:14}{count:>14,}")
-        return 0
-
-    return _with_database(loaded, show)
+    for name, count in (await store.sizes()).items():
+        print(f"{name:14}{count:>14,}")
+    return 0
 
 
 def vacuum(loaded: Loaded) -> int:
