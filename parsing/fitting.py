@@ -10,16 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parsing.aliases import renamed
-from parsing.arguments import (
-    Schema,
-    coerce,
-    item_schemas,
-    kind_of,
-    parts_of,
-    properties_of,
-    property_schemas,
-    types_in,
-)
+from parsing.arguments import Schema, coerce, item_schemas, kind_of, parts_of, properties_of, property_schemas, types_in
 from parsing.events import Arguments
 
 MAX_DEPTH = 64

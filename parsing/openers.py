@@ -15,35 +15,10 @@ from functools import cached_property, lru_cache
 
 import regex
 
+from parsing import framing
 from parsing.dialects import ROWS, Dialect, Rows
-from parsing.framing import (
-    ANSWERS,
-    ECHO_LINES,
-    ECHOES,
-    FIRST_REASONING,
-    HEADERS,
-    ITEMS,
-    LINE_ANSWERS,
-    LINE_TOKENS,
-    ORPHANS,
-    REASONING,
-    SHAPES,
-    STOPS,
-    TOKENS,
-    WRAPPERS,
-    Reasoning,
-)
-from parsing.framing import FOREIGN as FOREIGN_HEADER
-from parsing.matching import (
-    BRIEF,
-    HOLD,
-    NEED_MORE,
-    NO_MATCH,
-    Groups,
-    compiled,
-    first_characters,
-    named_characters,
-)
+from parsing.framing import Reasoning
+from parsing.matching import BRIEF, HOLD, NEED_MORE, NO_MATCH, Groups, compiled, first_characters, named_characters
 
 Kind = Dialect | Reasoning | str
 ECHO = "echo"
@@ -202,7 +177,7 @@ class Openers:
     @cached_property
     def marked(self) -> Table:
         """Openers anywhere outside code."""
-        return _table([*_rows(self._all.marked), *_rows(REASONING)])
+        return _table([*_rows(self._all.marked), *_rows(framing.REASONING)])
 
     @cached_property
     def rest(self) -> Table:
@@ -217,57 +192,57 @@ class Openers:
     @cached_property
     def not_calls(self) -> Table:
         """Marks and stop tokens: they begin like a call and are none."""
-        return _table([*_rows(REASONING), (STOPS, TOKEN)])
+        return _table([*_rows(framing.REASONING), (framing.STOPS, TOKEN)])
 
     @cached_property
     def tokens(self) -> Table:
         """Tokens that are never shown, and closers that close nothing."""
         kinds = (
-            (FOREIGN, (FOREIGN_HEADER,)),
-            (WRAPPER, WRAPPERS),
-            (ITEM, ITEMS),
-            (ECHO, ECHOES),
-            (ANSWER, ANSWERS),
-            (ORPHAN, ORPHANS),
-            (TOKEN, TOKENS),
+            (FOREIGN, (framing.FOREIGN,)),
+            (WRAPPER, framing.WRAPPERS),
+            (ITEM, framing.ITEMS),
+            (ECHO, framing.ECHOES),
+            (ANSWER, framing.ANSWERS),
+            (ORPHAN, framing.ORPHANS),
+            (TOKEN, framing.TOKENS),
         )
         return _table((each, kind) for kind, rows in kinds for each in rows)
 
     @cached_property
     def shapes(self) -> Table:
         """Lines of what is shaped like tokens, where nothing else has begun."""
-        return _table((each, TOKEN) for each in SHAPES)
+        return _table((each, TOKEN) for each in framing.SHAPES)
 
     @cached_property
     def lines(self) -> Table:
         """Openers at the beginning of a line."""
         return _table(
             [
-                *_rows(HEADERS),
+                *_rows(framing.HEADERS),
                 *_rows(self._all.lines),
-                *((each, TOKEN) for each in LINE_TOKENS),
-                *((each, ANSWER) for each in LINE_ANSWERS),
+                *((each, TOKEN) for each in framing.LINE_TOKENS),
+                *((each, ANSWER) for each in framing.LINE_ANSWERS),
             ]
         )
 
     @cached_property
     def echo_lines(self) -> Table:
-        return _table([(each, ECHO) for each in ECHO_LINES])
+        return _table([(each, ECHO) for each in framing.ECHO_LINES])
 
     @cached_property
     def headers(self) -> Table:
         """Openers at the beginning of the message, tried before all others."""
-        return _table([*_rows(HEADERS), *_rows(self._all.headers)])
+        return _table([*_rows(framing.HEADERS), *_rows(self._all.headers)])
 
     @cached_property
     def first(self) -> Table:
         """Openers at the beginning of the message only."""
-        return _table([*_rows(FIRST_REASONING), *_rows(self._all.whole)])
+        return _table([*_rows(framing.FIRST_REASONING), *_rows(self._all.whole)])
 
     @cached_property
     def first_words(self) -> Table:
         """The rows of `first` that begin with a mark or a word of their own, not with the name of a tool."""
-        rows = _rows([*FIRST_REASONING, *self._all.whole])
+        rows = _rows([*framing.FIRST_REASONING, *self._all.whole])
         return _table([row for row in rows if not compiled(row[0]).match(_ANY_WORD, partial=True)])
 
     # --- gates ---

@@ -16,13 +16,7 @@ from app.config.settings import Loaded, Settings
 from app.core.endpoint_spec import EndpointSpec
 from app.models.capabilities.server_kind import server_kind
 from app.models.endpoints.connection_test import check_connection
-from app.models.endpoints.registry import (
-    InvalidEndpoint,
-    ReadOnlyEndpoint,
-    audit_row,
-    check_endpoint,
-    endpoint_row,
-)
+from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, audit_row, check_endpoint, endpoint_row
 from app.models.endpoints.served_models import ServedModels, wanted_of
 from app.models.endpoints.startup import build_endpoint_factory
 from app.models.http.client import base_url_of
