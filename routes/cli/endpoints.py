@@ -74,15 +74,8 @@ ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
 
 def run_endpoint(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    settings = loaded.settings
-    match args.action:
-        case "add":
-            return with_store(loaded, lambda store: _add(store, settings, environ, args))
-        case "remove":
-            return with_store(loaded, lambda store: _remove(store, settings, args.name))
-        case "test":
-            return with_store(loaded, lambda store: _test(store, settings, environ, args.name))
-    return with_store(loaded, lambda store: _list(store, settings, environ, args))
+    act = {"add": _add, "list": _list, "remove": _remove, "test": _test}[args.action]
+    return with_store(loaded, lambda store: act(store, loaded.settings, environ, args))
 
 
 async def _add(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
@@ -113,7 +106,10 @@ def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
     return spec
 
 
-async def _remove(store: EndpointStore, settings: Settings, name: str) -> int:
+async def _remove(
+    store: EndpointStore, settings: Settings, _environ: Mapping[str, str], args: argparse.Namespace
+) -> int:
+    name: str = args.name
     await _row(store, settings, name)
     await store.write([EndpointRemoved(name), audit_row(name, "removed", BY)])
     print(f"{name} is removed. {TAKEN_IN}")
@@ -139,7 +135,8 @@ async def _row(store: EndpointStore, settings: Settings, name: str) -> EndpointR
     raise Refused(404, "not_found", f"No endpoint {name[:64]!a} was added; there are: {known}.")
 
 
-async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, str], name: str) -> int:
+async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+    name: str = args.name
     spec = specs_of(settings).get(name) or endpoint_spec(await _row(store, settings, name))
     if spec is None:
         return 1

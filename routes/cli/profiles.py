@@ -83,21 +83,11 @@ SET_FLAGS: Mapping[str, Mapping[str, Any]] = {
 
 def run_profile(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    match args.action:
-        case "set":
-            return with_store(loaded, lambda store: _set(_profiles(loaded, store), args))
-        case "remove":
-            return with_store(loaded, lambda store: _remove(_profiles(loaded, store), args.name))
-        case "show":
-            return with_store(loaded, lambda store: _show(_profiles(loaded, store), args.name))
-    return with_store(loaded, lambda store: _list(_profiles(loaded, store)))
+    act = {"list": _list, "show": _show, "set": _set, "remove": _remove}[args.action]
+    return with_store(loaded, lambda store: act(Profiles(loaded.settings.profiles, store), args))
 
 
-def _profiles(loaded: Loaded, store: Store) -> Profiles:
-    return Profiles(loaded.settings.profiles, store)
-
-
-async def _list(profiles: Profiles) -> int:
+async def _list(profiles: Profiles, _args: argparse.Namespace) -> int:
     found = await profiles.listed(SHARED)
     if not found:
         print(NONE_YET)
@@ -112,8 +102,8 @@ def _columns(profile: Profile) -> Mapping[str, str]:
     return named | {"description": description}
 
 
-async def _show(profiles: Profiles, name: str) -> int:
-    profile = await shared_profile(profiles, name)
+async def _show(profiles: Profiles, args: argparse.Namespace) -> int:
+    profile = await shared_profile(profiles, args.name)
     for option, value in profile.spec.model_dump(mode="json", exclude_defaults=True).items():
         print(f"{option} = {one_line(json.dumps(value, ensure_ascii=False))}")
     return 0
@@ -137,13 +127,13 @@ async def _set(profiles: Profiles, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _remove(profiles: Profiles, name: str) -> int:
-    await shared_profile(profiles, name)
+async def _remove(profiles: Profiles, args: argparse.Namespace) -> int:
+    await shared_profile(profiles, args.name)
     try:
-        await profiles.remove(Principal(SHARED, Role.ADMIN), name, BY)
+        await profiles.remove(Principal(SHARED, Role.ADMIN), args.name, BY)
     except PROBLEMS as problem:
         raise Refused(409, "profile_conflict", str(problem)) from None
-    print(f"The profile {name} is removed. Runs that started with it keep it.")
+    print(f"The profile {args.name} is removed. Runs that started with it keep it.")
     return 0
 
 
@@ -157,7 +147,7 @@ async def _options(loaded: Loaded, store: Store, profile: str | None, session: s
     if session and row is None:
         raise Refused(404, "not_found", f"There is no session {session[:80]!a}; GET /sessions lists yours.")
     owner = await _owner(store, row.principal) if row else LOCAL_USER
-    resolver = ProfiledOptions(loaded.settings, _profiles(loaded, store))
+    resolver = ProfiledOptions(loaded.settings, Profiles(loaded.settings.profiles, store))
     try:
         layers = await resolver.layers(owner, RunOptions(profile=profile or None), session)
     except (UnknownProfile, ProfileMissing) as problem:
