@@ -50,15 +50,14 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
     add.add_argument("--cwd", help="the folder that the command starts in")
     add.add_argument("--eager", action="store_true", help="connect at start-up, not at the first call")
     listing = action("list", "list the servers and their states")
-    named = [action(name, message) for name, (message, _) in NAMED.items()]
-    for child in named:
+    named = {name: action(name, message) for name, (message, _) in NAMED.items()}
+    for child in named.values():
         child.add_argument("name")
-    approve = named[list(NAMED).index("approve")]
-    approve.add_argument("tool", nargs="?", help="only this one of what is held (default: all)")
+    named["approve"].add_argument("tool", nargs="?", help="only this one of what is held (default: all)")
     for word in ("trust", "distrust"):
-        named[list(NAMED).index(word)].add_argument("--tool", default="", help="only this tool of the server")
-    _trust_flags(named[list(NAMED).index("trust")])
-    return add, listing, *named
+        named[word].add_argument("--tool", default="", help="only this tool of the server")
+    _trust_flags(named["trust"])
+    return add, listing, *named.values()
 
 
 def _trust_flags(trust: argparse.ArgumentParser) -> None:
