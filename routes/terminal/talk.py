@@ -43,7 +43,6 @@ class Talk(Conversation):
         window: Callable[[], Mapping[str, int] | None],
     ) -> None:
         super().__init__(terminal, Api(client), choices)
-        self.client = client
         self._width = width
         self._window = window
         self._link: Link | None = None
@@ -110,14 +109,14 @@ class Talk(Conversation):
 
     async def _turn(self, message: Message, view: View) -> None:
         choices = self.choices
-        link = self._link = Link(self.client, choices, terminal=self._window())
+        link = self._link = Link(self.api.client, choices, terminal=self._window())
         output = self.terminal.output(view)
         interrupts = Interrupts(link, lambda event: asking.show(event))
         person = PersonAnswers(self.terminal, lambda problem: output.show(Notice("approval", problem)), interrupts)
         asking = Asking(link, output, person, previews=view.previews)
         self._show = asking.show
         terminal, began = self.terminal, time.monotonic()
-        terminal.on_line, terminal.on_interrupt = self._typed, interrupts
+        terminal.on_interrupt = interrupts
         terminal.on_stop_call = interrupts.stop_call
         terminal.run_begins(lambda: self._status(link, time.monotonic() - began))
         try:
