@@ -21,7 +21,7 @@ class Interrupts:
     """Ctrl-C stops the run, and a second one leaves; Ctrl-\\ stops the latest call alone."""
 
     def __init__(self, link: Link, show: Callable[[AgentEvent], None]) -> None:
-        self.turn: asyncio.Task[Any] | None = None  # that reads the run's events
+        self.turn: asyncio.Task[object] | None = None  # that reads the run's events
         self.leaving = False
         self._link = link
         self._show = show
@@ -30,9 +30,9 @@ class Interrupts:
 
     async def during(self, turn: Coroutine[Any, Any, T]) -> T | None:
         """Run the turn to its end, or until a second interrupt cancels it."""
-        self.turn = asyncio.create_task(turn)
+        task = self.turn = asyncio.create_task(turn)
         try:
-            return await self.turn
+            return await task
         except asyncio.CancelledError:
             if not self.leaving:
                 raise
