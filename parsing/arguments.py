@@ -139,6 +139,17 @@ def _next_parts(part: Schema, root: Schema) -> Iterator[Schema]:
         yield from (each for each in (branches if isinstance(branches, list) else ()) if isinstance(each, Mapping))
 
 
+def property_schemas(key: str, parts: Iterable[Schema]) -> list[Schema]:
+    """The schemas of one property, by its name or else as a further one."""
+    found = [properties_of(part).get(key, part.get("additionalProperties")) for part in parts]
+    return [each for each in found if isinstance(each, Mapping)]
+
+
+def item_schemas(parts: Iterable[Schema]) -> list[Schema]:
+    """The schemas of the items of an array."""
+    return [part["items"] for part in parts if isinstance(part.get("items"), Mapping)]
+
+
 def resolve(reference: str, root: Schema) -> Any:
     """Return the part of the root schema that `$ref` refers to, such as `#/$defs/node`; None if there is none."""
     target: Any = root

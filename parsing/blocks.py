@@ -304,19 +304,16 @@ class Blocks:
                 end, match = match_at(following, buf, at, last)
                 if end == NEED_MORE:
                     return NEED_MORE
+                if match and at == pos:
+                    return NO_MATCH
                 if match:
-                    return self._skip_to(buf, pos, at)
+                    self._excerpts.extend(self._sink.index - 1, self._trail + buf[pos:at])
+                    self._trail = ""
+                    return at
             if reach - pos < WRAPPED_WORDS and not last:
                 return NEED_MORE
         self._wrapper = None
         return NO_MATCH
-
-    def _skip_to(self, buf: str, pos: int, at: int) -> int:
-        if at == pos:
-            return NO_MATCH
-        self._excerpts.extend(self._sink.index - 1, self._trail + buf[pos:at])
-        self._trail = ""
-        return at
 
     def _at_closer(self, buf: str, pos: int, last: bool) -> int:
         """At the end of the reasoning that the call stands in, which may look like a closer of the call."""

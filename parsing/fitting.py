@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parsing.aliases import renamed
-from parsing.arguments import Schema, coerce, kind_of, parts_of, properties_of, types_in
+from parsing.arguments import Schema, coerce, item_schemas, kind_of, parts_of, properties_of, property_schemas, types_in
 from parsing.events import Arguments
 
 MAX_DEPTH = 64
@@ -86,13 +86,13 @@ class _Walk:
 
     def object(self, value: Arguments, parts: list[Schema], path: str, depth: int) -> Arguments:
         fitted = {
-            key: self.value(each, _declared(key, parts), f"{path}.{key}" if path else key, depth + 1)
+            key: self.value(each, property_schemas(key, parts), f"{path}.{key}" if path else key, depth + 1)
             for key, each in value.items()
         }
         return fitted if any(fitted[key] is not each for key, each in value.items()) else value
 
     def _array(self, value: list[Any], parts: list[Schema], path: str, depth: int) -> list[Any]:
-        items = [part["items"] for part in parts if isinstance(part.get("items"), Mapping)]
+        items = item_schemas(parts)
         fitted = [self.value(each, items, f"{path}[{at}]", depth + 1) for at, each in enumerate(value)]
         return fitted if any(new is not old for new, old in zip(fitted, value, strict=True)) else value
 
@@ -106,17 +106,6 @@ class _Walk:
         if len(self.repairs) < MAX_REPAIRS:
             self.repairs.append(f'"{path}" was text and is read as {_described(value)}.')
         return self.value(value, parts, path, depth + 1)
-
-
-def _declared(key: str, parts: list[Schema]) -> list[Schema]:
-    """The schemas of one property, by its name or else as a further one."""
-    found: list[Schema] = []
-    for part in parts:
-        named = properties_of(part)
-        each = named[key] if key in named else part.get("additionalProperties")
-        if isinstance(each, Mapping):
-            found.append(each)
-    return found
 
 
 def _described(value: Any) -> str:

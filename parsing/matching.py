@@ -90,12 +90,6 @@ def first_mark(pattern: str) -> str:
     return next(iter(found))
 
 
-def group_in(match: regex.Match[str], name: str) -> str | None:
-    """A group's text; None also when the pattern has no such group."""
-    text: str | None = match[name] if name in match.re.groupindex else None
-    return text
-
-
 # The closers of a call or of its wrapper, in any dialect: dropped directly after a call, and the proof of its end.
 _BAR = "[｜|]+"
 _BLANK = r"(?:▁|_| |\\_)"

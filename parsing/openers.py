@@ -15,40 +15,12 @@ from functools import cached_property, lru_cache
 
 import regex
 
+from parsing import framing
 from parsing.dialects import ROWS, Dialect, Rows
-from parsing.framing import (
-    ANSWERS,
-    ECHO_LINES,
-    ECHOES,
-    FIRST_REASONING,
-    HEADERS,
-    ITEMS,
-    LINE_ANSWERS,
-    LINE_TOKENS,
-    ORPHANS,
-    REASONING,
-    SHAPES,
-    STOPS,
-    TOKENS,
-    WRAPPERS,
-    Reasoning,
-)
-from parsing.framing import FOREIGN as FOREIGN_HEADER
-from parsing.matching import (
-    BRIEF,
-    HOLD,
-    NEED_MORE,
-    NO_MATCH,
-    Groups,
-    compiled,
-    first_characters,
-    group_in,
-    named_characters,
-)
+from parsing.framing import Reasoning
+from parsing.matching import BRIEF, HOLD, NEED_MORE, NO_MATCH, Groups, compiled, first_characters, named_characters
 
 Kind = Dialect | Reasoning | str
-# The groups of an opener that its body, or its block, may need.
-GROUPS = ("name", "offered", "void", "bracket", "attributes", "label", "lead", "wrap")
 ECHO = "echo"
 TOKEN = "token"
 ANSWER = "answer"
@@ -67,10 +39,9 @@ _CLASSES = ((compiled(r"\d"), "٣"), (compiled(r"\w"), _ANY_WORD), (compiled(r"\
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The beginning of something: its kind, how many characters it has, and the groups that its body may need."""
+    """The beginning of something: its kind, and the groups that its body may need."""
 
     kind: Kind
-    length: int
     groups: Groups
 
 
@@ -98,7 +69,7 @@ class Table:
         for row in self._left(buf, pos):
             match = self._patterns[row].match(buf, pos, partial=True)
             if match is not None:
-                return (NEED_MORE, None) if match.partial else self._opening(row, match, pos, len(buf))
+                return (NEED_MORE, None) if match.partial else self._opening(row, match, len(buf))
         return NO_MATCH, None
 
     def _match_end(self, buf: str, pos: int) -> tuple[int, Opening | None]:
@@ -109,12 +80,11 @@ class Table:
         for text in texts if rows else ():
             for row in rows:
                 if match := self._patterns[row].match(text, pos, pos + HOLD):
-                    return self._opening(row, match, pos, len(buf))
+                    return self._opening(row, match, len(buf))
         return NO_MATCH, None
 
-    def _opening(self, row: int, match: regex.Match[str], pos: int, most: int) -> tuple[int, Opening]:
-        end = min(match.end(), most)
-        return end, Opening(self.rows[row][1], end - pos, groups_of(match))
+    def _opening(self, row: int, match: regex.Match[str], most: int) -> tuple[int, Opening]:
+        return min(match.end(), most), Opening(self.rows[row][1], match.groupdict())
 
     def _left(self, buf: str, pos: int) -> tuple[int, ...]:
         """Return the rows that are worth a match: of few rows each is matched as soon as ruled out."""
@@ -194,11 +164,6 @@ def _class_of(character: str) -> str:
     return next((typical for shape, typical in _CLASSES if shape.match(character)), "☃")
 
 
-def groups_of(match: regex.Match[str]) -> Groups:
-    """The groups of an opener that its body may need."""
-    return {group: group_in(match, group) for group in GROUPS}
-
-
 def _rows(rows: Iterable[Dialect | Reasoning]) -> list[tuple[str, Kind]]:
     return [(each.opens, each) for each in rows]
 
@@ -212,7 +177,7 @@ class Openers:
     @cached_property
     def marked(self) -> Table:
         """Openers anywhere outside code."""
-        return _table([*_rows(self._all.marked), *_rows(REASONING)])
+        return _table([*_rows(self._all.marked), *_rows(framing.REASONING)])
 
     @cached_property
     def rest(self) -> Table:
@@ -227,62 +192,58 @@ class Openers:
     @cached_property
     def not_calls(self) -> Table:
         """Marks and stop tokens: they begin like a call and are none."""
-        return _table([*_rows(REASONING), (STOPS, TOKEN)])
+        return _table([*_rows(framing.REASONING), (framing.STOPS, TOKEN)])
 
     @cached_property
     def tokens(self) -> Table:
         """Tokens that are never shown, and closers that close nothing."""
         kinds = (
-            (FOREIGN, (FOREIGN_HEADER,)),
-            (WRAPPER, WRAPPERS),
-            (ITEM, ITEMS),
-            (ECHO, ECHOES),
-            (ANSWER, ANSWERS),
-            (ORPHAN, ORPHANS),
-            (TOKEN, TOKENS),
+            (FOREIGN, (framing.FOREIGN,)),
+            (WRAPPER, framing.WRAPPERS),
+            (ITEM, framing.ITEMS),
+            (ECHO, framing.ECHOES),
+            (ANSWER, framing.ANSWERS),
+            (ORPHAN, framing.ORPHANS),
+            (TOKEN, framing.TOKENS),
         )
         return _table((each, kind) for kind, rows in kinds for each in rows)
 
     @cached_property
     def shapes(self) -> Table:
         """Lines of what is shaped like tokens, where nothing else has begun."""
-        return _table((each, TOKEN) for each in SHAPES)
+        return _table((each, TOKEN) for each in framing.SHAPES)
 
     @cached_property
     def lines(self) -> Table:
         """Openers at the beginning of a line."""
         return _table(
             [
-                *_rows(HEADERS),
+                *_rows(framing.HEADERS),
                 *_rows(self._all.lines),
-                *((each, TOKEN) for each in LINE_TOKENS),
-                *((each, ANSWER) for each in LINE_ANSWERS),
+                *((each, TOKEN) for each in framing.LINE_TOKENS),
+                *((each, ANSWER) for each in framing.LINE_ANSWERS),
             ]
         )
 
     @cached_property
     def echo_lines(self) -> Table:
-        return _table([(each, ECHO) for each in ECHO_LINES])
+        return _table([(each, ECHO) for each in framing.ECHO_LINES])
 
     @cached_property
     def headers(self) -> Table:
         """Openers at the beginning of the message, tried before all others."""
-        return _table([*_rows(HEADERS), *_rows(self._all.headers)])
+        return _table([*_rows(framing.HEADERS), *_rows(self._all.headers)])
 
     @cached_property
     def first(self) -> Table:
         """Openers at the beginning of the message only."""
-        return _table([*_rows(FIRST_REASONING), *_rows(self._all.whole)])
+        return _table([*_rows(framing.FIRST_REASONING), *_rows(self._all.whole)])
 
     @cached_property
-    def _first_words(self) -> Table:
+    def first_words(self) -> Table:
         """The rows of `first` that begin with a mark or a word of their own, not with the name of a tool."""
-        rows = _rows([*FIRST_REASONING, *self._all.whole])
+        rows = _rows([*framing.FIRST_REASONING, *self._all.whole])
         return _table([row for row in rows if not compiled(row[0]).match(_ANY_WORD, partial=True)])
-
-    def begins_first(self, text: str) -> bool:
-        """Return whether `text` may begin an opener of `first` that is not the name of a tool."""
-        return self._first_words.may_begin(text)
 
     # --- gates ---
 

@@ -27,7 +27,6 @@ from parsing.openers import (
     Kind,
     Openers,
     Opening,
-    groups_of,
     tool_elements,
 )
 from parsing.readers.fence_calls import FenceCall
@@ -192,7 +191,7 @@ class Prose:
         end, opening = openers.first.match_at(buf, pos, last)
         if end == NEED_MORE:
             begun = buf[pos:]
-            return NEED_MORE if self._sink.may_offer(begun) or openers.begins_first(begun) else NO_MATCH
+            return NEED_MORE if self._sink.may_offer(begun) or openers.first_words.may_begin(begun) else NO_MATCH
         if opening is None:
             return NO_MATCH
         kind = opening.kind
@@ -257,7 +256,7 @@ class Prose:
             return end
         schema, child = self._sink.schema(match["offered"]), match["child"] or _first_key(match["attributes"])
         fits = child in properties_of(schema) if child else not required_of(schema)
-        return end if fits and self._blocks.begin(TOOL_ELEMENT, buf[pos:end], groups_of(match)) else NO_MATCH
+        return end if fits and self._blocks.begin(TOOL_ELEMENT, buf[pos:end], match.groupdict()) else NO_MATCH
 
     def _at_token(self, buf: str, pos: int, last: bool) -> int:
         """At a token that is never shown, or at an opener that the end of the message cuts."""
@@ -284,7 +283,7 @@ class Prose:
         if kind == ITEM:
             return is_truncated_call(buf[pos:], self._openers)
         if kind != WRAPPER:
-            return _is_cut_header(buf, pos)
+            return len(buf) - pos >= CUT_TOKEN and _CUT_HEADER.fullmatch(buf, pos, partial=True) is not None
         behind = buf[buf.index(">", pos) + 1 :].lstrip()
         return behind[:1] in ("", "<") and is_truncated_call(buf[pos:], self._openers)
 
@@ -367,15 +366,11 @@ class Prose:
         if end == NO_MATCH and last and (final := self._state.last_closer) is not None and len(buf) - pos >= CUT_TOKEN:
             end = len(buf) if final.fullmatch(buf, pos, partial=True) else NO_MATCH
         if end >= 0:
-            self.end_reasoning()
+            draft = self._output.draft
+            if draft is not None and draft.channel is Thought:
+                self._output.release(draft)  # a call inside the reasoning was none
+            self._state.close_channel()
         return end
-
-    def end_reasoning(self) -> None:
-        """Go back to the answer: a call inside the reasoning was none."""
-        draft = self._output.draft
-        if draft is not None and draft.channel is Thought:
-            self._output.release(draft)
-        self._state.close_channel()
 
 
 @lru_cache(maxsize=1 << 14)
@@ -386,10 +381,6 @@ def _may_begin(
     ends = closer is not None and closer.match(head, partial=True) is not None
     tool = elements is not None and elements.match(head, partial=True) is not None
     return ends or tool or openers.may_begin(head)
-
-
-def _is_cut_header(buf: str, pos: int) -> bool:
-    return len(buf) - pos >= CUT_TOKEN and _CUT_HEADER.fullmatch(buf, pos, partial=True) is not None
 
 
 def _first_key(attributes: str | None) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from io import StringIO
-from typing import Any, Protocol
+from typing import Any
 
 from parsing.events import Arguments, BadCall, Call, CallDelta, CallOpened, ParseEvent, Text
 from parsing.fitting import read_arguments
@@ -192,7 +193,7 @@ class Excerpts:
             self.closers.pop(index, None)
 
 
-class Reader(Protocol):
+class Reader(ABC):
     """Reads one block, from the end of its opener on.
 
     `read` takes all it can of `buf` from `pos` and returns where it stopped: at the end, or at text that it must see
@@ -202,15 +203,26 @@ class Reader(Protocol):
     `cut`: the message ended inside the block.
     """
 
-    done: bool
-    refused: bool
-    streams: bool
-    stop: str
-    take: Callable[[str], None]
+    def __init__(self, sink: Sink) -> None:
+        self.done = False
+        self.refused = False
+        self.streams = False
+        self.stop = ""
+        self._sink = sink
+        self._parts: list[str] = []
+        self.take = self._parts.append
 
+    @abstractmethod
     def read(self, buf: str, pos: int, last: bool) -> int: ...
 
+    @abstractmethod
     def cut(self) -> None: ...
+
+    def _show(self, text: str) -> None:
+        """Take a piece of the arguments that is shown as it comes."""
+        if text:
+            self._parts.append(text)
+            self._sink.delta(text)
 
 
 NO_NAME = "This call names no tool, so it was not run. Send it again with the tool's name."

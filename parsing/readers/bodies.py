@@ -47,24 +47,19 @@ def kimi_json(sink: Sink, groups: Groups) -> Reader:
     return JsonCalls(sink, Named(name if name and index.isdigit() else name_in(groups)))
 
 
-def tagged(markup: Markup) -> Callable[[Sink, Groups], Reader]:
-    """Raw values between these tags."""
+def tagged(markup: Markup, *, whole_at_end: bool = False) -> Callable[[Sink, Groups], Reader]:
+    """Raw values between these tags. `whole_at_end`: the end of the message ends the call as well."""
 
     def begin(sink: Sink, groups: Groups) -> Reader:
         if groups.get("void"):
             return EmptyCall(sink, name_in(groups))
-        return TaggedCall(sink, markup, name_in(groups))
+        return TaggedCall(sink, markup, name_in(groups), whole_at_end=whole_at_end)
 
     return begin
 
 
 def arg_lines(markup: Markup) -> Callable[[Sink, Groups], Reader]:
-    """Raw values between these tags; the end of the message ends the call as well."""
-
-    def begin(sink: Sink, groups: Groups) -> Reader:
-        return TaggedCall(sink, markup, name_in(groups), whole_at_end=True)
-
-    return begin
+    return tagged(markup, whole_at_end=True)
 
 
 def tool_element(sink: Sink, groups: Groups) -> Reader:
@@ -80,11 +75,6 @@ def empty_call(sink: Sink, groups: Groups) -> Reader:
     return EmptyCall(sink, name_in(groups))
 
 
-def named_children(sink: Sink, groups: Groups) -> Reader:
-    name = name_in(groups)
-    return TaggedCall(sink, children_tags(name, sink, "parameters"), name)
-
-
 def children_until(end: str) -> Callable[[Sink, Groups], Reader]:
     """The tool's parameters as elements, inside one of the elements `end`."""
 
@@ -93,6 +83,9 @@ def children_until(end: str) -> Callable[[Sink, Groups], Reader]:
         return TaggedCall(sink, children_tags(name, sink, end), name)
 
     return begin
+
+
+named_children = children_until("parameters")
 
 
 def assignments(sink: Sink, groups: Groups) -> Reader:

@@ -6,7 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parsing.arguments import Schema, allowed_types, coerce, kind_of, parts_of, properties_of, types_in
+from parsing.arguments import (
+    Schema,
+    allowed_types,
+    coerce,
+    item_schemas,
+    kind_of,
+    parts_of,
+    properties_of,
+    property_schemas,
+    types_in,
+)
 from parsing.events import Arguments
 from parsing.readers.markup import Framing, unframed
 from parsing.shapes import Misfit
@@ -69,7 +79,7 @@ def repeated_value(texts: Sequence[str], last: Any, schema: Schema, key: str) ->
     kinds, _ = types_in(parts)
     if "string" in kinds or "array" not in kinds:
         return last
-    return [typed(text, _items(parts), schema) for text in texts]
+    return [typed(text, item_schemas(parts), schema) for text in texts]
 
 
 def typed_children(children: list[tuple[str, Node]], declared: list[Schema], root: Schema) -> Arguments:
@@ -78,14 +88,14 @@ def typed_children(children: list[tuple[str, Node]], declared: list[Schema], roo
     by_key: dict[str, list[Node]] = {}
     for key, node in children:
         by_key.setdefault(key, []).append(node)
-    return {key: _typed_nodes(nodes, _properties(key, parts), root) for key, nodes in by_key.items()}
+    return {key: _typed_nodes(nodes, property_schemas(key, parts), root) for key, nodes in by_key.items()}
 
 
 def _typed_nodes(nodes: list[Node], declared: list[Schema], root: Schema) -> Any:
     parts = [part for each in declared for part in parts_of(each, root)]
     kinds, _ = types_in(parts)
     if len(nodes) > 1 and (not kinds or "array" in kinds):
-        return [typed(node, _items(parts), root) for node in nodes]
+        return [typed(node, item_schemas(parts), root) for node in nodes]
     return typed(nodes[-1], declared, root)
 
 
@@ -97,14 +107,5 @@ def typed(node: Node, declared: list[Schema], root: Schema) -> Any:
         return coerce(unframed(node, Framing.PAIR), kinds, choices)
     keys = {key for key, _ in node}
     if len(keys) == 1 and ("array" in kinds or (not kinds and keys == {ITEM})):
-        return [typed(each, _items(parts), root) for _, each in node]
+        return [typed(each, item_schemas(parts), root) for _, each in node]
     return typed_children(node, declared, root)
-
-
-def _properties(key: str, parts: list[Schema]) -> list[Schema]:
-    found = [properties_of(part).get(key, part.get("additionalProperties")) for part in parts]
-    return [each for each in found if isinstance(each, Mapping)]
-
-
-def _items(parts: list[Schema]) -> list[Schema]:
-    return [part["items"] for part in parts if isinstance(part.get("items"), Mapping)]

@@ -10,13 +10,13 @@ from parsing.framing import FINAL_STOPS
 from parsing.literals import Unreadable, loads
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
 from parsing.shapes import ENVELOPE, Misfit
-from parsing.sink import Sink
+from parsing.sink import Reader, Sink
 
 _STOP = compiled(rf"(?:{FINAL_STOPS})\Z")
 _MARKUP = re.compile(r"\s*<(?:tool_call|function_calls?|invoke|function|｜)[\s=>D|｜]")
 
 
-class FenceCall:
+class FenceCall(Reader):
     """`opening` is the whole opening line, `given` the arguments that stand there.
 
     `alone`: nothing has been shown before, so a call in another form that stands in this fence is taken for what it
@@ -24,18 +24,12 @@ class FenceCall:
     """
 
     def __init__(self, sink: Sink, name: str, opening: str, run: str, given: Arguments, *, alone: bool) -> None:
-        self.done = False
-        self.refused = False
-        self.streams = False
-        self.stop = ""
-        self._sink = sink
+        super().__init__(sink)
         self._name = name
         self._opening = opening
         self._alone = alone
         self._given = given
         self._shut = closing_fence(run)
-        self._parts: list[str] = []
-        self.take = self._parts.append
         self._bol = True
 
     def read(self, buf: str, pos: int, last: bool) -> int:

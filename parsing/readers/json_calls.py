@@ -9,7 +9,7 @@ from parsing.matching import NEED_MORE, NO_MATCH, first_characters, groups_at
 from parsing.nesting import MORE, Nesting
 from parsing.readers.followers import after_json
 from parsing.shapes import Misfit, Named, Shape
-from parsing.sink import CUT, Sink
+from parsing.sink import CUT, Reader, Sink
 
 _KEY = r'"(?P<{}>[a-z_]{{1,20}})"\s{{0,20}}:\s{{0,20}}'
 _HEAD = re.compile(
@@ -17,7 +17,7 @@ _HEAD = re.compile(
 )
 
 
-class JsonCalls:
+class JsonCalls(Reader):
     """One JSON value. Each object of a top-level array is a call of its own, made as soon as it closes.
 
     With `offered_only`, nothing but the value marks it as a call: it is refused at the first key that no call has, and
@@ -25,13 +25,9 @@ class JsonCalls:
     """
 
     def __init__(self, sink: Sink, shape: Shape, *, offered_only: bool = False) -> None:
-        self.done = False
-        self.refused = False
-        self.streams = False
-        self.stop = ""
+        super().__init__(sink)
         self.strict = False  # the call counts only if it is `exact`: JSON without repairs
         self.exact = True
-        self._sink = sink
         self._closer = sink.closer
         self._shape = shape
         self._name = shape.name if isinstance(shape, Named) else ""
@@ -40,8 +36,6 @@ class JsonCalls:
         self._home = 1  # the depth of a call's object
         self._level = 1  # the depth of the keys that name and fill it
         self._role = ""
-        self._parts: list[str] = []
-        self.take = self._parts.append
         self._inside = False  # a call's object is open
         self._mark = 0
         self._doubted = False  # a call's object seems to be closed: what follows decides

@@ -8,7 +8,7 @@ from parsing.matching import NEED_MORE, NO_MATCH, groups_at
 from parsing.nesting import MORE, Nesting
 from parsing.readers.delimited import DelimitedText, Outcome, closed
 from parsing.readers.followers import after_literal
-from parsing.sink import CUT, Sink
+from parsing.sink import CUT, Reader, Sink
 
 _UNCLOSED = (
     "The call of {name} was not run: a text in it is not closed. Write {delimiter} before and behind every text, and "
@@ -17,23 +17,17 @@ _UNCLOSED = (
 STRINGS = ('<|"|>', "<escape>")
 
 
-class LiteralCall:
+class LiteralCall(Reader):
     """The inside of one call's braces, or parentheses: `opener` opened them."""
 
     def __init__(self, sink: Sink, name: str, opener: str) -> None:
-        self.done = False
-        self.refused = False
-        self.streams = False
-        self.stop = ""
-        self._sink = sink
+        super().__init__(sink)
         self._name = name
         self._nesting = Nesting(watch=0, quotes='"', strings=STRINGS)
         self._nesting.advance(opener, 0)
         self._bracket = "}" if opener == "{" else ")"
         self._ended = False  # the bracket is closed, and a quote was doubtful: what follows decides
         self._text = DelimitedText()
-        self._parts: list[str] = []
-        self.take = self._parts.append
         self.streams = True
         sink.open(name)
 
@@ -53,7 +47,7 @@ class LiteralCall:
                     return pos
             after = nesting.advance(buf, pos)
             if nesting.depth == 0:
-                self._take(buf[pos : after - 1])
+                self._show(buf[pos : after - 1])
                 if not nesting.doubtful:
                     self._finish()
                     return after
@@ -63,15 +57,15 @@ class LiteralCall:
             if nesting.foreign:
                 end, _ = groups_at(self._sink.closer, buf, after, last)
                 if end == NEED_MORE:
-                    self._take(buf[pos:after])
+                    self._show(buf[pos:after])
                     return after
                 if end > 0:  # the block's closer: the bracket was forgotten
-                    self._take(buf[pos:after])
+                    self._show(buf[pos:after])
                     self._finish(ended=True)
                     return after
                 after += 0 if nesting.unsettled else 1
                 nesting.settle(closed=False)
-            self._take(buf[pos:after])
+            self._show(buf[pos:after])
             pos = after
             if nesting.hit == MORE:
                 break
@@ -90,12 +84,12 @@ class LiteralCall:
         if may_follow or not self._nesting.reopen():
             self._finish()
         else:
-            self._take(self._bracket)
+            self._show(self._bracket)
 
     def _pass_text(self, buf: str, pos: int, last: bool) -> tuple[int, bool]:
         """Pass the open text, or end the call that it has broken. Return the place, and whether to read on there."""
         at, outcome = self._text.advance(buf, pos, last, self._nesting.delimiter, self._parts)
-        self._take(buf[pos:at])
+        self._show(buf[pos:at])
         if outcome in (Outcome.BROKEN, Outcome.ENDED):
             self._finish_unclosed(mended=outcome is Outcome.ENDED)
         return at, outcome is Outcome.CLOSED
@@ -109,11 +103,6 @@ class LiteralCall:
             return
         self.done = True
         self._sink.bad(raw, _UNCLOSED.format(name=self._name, delimiter=delimiter))
-
-    def _take(self, text: str) -> None:
-        if text:
-            self._parts.append(text)
-            self._sink.delta(text)
 
     def _finish(self, mended: str = "", *, ended: bool = False) -> None:
         self.done = True

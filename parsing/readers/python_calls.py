@@ -10,7 +10,7 @@ from parsing.literals import Literals, Unreadable, read_whole
 from parsing.matching import NEED_MORE, compiled, match_at
 from parsing.nesting import Nesting
 from parsing.readers.followers import NAME, after_python
-from parsing.sink import CUT, Sink
+from parsing.sink import CUT, Reader, Sink
 
 _BEFORE = r"\s{0,200}(?P<list>\[)?[,;]?\s{0,200}(?:(?P<fence>```(?:python|py|tool_code)?)\s{0,200})?"
 _PRINTED = compiled(rf"{_BEFORE}(?P<print>print\s?\(\s{{0,20}}){NAME}")
@@ -18,23 +18,17 @@ _HEAD = compiled(rf"{_BEFORE}{NAME}")
 _TAIL = compiled(r"\s{0,200}(?:(?P<print>\))|(?P<list>\])|(?P<fence>```))")
 
 
-class PythonCalls:
+class PythonCalls(Reader):
     """One or more calls. With `offered_only` a call that is not a tool's, or not of literals alone, refuses the whole.
 
     `listed`: only a closed list is whole.
     """
 
     def __init__(self, sink: Sink, *, offered_only: bool = False) -> None:
-        self.done = False
-        self.refused = False
-        self.streams = False
-        self.stop = ""
-        self._sink = sink
+        super().__init__(sink)
         self._offered_only = offered_only
         self._nesting: Nesting | None = None
         self._name = ""
-        self._parts: list[str] = []
-        self.take = self._parts.append
         self._in_list = False
         self._in_print = False
         self._in_fence = False
@@ -128,17 +122,17 @@ class PythonCalls:
         assert nesting is not None
         after = nesting.advance(buf, pos)
         if nesting.hit == ")" and nesting.depth == 0:
-            self._take(buf[pos : after - 1])
+            self._show(buf[pos : after - 1])
             self._ended = True
             return after
         if nesting.foreign and nesting.unsettled:
             nesting.settle(closed=False)
-            self._take(buf[pos:after])
+            self._show(buf[pos:after])
             return after
         if nesting.foreign:  # a character that no literal has: it is read, and refused, at the end
-            self._take(buf[pos : after + 1])
+            self._show(buf[pos : after + 1])
             return after + 1
-        self._take(buf[pos:after])
+        self._show(buf[pos:after])
         return after if after > pos else NEED_MORE
 
     def _decide(self, buf: str, pos: int, last: bool) -> int:
@@ -161,15 +155,10 @@ class PythonCalls:
             self._call()
         elif nesting.reopen():
             self._ended = False
-            self._take(")")
+            self._show(")")
         else:
             self._reject("words stand behind it")
         return pos
-
-    def _take(self, text: str) -> None:
-        if text:
-            self._parts.append(text)
-            self._sink.delta(text)
 
     def _call(self) -> None:
         try:

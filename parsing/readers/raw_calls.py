@@ -9,28 +9,23 @@ from parsing.events import Arguments
 from parsing.fences import fill
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, first_mark, groups_at
 from parsing.shapes import Misfit
-from parsing.sink import CUT, Sink
+from parsing.sink import CUT, Reader, Sink
 
 Reading = Callable[[str, Sink], list[tuple[str, Arguments]]]
 
 
-class RawCall:
+class RawCall(Reader):
     """The text up to `end`; to the end of the message if `whole_at_end`.
 
     `reading` makes the calls of the text; it raises Misfit.
     """
 
     def __init__(self, sink: Sink, end: str, reading: Reading, name: str = "", *, whole_at_end: bool = False) -> None:
-        self.done = False
-        self.refused = False
-        self.streams = False
+        super().__init__(sink)
         self._start = self.stop = first_mark(end)
-        self._sink = sink
         self._end = compiled(end)
         self._reading = reading
         self._whole_at_end = whole_at_end
-        self._parts: list[str] = []
-        self.take = self._parts.append
         self.streams = bool(name)
         if name:
             sink.open(name)

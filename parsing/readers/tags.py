@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from parsing.arguments import ANY_JSON, coerce_text, properties_of, unescaped
 from parsing.events import Arguments
@@ -12,7 +11,7 @@ from parsing.matching import NEED_MORE, NO_MATCH, Groups, groups_at
 from parsing.readers.elements import nested_value, repeated_value
 from parsing.readers.markup import Framing, Markup, unframed
 from parsing.shapes import Misfit, arguments_object, call_usage
-from parsing.sink import CUT, Sink
+from parsing.sink import CUT, Reader, Sink
 
 _QUOTED = 80
 _REMAINDER = (
@@ -27,16 +26,12 @@ _CLOSER = re.compile(r"\s*(</[\w.:-]{1,64}\s?>)\s*")
 PACKED = ("arguments", "input", "parameters", "args")
 
 
-class TaggedCall:
+class TaggedCall(Reader):
     """One call: values between tags until the call's own end."""
 
     def __init__(self, sink: Sink, markup: Markup, name: str, *, whole_at_end: bool = False) -> None:
+        super().__init__(sink)
         self._whole_at_end = whole_at_end
-        self.done = False
-        self.refused = False
-        self.streams = False
-        self.stop = ""
-        self._sink = sink
         self._markup = markup
         self._name = name
         self._schema = sink.schema(name)
@@ -47,11 +42,9 @@ class TaggedCall:
         self._unclosed = ""  # a parameter behind whose closing tag words stand
         self._arguments: Arguments = {}
         self._texts: dict[str, list[str]] = {}  # of each parameter: an array may be written as several
-        self._raw: list[str] = []
-        self._start = 0  # where in `_raw` the open value begins
+        self._start = 0  # where in `_parts` the open value begins
         self._mark = 0
         self._depth = 0  # calls that are quoted in the open value
-        self.take = self._raw.append
         self.streams = True
         sink.open(name)
 
@@ -70,7 +63,7 @@ class TaggedCall:
         if pos > self._mark:
             piece = buf[self._mark : pos]
             self._mark = pos
-            self._raw.append(piece)
+            self._parts.append(piece)
             self._sink.delta(piece)
 
     def cut(self) -> None:
@@ -80,13 +73,13 @@ class TaggedCall:
             tag = self._other_closer()
             usage = call_usage(self._name)
             reason = _OTHER_CLOSER.format(name=self._name, tag=tag, usage=usage) if tag else CUT
-            self._sink.bad("".join(self._raw), reason)
+            self._sink.bad("".join(self._parts), reason)
 
     def _other_closer(self) -> str:
         """Return the tag that closes the call in place of its own; "" if there is none: the message was cut."""
         behind = "".join(self._loose)
         if self._key is not None:
-            value = "".join(self._raw[self._start :])
+            value = "".join(self._parts[self._start :])
             found = self._markup.shutting.search(value)
             behind = value[found.end() :] if found else ""
         tag = _CLOSER.fullmatch(behind)
@@ -107,7 +100,7 @@ class TaggedCall:
             self._kind = "string" if string.lower() == "true" else ANY_JSON
             self._framing = Framing.NONE
         self._keep(buf, end)
-        self._start = len(self._raw)
+        self._start = len(self._parts)
         self._depth = 0
         return end
 
@@ -124,7 +117,7 @@ class TaggedCall:
         at = buf.find(self._markup.first, pos)
         if at < 0:
             return len(buf)
-        if self._markup.lead and (buf[at - 1 : at] or self._raw[-1][-1:]) != self._markup.lead:
+        if self._markup.lead and (buf[at - 1 : at] or self._parts[-1][-1:]) != self._markup.lead:
             return at + 1
         if (step := self._quoted(buf, at, last)) != NO_MATCH:
             return (at if at > pos else NEED_MORE) if step == NEED_MORE else step
@@ -138,7 +131,7 @@ class TaggedCall:
         if end > at:
             self._close(self._framing)
         else:  # its tag was forgotten, or stands in the value, with words behind it
-            found = self._markup.shutting.search("".join(self._raw[self._start :]))
+            found = self._markup.shutting.search("".join(self._parts[self._start :]))
             self._unclosed = self._unclosed or (self._key or "" if found else "")
             self._close(Framing.EACH)
         return end
@@ -165,7 +158,7 @@ class TaggedCall:
 
     def _close(self, framing: Framing) -> None:
         key, self._key = self._key or "", None
-        text = unframed("".join(self._raw[self._start :]), framing)
+        text = unframed("".join(self._parts[self._start :]), framing)
         if not key:
             self._loose.append(text.strip() or '""')  # a value without a name is a remainder
             return
@@ -185,7 +178,7 @@ class TaggedCall:
         try:
             arguments = self._packed()
         except Misfit as error:
-            self._sink.bad("".join(self._raw), str(error))
+            self._sink.bad("".join(self._parts), str(error))
             return
         self._sink.call(self._name, arguments)
 
@@ -222,15 +215,12 @@ def json_or_text(text: str) -> object:
         return text
 
 
-class EmptyCall:
+class EmptyCall(Reader):
     """A call that is complete with its opener: an empty element."""
 
     def __init__(self, sink: Sink, name: str, arguments: Arguments | None = None) -> None:
+        super().__init__(sink)
         self.done = True
-        self.refused = False
-        self.streams = False
-        self.stop = ""
-        self.take: Callable[[str], None] = list[str]().append
         sink.call(name, arguments or {})
 
     def read(self, buf: str, pos: int, last: bool) -> int:

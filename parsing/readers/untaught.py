@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, first_characters, match_at
 from parsing.shapes import call_usage
-from parsing.sink import Sink
+from parsing.sink import Reader, Sink
 
 REACH = 2000  # characters: a closer that comes later belongs to something else
 
 _ELEMENT_END = r"</(?:[\w.-]{{1,40}}[:|])?{}(?:_name)?(?::[\w-]{{1,40}})?\s?>"
 
 
-class UntaughtCall:
+class UntaughtCall(Reader):
     """The block up to its closer: that of the element `label`, if there is one.
 
     Without a closer the rest of the line is taken: what follows is the answer.
     """
 
     def __init__(self, sink: Sink, name: str, label: str) -> None:
-        self.done = False
-        self.refused = False
-        self.streams = False
-        self.stop = ""
-        self.take: Callable[[str], None] = list[str]().append
-        self._sink = sink
+        super().__init__(sink)
         self._name = name
         self._closer = compiled(_ELEMENT_END.format(re.escape(label))) if label else sink.closer
         self._marks = first_characters(self._closer.pattern)

@@ -37,18 +37,22 @@ def chat_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
-    from routes.terminal.chat import ChatOptions, chat
+    from routes.terminal.chat import ChatOptions, chat, sendable
+    from routes.terminal.event_client import Choices
 
-    options = ChatOptions(
-        message=" ".join(args.message),
-        url=args.url or environ.get("DRAGOMAN_URL") or None,
-        session=args.session,
-        token=args.token or environ.get("DRAGOMAN_TOKEN") or None,
+    choices = Choices(
+        session=sendable(args.session) if args.session else None,
+        model=sendable(args.model) if args.model else None,
         approval=args.approval,
-        model=args.model,
         when_absent=args.when_absent,
         mode="plan" if args.plan else None,
-        profile=args.its_profile,
+        profile=sendable(args.its_profile) if args.its_profile else None,
+    )
+    options = ChatOptions(
+        choices=choices,
+        message=" ".join(args.message),
+        url=args.url or environ.get("DRAGOMAN_URL") or None,
+        token=args.token or environ.get("DRAGOMAN_TOKEN") or None,
         output="json" if args.json_events else "answer" if args.answer_only else None,
         last=args.last,
     )

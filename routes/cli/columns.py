@@ -1,13 +1,25 @@
-"""Rows as the command line prints them, in columns as wide as they need to be."""
+"""Parts that commands share: their actions, rows in columns as wide as they need to be, and reasons on stderr."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.config.display import as_written
-from app.config.settings import Loaded
+from pydantic import ValidationError
 
-MAX_COLUMN = 40
+
+def action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    """The parser of one action of a command."""
+    return actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+
+
+def flag_problems(wrong: ValidationError) -> str:
+    """The problems of fields that were given as flags."""
+    texts = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
+    return "; ".join(texts).replace("Value error, ", "")
 
 
 def aligned(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> list[str]:
@@ -17,10 +29,7 @@ def aligned(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> list[s
     return ["  ".join(f"{row[name]:{widths[name]}}" for name in columns).rstrip() for row in lines]
 
 
-def config_table(loaded: Loaded) -> str:
-    """The settings in force, one aligned line each: name, value (keys masked), where the value comes from."""
-    rows = [("setting", "value", "from")]
-    rows += [(name, as_written(getattr(loaded.settings, name)), origin) for name, origin in loaded.origins.items()]
-    name_width = max(len(name) for name, _, _ in rows)
-    value_width = min(MAX_COLUMN, max(len(value) for _, value, _ in rows))  # a longer value moves its own line only
-    return "\n".join(f"{name:{name_width}}  {value:{value_width}}  {origin}" for name, value, origin in rows)
+def failed(reason: object) -> int:
+    """Say on stderr why a command cannot do its work, and return its exit code."""
+    print(f"dragoman: {reason}", file=sys.stderr)
+    return 1

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app.config.settings import Loaded
+from routes.cli.columns import failed
 from routes.cli.programs import PROGRAMS, Block, Program
 from routes.terminal.chat import checked_url, default_url
 from routes.terminal.event_client import ChatFailed
@@ -88,9 +89,8 @@ def write(program: Program, url: str, model: str, home: Path) -> int:
         try:
             print(write_file(path, block))
         except (CannotMerge, OSError) as error:
-            print(f"dragoman: {path} was not changed: {error}", file=sys.stderr)
-            return 1
-    if not any(block.path for block in program.blocks):
+            return failed(f"{path} was not changed: {error}")
+    if not program.path:
         print(f"{program.title} does not read a file of this kind: nothing was written.", file=sys.stderr)
     return 0
 

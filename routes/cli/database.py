@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints
 from app.storage.runs import ALL
 from app.storage.store import Store
 from app.storage.transfer.backup import back_up, restore
+from routes.cli.columns import failed
 from routes.cli.move import add_move, move
 from routes.cli.tokens import with_store
 from routes.http.runs import run_fields
@@ -48,25 +48,27 @@ def db_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, 
     return sizes, shrink, exporting, backup, restoring, add_move(actions)
 
 
-def run_db(args: argparse.Namespace, loaded: Loaded) -> int:
+def run_db(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    match args.action:
-        case "sizes":
-            return show_sizes(loaded)
-        case "vacuum":
-            return vacuum(loaded)
-        case "export":
-            return export(loaded, args.session)
-        case "backup":
-            return _or_reason(lambda: _back_up(loaded, args.file))
-        case "move":
-            return _or_reason(lambda: move(loaded, args.target))
-    return _or_reason(lambda: _restore(loaded, args.file))
+    try:
+        match args.action:
+            case "sizes":
+                return _with_database(loaded, show_sizes)
+            case "vacuum":
+                return vacuum(loaded)
+            case "export":
+                return export(loaded, args.session)
+            case "backup":
+                return _back_up(loaded, args.file)
+            case "move":
+                return move(loaded, args.target)
+        return _restore(loaded, args.file)
+    except StoreFailed as failure:
+        return failed(failure)
 
 
 def _back_up(loaded: Loaded, file: Path) -> int:
-    if not (database := _existing_database(loaded)):
-        return 1
+    database = _existing_database(loaded)
     print(f"{back_up(database, file):,} bytes in {file}")
     there = [name for name in BESIDE if (database.parent / name).exists()]
     if there:
@@ -86,23 +88,11 @@ def _restore(loaded: Loaded, file: Path) -> int:
     return 0
 
 
-def _or_reason(work: Callable[[], int]) -> int:
-    try:
-        return work()
-    except StoreFailed as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
-
-
-def show_sizes(loaded: Loaded) -> int:
+async def show_sizes(store: Store) -> int:
     """Rows of each table, and the bytes of the whole."""
-
-    async def show(store: Store) -> int:
-        for name, count in (await store.sizes()).items():
-            print(f"{name:14}{count:>14,}")
-        return 0
-
-    return _with_database(loaded, show)
+    for name, count in (await store.sizes()).items():
+        print(f"{name:14}{count:>14,}")
+    return 0
 
 
 def vacuum(loaded: Loaded) -> int:
@@ -135,15 +125,11 @@ async def vacuum_checkpoints(data_dir: Path, store: Store) -> None:
 
 def export(loaded: Loaded, session: str) -> int:
     """A session as JSON: its messages, its runs, and each run's events. Exit code 1 when there is none."""
-    return _with_database(loaded, _exporting(session, Redactor(secrets_of(loaded.settings))))
 
-
-def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[int]]:
     async def write(store: Store) -> int:
         row = await store.session(session)
         if row is None:
-            print(f"dragoman: there is no session {session!r}", file=sys.stderr)
-            return 1
+            return failed(f"there is no session {session!r}")
         runs = [
             run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}
             for run in await store.runs(session)
@@ -153,26 +139,24 @@ def _exporting(session: str, redactor: Redactor) -> Callable[[Store], Awaitable[
         whole: dict[str, Any] = {"id": row.id, "principal": row.principal, "title": row.title, "created": row.created}
         # Also what has become a secret since it was written.
         whole |= {"messages": messages, "summaries": summaries, "runs": runs}
-        print(json.dumps(redactor.redact_value(whole), indent=1))
+        print(json.dumps(Redactor(secrets_of(loaded.settings)).redact_value(whole), indent=1))
         return 0
 
-    return write
+    return _with_database(loaded, write)
 
 
 def _with_database(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
-    """Run an action on an existing database."""
-    if loaded.settings.postgres_url:
-        return with_store(loaded, work)
-    return with_store(loaded, work) if _existing_database(loaded) else 1
+    """Run an action on an existing database. Raises StoreFailed."""
+    if not loaded.settings.postgres_url:
+        _existing_database(loaded)
+    return with_store(loaded, work)
 
 
-def _existing_database(loaded: Loaded) -> Path | None:
-    """The database's file; a mistyped folder is an error and creates nothing."""
+def _existing_database(loaded: Loaded) -> Path:
+    """The database's file; a mistyped folder is an error and creates nothing. Raises StoreFailed."""
     if loaded.settings.postgres_url:
-        print(f"dragoman: {OTHER_PROGRAMS}", file=sys.stderr)
-        return None
+        raise StoreFailed(OTHER_PROGRAMS)
     path = loaded.settings.data_dir / DATABASE
-    if path.exists():
-        return path
-    print(f"dragoman: there is no database {path}. Set --data-dir or DRAGOMAN_DATA_DIR.", file=sys.stderr)
-    return None
+    if not path.exists():
+        raise StoreFailed(f"there is no database {path}. Set --data-dir or DRAGOMAN_DATA_DIR.")
+    return path

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,18 +16,17 @@ from app.config.model_settings import DEFAULT
 from app.config.settings import Loaded, Settings
 from app.core.endpoint_spec import EndpointSpec
 from app.models.endpoints.connection_test import ConnectionReport, check_connection
+from app.models.endpoints.key_sources import Keys
 from app.models.endpoints.registry import InvalidEndpoint, audit_row, check_endpoint, endpoint_row, endpoint_spec
 from app.models.endpoints.startup import build_endpoint_factory, settings_keys
 from app.models.http.failures import redact_url
 from app.redaction.redactor import Redactor
 from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
-from routes.access.local_admin import read_local_token
-from routes.cli.columns import aligned
-from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.columns import action, aligned, flag_problems
+from routes.cli.remote import NoServer, Refusal, remote_of, server_flags
 from routes.cli.tokens import with_store
 from routes.protocol.errors import Refused
 from routes.terminal.approval_text import exact
-from routes.terminal.chat import default_url
 from routes.terminal.event_client import ChatFailed
 from tools.base.containment import lies_in
 
@@ -36,27 +35,19 @@ TAKEN_IN = "A running server applies this within a second or two, a stopped one 
 COLUMNS = ("name", "state", "models", "keys", "under way", "waiting", "url")
 SHOWN = 5  # models that are named
 UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
-FIELDS = ("url", "model", "models", "key_env", "key_file", "format", "tool_calls", "window", "max_requests")
 
 
 def endpoint_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    text = "add a model server, or change one that was added"
-    add = actions.add_parser("add", help=text, description=text, allow_abbrev=False)
+    add = action(actions, "add", "add a model server, or change one that was added")
     add.add_argument("name", help="as in NAME/MODEL")
     for field, more in ADD_FLAGS.items():
         add.add_argument(f"--{field.replace('_', '-')}", dest=f"its_{field}", **more)
-    text = "list the endpoints and their states"
-    listing = actions.add_parser("list", help=text, description=text, allow_abbrev=False)
-    listing.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
-    listing.add_argument(
-        "--token", help="an admin's token for it; DRAGOMAN_TOKEN is safer, because others can see flags"
-    )
-    text = "remove an endpoint that was added"
-    remove = actions.add_parser("remove", help=text, description=text, allow_abbrev=False)
-    text = "connect to an endpoint from here, and list its models"
-    test = actions.add_parser("test", help=text, description=text, allow_abbrev=False)
+    listing = action(actions, "list", "list the endpoints and their states")
+    server_flags(listing, "an admin's token")
+    remove = action(actions, "remove", "remove an endpoint that was added")
+    test = action(actions, "test", "connect to an endpoint from here, and list its models")
     for child in (remove, test):
         child.add_argument("name")
     return add, listing, remove, test
@@ -83,20 +74,13 @@ ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
 
 def run_endpoint(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    settings = loaded.settings
-    match args.action:
-        case "add":
-            return with_store(loaded, lambda store: _add(store, settings, environ, args))
-        case "remove":
-            return with_store(loaded, lambda store: _remove(store, settings, args.name))
-        case "test":
-            return with_store(loaded, lambda store: _test(store, settings, environ, args.name))
-    return with_store(loaded, lambda store: _list(store, settings, environ, args))
+    act = {"add": _add, "list": _list, "remove": _remove, "test": _test}[args.action]
+    return with_store(loaded, lambda store: act(store, loaded.settings, environ, args))
 
 
 async def _add(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
     spec = _spec(args, settings)
-    if args.name in _of_settings(settings):
+    if args.name in specs_of(settings):
         raise Refused(409, "endpoint_of_settings", f"{args.name} is in the settings: change it there.")
     await store.write([endpoint_row(args.name, spec, BY), audit_row(args.name, "added", BY, spec)])
     print(f"{args.name} is added. {TAKEN_IN}")
@@ -106,7 +90,7 @@ async def _add(store: EndpointStore, settings: Settings, environ: Mapping[str, s
 
 def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
     """Raises Refused."""
-    given = {field: value for field in FIELDS if (value := getattr(args, f"its_{field}")) is not None}
+    given = {field: value for field in ADD_FLAGS if (value := getattr(args, f"its_{field}")) is not None}
     given["key_file"] = [str(Path(file).expanduser().absolute()) for file in given.get("key_file", ())]
     if inside := [file for file in given["key_file"] if lies_in(Path(file), settings.workspace)]:
         raise Refused(
@@ -116,21 +100,28 @@ def _spec(args: argparse.Namespace, settings: Settings) -> EndpointSpec:
         spec = EndpointSpec.model_validate(given)
         check_endpoint(args.name, spec, ())
     except ValidationError as wrong:
-        text = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
-        raise Refused(422, "unfit_endpoint", "; ".join(text).replace("Value error, ", "")) from None
+        raise Refused(422, "unfit_endpoint", flag_problems(wrong)) from None
     except InvalidEndpoint as unfit:
         raise Refused(422, "unfit_endpoint", str(unfit)) from None
     return spec
 
 
-async def _remove(store: EndpointStore, settings: Settings, name: str) -> int:
+async def _remove(
+    store: EndpointStore, settings: Settings, _environ: Mapping[str, str], args: argparse.Namespace
+) -> int:
+    name: str = args.name
     await _row(store, settings, name)
     await store.write([EndpointRemoved(name), audit_row(name, "removed", BY)])
     print(f"{name} is removed. {TAKEN_IN}")
+    warn_of_settings(settings, name)
+    return 0
+
+
+def warn_of_settings(settings: Settings, name: str) -> None:
+    """Say on stderr that the settings name an endpoint that has gone."""
     named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
     if needed := [one for one in named if one and one.partition("/")[0] == name]:
         print(f"dragoman: the settings name {needed[0]}: change that before the next start.", file=sys.stderr)
-    return 0
 
 
 async def _row(store: EndpointStore, settings: Settings, name: str) -> EndpointRow:
@@ -138,14 +129,15 @@ async def _row(store: EndpointStore, settings: Settings, name: str) -> EndpointR
     rows = {row.name: row for row in await store.endpoints()}
     if name in rows:
         return rows[name]
-    if name in _of_settings(settings):
+    if name in specs_of(settings):
         raise Refused(409, "endpoint_of_settings", f"{name} is in the settings: change it there.")
     known = ", ".join(rows) or "none"
     raise Refused(404, "not_found", f"No endpoint {name[:64]!a} was added; there are: {known}.")
 
 
-async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, str], name: str) -> int:
-    spec = _of_settings(settings).get(name) or endpoint_spec(await _row(store, settings, name))
+async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
+    name: str = args.name
+    spec = specs_of(settings).get(name) or endpoint_spec(await _row(store, settings, name))
     if spec is None:
         return 1
     trial = await _tried(settings, environ, name, spec)
@@ -154,39 +146,45 @@ async def _test(store: EndpointStore, settings: Settings, environ: Mapping[str, 
 
 
 async def _tried(settings: Settings, environ: Mapping[str, str], name: str, spec: EndpointSpec) -> ConnectionReport:
-    opener = build_endpoint_factory(settings, Redactor(), environ)
-    return await check_connection(
-        opener, name, spec, settings_keys(settings) if name == DEFAULT and settings.model_url else None
-    )
+    factory = build_endpoint_factory(settings, Redactor(), environ)
+    return await check_connection(factory, name, spec, keys_of(settings, name))
+
+
+def keys_of(settings: Settings, name: str) -> Keys | None:
+    """The keys of the settings for their own endpoint; others have theirs in their entry."""
+    return settings_keys(settings) if name == DEFAULT and settings.model_url else None
 
 
 def _report(name: str, trial: ConnectionReport) -> None:
     if trial.models:
-        more = f" and {len(trial.models) - SHOWN} more" if len(trial.models) > SHOWN else ""
-        print(f"{name} lists {', '.join(map(exact, trial.models[:SHOWN]))}{more}.")
+        print(f"{name} lists {first_of(trial.models)}.")
     if trial.problem:
         print(f"dragoman: {exact(trial.problem)}", file=sys.stderr)
 
 
-def _of_settings(settings: Settings) -> dict[str, EndpointSpec]:
+def first_of(models: Sequence[str]) -> str:
+    """The first models by name, and how many more there are."""
+    more = f" and {len(models) - SHOWN} more" if len(models) > SHOWN else ""
+    return f"{', '.join(map(exact, models[:SHOWN]))}{more}"
+
+
+def specs_of(settings: Settings, rows: Iterable[EndpointRow] = ()) -> dict[str, EndpointSpec]:
+    """The endpoints of the database, and those of the settings, which have precedence."""
+    added = {row.name: spec for row in rows if (spec := endpoint_spec(row))}
     own = {DEFAULT: EndpointSpec(url=settings.model_url, model=settings.model)} if settings.model_url else {}
-    return own | dict(settings.endpoints)
+    return added | own | dict(settings.endpoints)
 
 
 async def _list(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
-    url = args.server or environ.get("DRAGOMAN_URL") or default_url(settings)
     try:
-        own = read_local_token(settings.data_dir)
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
-        endpoints = await asyncio.to_thread(remote.endpoints)
+        remote = remote_of(args, settings, environ)
+        endpoints = (await asyncio.to_thread(remote.call, "GET", "/endpoints"))["endpoints"]
     except (Refusal, ChatFailed) as failure:
         raise Refused(403, "forbidden", str(failure)) from None
     except NoServer as none:
-        specs = {row.name: spec for row in await store.endpoints() if (spec := endpoint_spec(row))} | _of_settings(
-            settings
-        )
         endpoints = [
-            {"name": name, "url": redact_url(spec.url), "models": _named(spec)} for name, spec in specs.items()
+            {"name": name, "url": redact_url(spec.url), "models": [{"name": model} for model in spec.named]}
+            for name, spec in specs_of(settings, await store.endpoints()).items()
         ]
         text = "The settings and the database have:" if endpoints else "None is configured."
         print(f"{none} {text}", file=sys.stderr)
@@ -203,10 +201,6 @@ async def _list(store: EndpointStore, settings: Settings, environ: Mapping[str, 
 def ago(seconds: float) -> str:
     size, unit = next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])
     return f"{max(0, int(seconds // size))} {unit} ago"
-
-
-def _named(spec: EndpointSpec) -> list[dict[str, str]]:
-    return [{"name": name} for name in spec.named]
 
 
 def _columns(endpoint: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from app.config.settings import Loaded
 
 Environ = Mapping[str, str]
-AUTOMATION = (
-    ("schedule", "add, list, run and switch scheduled messages"),
-    ("trigger", "add, list and switch incoming webhooks that start runs"),
-)
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -146,147 +141,21 @@ def no_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _chat_flags(parser: argparse.ArgumentParser) -> None:
-    import_module("routes.cli.chat_flags").chat_flags(parser)
-    _settings_flags(parser)
+def _command(name: str, help_text: str, module: str, settings: Collection[str] | None = None) -> Command:
+    """A row for a module that has `NAME_flags` and `run_NAME`. Of the `settings`, None being all, flags are made, too.
 
+    `NAME_flags` returns the parsers of the actions, if the command has some.
+    """
 
-def _chat(args: argparse.Namespace, environ: Environ) -> int:
-    return int(import_module("routes.cli.chat_flags").run_chat(args, _loaded(args, environ), environ))
+    def arguments(parser: argparse.ArgumentParser) -> None:
+        for child in getattr(import_module(module), f"{name}_flags")(parser) or [parser]:
+            _settings_flags(child, settings)
 
+    def run(args: argparse.Namespace, environ: Environ) -> int:
+        loaded = _loaded(args, environ)
+        return int(getattr(import_module(module), f"run_{name}")(args, loaded, environ))
 
-def _config_flags(parser: argparse.ArgumentParser) -> None:
-    help_text = "also show the options of a run with this profile and where they come from"
-    parser.add_argument("--profile", dest="its_profile", metavar="NAME", help=help_text)
-    help_text = "the same for a run in this session"
-    parser.add_argument("--session", dest="its_session", metavar="ID", help=help_text)
-    _settings_flags(parser)
-
-
-def _config(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.stored_settings import print_config
-
-    loaded = print_config(loaded)
-    if not (args.its_profile or args.its_session):
-        return 0
-    from routes.cli.profiles import show_options
-
-    print()
-    return show_options(loaded, args.its_profile, args.its_session)
-
-
-def _profile_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.profiles import profile_flags
-
-    for child in profile_flags(parser):
-        _settings_flags(child, only=("data_dir", "workspace"))  # some of the others are words of `set`
-
-
-def _profile(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.profiles import run_profile
-
-    return run_profile(args, loaded)
-
-
-def _token_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.tokens import token_flags
-
-    for child in token_flags(parser):
-        _settings_flags(child, only=("data_dir", "workspace"))  # some of the others are words of `create`, too
-
-
-def _token(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.tokens import run_token
-
-    return run_token(args, loaded)
-
-
-def _mcp_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.mcp import mcp_flags
-
-    for child in mcp_flags(parser):
-        _settings_flags(child, only=("mcp_config", "data_dir", "workspace", "host", "port"))
-
-
-def _mcp(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.mcp import run_mcp
-
-    return run_mcp(args, loaded, environ, args.behind)
-
-
-def _endpoint_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.endpoints import endpoint_flags
-
-    for child in endpoint_flags(parser):
-        _settings_flags(child, only=("data_dir", "workspace", "host", "port"))  # some of the others are words of `add`
-
-
-def _endpoint(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.endpoints import run_endpoint
-
-    return run_endpoint(args, loaded, environ)
-
-
-def _model_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.models import model_flags
-
-    for child in model_flags(parser):
-        _settings_flags(child, only=("data_dir", "workspace", "host", "port", "model_memory_mb"))
-
-
-def _model(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.models import run_model
-
-    return run_model(args, loaded, environ)
-
-
-def _single_flags(name: str, module: str, only: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """The flags of a command without actions."""
-    getattr(import_module(module), f"{name}_flags")(parser)
-    _settings_flags(parser, only=only)
-
-
-def _remote_flags(name: str, module: str, parser: argparse.ArgumentParser) -> None:
-    for child in getattr(import_module(module), f"{name}_flags")(parser):
-        _settings_flags(child, only=("host", "port", "data_dir"))
-
-
-def _remote(name: str, module: str, args: argparse.Namespace, environ: Environ) -> int:
-    loaded, run = _loaded(args, environ), getattr(import_module(module), f"run_{name}")
-    return int(run(args, loaded, environ))
-
-
-def _automation_flags(kind: str, parser: argparse.ArgumentParser) -> None:
-    from routes.cli.schedules import automation_flags
-
-    for child in automation_flags(kind, parser):
-        _settings_flags(child, only=("host", "port", "data_dir"))
-
-
-def _automation(kind: str, args: argparse.Namespace, environ: Environ) -> int:
-    from routes.cli.schedules import run_automation
-
-    return run_automation(kind, args, _loaded(args, environ), environ)
-
-
-def _db_flags(parser: argparse.ArgumentParser) -> None:
-    from routes.cli.database import db_flags
-
-    for child in db_flags(parser):
-        _settings_flags(child)
-
-
-def _db(args: argparse.Namespace, environ: Environ) -> int:
-    loaded = _loaded(args, environ)
-    from routes.cli.database import run_db
-
-    return run_db(args, loaded)
+    return Command(name, help_text, arguments, run)
 
 
 def _doctor_flags(parser: argparse.ArgumentParser) -> None:
@@ -315,40 +184,48 @@ def _dialects(_args: argparse.Namespace, _environ: Environ) -> int:
     return print_dialects()
 
 
-def _single(name: str, module: str, help_text: str, only: Sequence[str]) -> Command:
-    return Command(name, help_text, partial(_single_flags, name, module, only), partial(_remote, name, module))
-
-
 def _no_flags(_parser: argparse.ArgumentParser) -> None:
     """The flags of a subcommand that takes none."""
 
 
 _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, checked, run and shown live."
 
-REMOTE = (
-    ("memory", "routes.cli.memory", "list, search, edit and delete what is remembered about you"),
-    ("rules", "routes.cli.rules", "list the operator's rules on arguments, and test a call against them"),
-    ("webhook", "routes.cli.webhooks", "add, list, test and remove webhooks for notifications"),
-)
-FOUND, LAID = ("host", "port", "data_dir"), ("host", "port", "data_dir", "workspace")
-SHARED = ("database_url",)
+# Some of the other settings are words of the actions.
+STORE, SERVER = ("data_dir", "workspace"), ("host", "port", "data_dir")
+BOTH = (*SERVER, "workspace")
 COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
-    Command("chat", "chat with a server in the terminal; starts a server if none answers", _chat_flags, _chat),
-    Command("config", "show the effective settings and where each value comes from", _config_flags, _config),
-    Command("profile", "list, show, set and remove profiles: named options of runs", _profile_flags, _profile),
-    Command("token", "create, list and revoke the tokens that clients sign in with", _token_flags, _token),
-    Command("mcp", "add, list, enable, disable and approve MCP servers", _mcp_flags, _mcp),
-    _single("project", "routes.cli.project", "show, accept or decline the workspace's instructions (AGENTS.md)", FOUND),
-    Command("endpoint", "add, list, test and remove model servers", _endpoint_flags, _endpoint),
-    Command("model", "add, list, serve and stop model files (GGUF) on this machine", _model_flags, _model),
-    *(Command(kind, text, partial(_automation_flags, kind), partial(_automation, kind)) for kind, text in AUTOMATION),
-    _single("connect", "routes.cli.connect", "connect another program to the server: Codex, Claude Code, SDKs", LAID),
-    *(Command(name, text, partial(_remote_flags, name, of), partial(_remote, name, of)) for name, of, text in REMOTE),
-    Command(
-        "db", "show the size of the database, shrink it, back it up or restore it, or export a session", _db_flags, _db
+    _command("chat", "chat with a server in the terminal; starts a server if none answers", "routes.cli.chat_flags"),
+    _command("config", "show the effective settings and where each value comes from", "routes.cli.config"),
+    _command("profile", "list, show, set and remove profiles: named options of runs", "routes.cli.profiles", STORE),
+    _command("token", "create, list and revoke the tokens that clients sign in with", "routes.cli.tokens", STORE),
+    _command(
+        "mcp", "add, list, enable, disable and approve MCP servers", "routes.cli.mcp", settings=("mcp_config", *BOTH)
     ),
-    _single("node", "routes.cli.nodes", "list the nodes that share a database, and forget one", SHARED),
+    _command(
+        "project", "show, accept or decline the workspace's instructions (AGENTS.md)", "routes.cli.project", SERVER
+    ),
+    _command("endpoint", "add, list, test and remove model servers", "routes.cli.endpoints", BOTH),
+    _command(
+        "model",
+        "add, list, serve and stop model files (GGUF) on this machine",
+        "routes.cli.models",
+        settings=(*BOTH, "model_memory_mb"),
+    ),
+    _command("schedule", "add, list, run and switch scheduled messages", "routes.cli.schedules", SERVER),
+    _command("trigger", "add, list and switch incoming webhooks that start runs", "routes.cli.schedules", SERVER),
+    _command("connect", "connect another program to the server: Codex, Claude Code, SDKs", "routes.cli.connect", BOTH),
+    _command("memory", "list, search, edit and delete what is remembered about you", "routes.cli.memory", SERVER),
+    _command(
+        "rules", "list the operator's rules on arguments, and test a call against them", "routes.cli.rules", SERVER
+    ),
+    _command("webhook", "add, list, test and remove webhooks for notifications", "routes.cli.webhooks", SERVER),
+    _command(
+        "db",
+        "show the size of the database, shrink it, back it up or restore it, or export a session",
+        "routes.cli.database",
+    ),
+    _command("node", "list the nodes that share a database, and forget one", "routes.cli.nodes", ("database_url",)),
     Command("doctor", "check this installation, and show how to fix what is wrong", _doctor_flags, _doctor),
     Command("parse", "parse a model's output from standard input and show the result", _parse_flags, _parse),
     Command("dialects", "list the supported dialects of tool calls", _no_flags, _dialects),

@@ -11,13 +11,11 @@ from typing import Any
 from app.config.settings import Loaded, Settings
 from app.storage.audit import AuditRow
 from app.storage.mcp import McpServerRemoved, McpStore
-from routes.access.local_admin import read_local_token
-from routes.cli.columns import aligned
-from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.columns import aligned, failed
+from routes.cli.remote import NoServer, Remote, server_flags, with_remote
 from routes.cli.tokens import with_store
 from routes.terminal.approval_text import exact
-from routes.terminal.chat import default_url
-from routes.terminal.event_client import ChatFailed
+from routes.terminal.event_client import step
 from tools.base.rights import Risk, Role, Trust, results_in_words
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
 from tools.mcp.config.entries import config_of, read_config, transport_of
@@ -37,10 +35,7 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
 
     def action(name: str, message: str, usage: str | None = None) -> argparse.ArgumentParser:
         child = actions.add_parser(name, help=message, description=message, usage=usage, allow_abbrev=False)
-        child.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
-        child.add_argument(
-            "--token", help="an admin's token for it; DRAGOMAN_TOKEN is safer, because others can see flags"
-        )
+        server_flags(child, "an admin's token")
         return child
 
     usage = "dragoman mcp add NAME [--env K=V ...] -- COMMAND [ARG ...]\n       dragoman mcp add NAME --url URL"
@@ -55,15 +50,14 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
     add.add_argument("--cwd", help="the folder that the command starts in")
     add.add_argument("--eager", action="store_true", help="connect at start-up, not at the first call")
     listing = action("list", "list the servers and their states")
-    named = [action(name, message) for name, (message, _) in NAMED.items()]
-    for child in named:
+    named = {name: action(name, message) for name, (message, _) in NAMED.items()}
+    for child in named.values():
         child.add_argument("name")
-    approve = named[list(NAMED).index("approve")]
-    approve.add_argument("tool", nargs="?", help="only this one of what is held (default: all)")
+    named["approve"].add_argument("tool", nargs="?", help="only this one of what is held (default: all)")
     for word in ("trust", "distrust"):
-        named[list(NAMED).index(word)].add_argument("--tool", default="", help="only this tool of the server")
-    _trust_flags(named[list(NAMED).index("trust")])
-    return add, listing, *named
+        named[word].add_argument("--tool", default="", help="only this tool of the server")
+    _trust_flags(named["trust"])
+    return add, listing, *named.values()
 
 
 def _trust_flags(trust: argparse.ArgumentParser) -> None:
@@ -74,26 +68,26 @@ def _trust_flags(trust: argparse.ArgumentParser) -> None:
     results.add_argument("--untrusted-results", dest="untrusted", action="store_const", const=True, help=RESULTS[True])
 
 
-def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str], command: Sequence[str]) -> int:
-    """`command` is what stood behind `--`. Exit code 1 when it cannot be done, with the reason on stderr."""
-    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
-    try:
-        own = read_local_token(loaded.settings.data_dir)
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
+def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Exit code 1 when it cannot be done, with the reason on stderr."""
+
+    def work(remote: Remote) -> int:
         match args.action:
             case "add":
-                return _add(args, loaded.settings, environ, command)
+                return _add(args, loaded.settings, environ)
             case "list":
                 return _list(remote, loaded.settings, environ)
         _, act = NAMED[args.action]
         return act(args, remote, loaded)
-    except (FileUnchanged, NoServer, Refusal, ChatFailed) as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
+
+    try:
+        return with_remote(args, loaded, environ, work)
+    except FileUnchanged as failure:
+        return failed(failure)
 
 
-def _add(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str], command: Sequence[str]) -> int:
-    entry, path = _entry(args, command), settings.mcp_config
+def _add(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> int:
+    entry, path = _entry(args, args.behind), settings.mcp_config
     problem = config_of(args.name, entry, Variables(environ, path.parent, settings.workspace)).problem
     if problem and "${" not in problem:  # a variable may be there when the server starts
         raise FileUnchanged(problem)
@@ -139,7 +133,8 @@ def _pairs(words: Sequence[str], between: str, advice: str) -> dict[str, str]:
 def _list(remote: Remote, settings: Settings, environ: Mapping[str, str]) -> int:
     path = settings.mcp_config
     try:
-        servers, problem = remote.servers()
+        answer = remote.call("GET", "/mcp/servers")
+        servers, problem = answer["servers"], answer["problem"]
     except NoServer as none:
         configured = read_config(path, environ, settings.workspace) if path.exists() else None
         found = configured.configs if configured else ()
@@ -194,10 +189,14 @@ def _below(server: Mapping[str, Any]) -> list[str]:
     return [*lines, *_declarations(server)]
 
 
+def _ask(remote: Remote, name: str, action: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return remote.call("POST", f"/mcp/servers/{step(name)}/{action}", body)
+
+
 def _remove(args: argparse.Namespace, remote: Remote, loaded: Loaded) -> int:
     path = loaded.settings.mcp_config
     if args.name not in entries_of(path):
-        remote.remove(args.name)
+        remote.call("DELETE", f"/mcp/servers/{step(args.name)}")
         print(f"{args.name} is removed.")
         return 0
     message = drop_entry(path, args.name)
@@ -212,7 +211,7 @@ def _switch(enabled: bool) -> Callable[[argparse.Namespace, Remote, Loaded], int
     def switch(args: argparse.Namespace, remote: Remote, loaded: Loaded) -> int:
         path = loaded.settings.mcp_config
         if args.name not in entries_of(path):
-            remote.act(args.name, "enable" if enabled else "disable")
+            _ask(remote, args.name, "enable" if enabled else "disable")
             print(f"{args.name} is {word}.")
             return 0
         message = set_enabled(path, args.name, enabled=enabled)
@@ -230,19 +229,18 @@ async def _forgotten(store: McpStore, name: str, decision: str) -> int:
 
 
 def _reconnect(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
-    print(f"{args.name}: {remote.act(args.name, 'reconnect')['state']}.")
+    print(f"{args.name}: {_ask(remote, args.name, 'reconnect')['state']}.")
     return 0
 
 
 def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
     """Approve tools, printing each once more, so that nothing is trusted unseen."""
-    held: list[dict[str, str]] = next(
-        (server["held"] for server in remote.servers()[0] if server["name"] == args.name), []
-    )
+    servers = remote.call("GET", "/mcp/servers")["servers"]
+    held: list[dict[str, str]] = next((server["held"] for server in servers if server["name"] == args.name), [])
     for one in held:
         if args.tool in (None, one["tool"]):
             print(f"{exact(one['tool']) or 'its instructions'}: {exact(one['why'])}\n{exact(one['diff'])}")
-    approved = remote.act(args.name, "approve", {"tool": args.tool} if args.tool else {})["approved"]
+    approved = _ask(remote, args.name, "approve", {"tool": args.tool} if args.tool else {})["approved"]
     names = [exact(name) if name else "its instructions" for name in approved]
     print(f"Approved: {', '.join(names) or 'nothing, because nothing was held back'}.")
     return 0
@@ -250,27 +248,23 @@ def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
 
 def _trust(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
     fields = {"tool": args.tool or None, "role": args.role, "risk": args.risk, "untrusted": args.untrusted}
-    server = remote.act(args.name, "trust", {name: value for name, value in fields.items() if value is not None})
-    for line in _classified(server, args.tool):
-        print(exact(line))
-    return 0
+    given = {name: value for name, value in fields.items() if value is not None}
+    return _print_classified(_ask(remote, args.name, "trust", given), args.tool)
 
 
 def _distrust(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
-    server = remote.act(args.name, "distrust", {"tool": args.tool} if args.tool else {})
-    for line in _classified(server, args.tool):
-        print(exact(line))
+    server = _ask(remote, args.name, "distrust", {"tool": args.tool} if args.tool else {})
+    return _print_classified(server, args.tool)
+
+
+def _print_classified(server: Mapping[str, Any], only: str) -> int:
+    """Print the classification of the server's tools, or of one of them."""
+    for one in server["classified"]:
+        if not only or only in (one["tool"], one["name"]):
+            sources = one["sources"]
+            line = f"{one['tool']}: role {one['role']} ({sources['role']}), risk {one['risk']} ({sources['risk']}), "
+            print(exact(f"{line}{results_in_words(one['untrusted'])} ({sources['untrusted']})"))
     return 0
-
-
-def _classified(server: Mapping[str, Any], only: str) -> list[str]:
-    """Lines with the classification of the server's tools, or of one of them."""
-    tools = [one for one in server["classified"] if not only or only in (one["tool"], one["name"])]
-    return [
-        f"{one['tool']}: role {one['role']} ({one['sources']['role']}), risk {one['risk']} ({one['sources']['risk']}), "
-        f"{results_in_words(one['untrusted'])} ({one['sources']['untrusted']})"
-        for one in tools
-    ]
 
 
 def _declarations(server: Mapping[str, Any]) -> list[str]:
@@ -291,7 +285,7 @@ def _in_words(given: Mapping[str, Any]) -> str:
 
 
 def _logs(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
-    for line in remote.logs(args.name):
+    for line in remote.call("GET", f"/mcp/servers/{step(args.name)}/logs")["lines"]:
         print(exact(line))
     return 0
 

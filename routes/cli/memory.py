@@ -11,12 +11,10 @@ from urllib.parse import urlencode
 
 from app.config.settings import Loaded
 from app.memory.limits import MOST_PAGE
-from routes.access.local_admin import read_local_token
-from routes.cli.columns import aligned
-from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.columns import aligned, failed
+from routes.cli.remote import Remote, server_flags, with_remote
 from routes.terminal.approval_text import exact
-from routes.terminal.chat import default_url
-from routes.terminal.event_client import ChatFailed
+from routes.terminal.event_client import step
 from tools.base.access.memory import KINDS
 
 COLUMNS = ("id", "kind", "day", "text")
@@ -48,20 +46,13 @@ def memory_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentP
         child.add_argument("--kind", choices=KINDS)
     children = [listing, search, show, add, edit, delete]
     for child in children:
-        child.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
-        child.add_argument("--token", help="a token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
+        server_flags(child)
     return children
 
 
 def run_memory(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
-    try:
-        own = read_local_token(loaded.settings.data_dir)
-        return _act(args, Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own))
-    except (NoServer, Refusal, ChatFailed) as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
+    return with_remote(args, loaded, environ, lambda remote: _act(args, remote))
 
 
 def _act(args: argparse.Namespace, remote: Remote) -> int:
@@ -88,8 +79,7 @@ def _act(args: argparse.Namespace, remote: Remote) -> int:
 
 def _delete(args: argparse.Namespace, remote: Remote) -> int:
     if sum(map(bool, (args.id, args.session, args.all))) != 1:
-        print("dragoman: name one memory, or --session ID, or --all", file=sys.stderr)
-        return 1
+        return failed("name one memory, or --session ID, or --all")
     if args.id:
         remote.call("DELETE", _path(args.id))
         print(f"Deleted {args.id}.")
@@ -116,7 +106,7 @@ def _print_all(args: argparse.Namespace, remote: Remote) -> None:
 
 
 def _path(memory: str) -> str:
-    return f"/memory/{Remote.quoted(memory)}"
+    return f"/memory/{step(memory)}"
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -16,13 +16,7 @@ from app.config.settings import Loaded, Settings
 from app.core.endpoint_spec import EndpointSpec
 from app.models.capabilities.server_kind import server_kind
 from app.models.endpoints.connection_test import check_connection
-from app.models.endpoints.registry import (
-    InvalidEndpoint,
-    ReadOnlyEndpoint,
-    audit_row,
-    check_endpoint,
-    endpoint_row,
-)
+from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, audit_row, check_endpoint, endpoint_row
 from app.models.endpoints.served_models import ServedModels, wanted_of
 from app.models.endpoints.startup import build_endpoint_factory
 from app.models.http.client import base_url_of
@@ -32,36 +26,23 @@ from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServe
 from app.redaction.redactor import Redactor
 from app.storage.served_models import ServedModelRow
 from app.storage.store import Store
-from routes.access.local_admin import read_local_token
-from routes.cli.columns import aligned
-from routes.cli.endpoints import BY, TAKEN_IN
-from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.columns import action, aligned
+from routes.cli.endpoints import BY, TAKEN_IN, first_of, warn_of_settings
+from routes.cli.remote import NoServer, Refusal, remote_of, server_flags
 from routes.cli.tokens import with_store
 from routes.protocol.errors import Refused
 from routes.terminal.approval_text import exact
-from routes.terminal.chat import default_url
 from routes.terminal.event_client import ChatFailed
 
 COLUMNS = ("name", "state", "model", "quantisation", "context", "slots", "memory", "file")
-SHOWN = 5  # models of an adopted server that are named
 
 
 def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, text: str, argument: str | None = None) -> argparse.ArgumentParser:
-        child = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        if argument:
-            child.add_argument(argument)
-        return child
-
-    listing = action("list", "list the added models and their state")
-    listing.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
-    listing.add_argument(
-        "--token", help="an admin's token for it; DRAGOMAN_TOKEN is safer, because others can see flags"
-    )
-    add = action("add", "check a GGUF file and add it, or add it again with other values")
+    listing = action(actions, "list", "list the added models and their state")
+    server_flags(listing, "an admin's token")
+    add = action(actions, "add", "check a GGUF file and add it, or add it again with other values")
     add.add_argument("file", type=_expanded, help="the GGUF file; of a split model the first one")
     add.add_argument("--name", help="of its endpoint, as in NAME/MODEL (default: from the file)")
     add.add_argument("--context", type=int, metavar="TOKENS", help="of one conversation (default: at most 8192)")
@@ -69,13 +50,17 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
     add.add_argument("--cache-type", choices=CACHE_TYPES, help="of the key-value cache; less memory with q8_0, q4_0")
     add.add_argument("--threads", type=int, metavar="N", help="that compute (default: of the cores, at most 4)")
     add.add_argument("--serve", action="store_true", help="serve it, too")
-    serve = action("serve", "serve a model; it starts with the first request", "name")
+    serve = action(actions, "serve", "serve a model; it starts with the first request")
+    serve.add_argument("name")
     for child in (add, serve):
         child.add_argument("--at-start", action="store_true", help="start it with the server, and keep it")
         child.add_argument("--force", action="store_true", help="even if memory seems too short")
-    stop = action("stop", "remove the endpoint of a model and stop its process", "name")
-    remove = action("remove", "forget a model; its file stays", "name")
-    adopt = action("adopt", "use a model server that is already running: llama.cpp, Ollama, vLLM ...", "url")
+    stop = action(actions, "stop", "remove the endpoint of a model and stop its process")
+    stop.add_argument("name")
+    remove = action(actions, "remove", "forget a model; its file stays")
+    remove.add_argument("name")
+    adopt = action(actions, "adopt", "use a model server that is already running: llama.cpp, Ollama, vLLM ...")
+    adopt.add_argument("url")
     adopt.add_argument("--name", help="of the endpoint (default: by the kind of server)")
     return listing, add, serve, stop, remove, adopt
 
@@ -120,7 +105,7 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
             await models.remove(args.name, BY)
             print(f"{args.name} is removed; its file stays. {TAKEN_IN}")
     if args.action != "serve":
-        _warn_of_settings(settings, args.name)
+        warn_of_settings(settings, args.name)
     return 0
 
 
@@ -149,12 +134,6 @@ def _served(row: ServedModelRow) -> str:
     return f"{row.name} is served as {row.name}/{exact(header_of(row).name)}, and starts {when}. {TAKEN_IN}"
 
 
-def _warn_of_settings(settings: Settings, name: str) -> None:
-    named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
-    if needed := [one for one in named if one and one.partition("/")[0] == name]:
-        print(f"dragoman: the settings name {needed[0]}: change that before the next start.", file=sys.stderr)
-
-
 async def _adopt(store: Store, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
     """Add an endpoint for a server that runs already, and that goes on without dragoman."""
     address = args.url if "://" in args.url else f"http://{args.url}"
@@ -174,18 +153,15 @@ async def _adopt(store: Store, settings: Settings, environ: Mapping[str, str], a
     if found.problem or not found.models:
         raise InvalidEndpoint(found.problem or f"{url} lists no models. Start one there, and try again.")
     await store.write([endpoint_row(name, spec, BY), audit_row(name, "adopted", BY, spec)])
-    more = f" and {len(found.models) - SHOWN} more" if len(found.models) > SHOWN else ""
-    names = ", ".join(map(exact, found.models[:SHOWN]))
-    print(f"{name} is {kind or 'a server'} with {names}{more}; dragoman neither starts nor stops it. {TAKEN_IN}")
+    names = first_of(found.models)
+    print(f"{name} is {kind or 'a server'} with {names}; dragoman neither starts nor stops it. {TAKEN_IN}")
     return 0
 
 
 async def _list(models: ServedModels, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:
-    url = args.server or environ.get("DRAGOMAN_URL") or default_url(settings)
     try:
-        own = read_local_token(settings.data_dir)
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
-        overview = await asyncio.to_thread(remote.served_models)
+        remote = remote_of(args, settings, environ)
+        overview = await asyncio.to_thread(remote.call, "GET", "/served-models")
     except (Refusal, ChatFailed) as failure:
         raise Refused(403, "forbidden", str(failure)) from None
     except NoServer as none:

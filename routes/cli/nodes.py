@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Mapping
 
 from app.config.settings import Loaded
 from app.replicas.nodes import NodeState
 from app.storage.changes import StoreFailed
-from routes.cli.columns import aligned
+from routes.cli.columns import aligned, failed
 
 HEAD = ("node", "servers", "people", "runs that wait", "jobs", "away")
 ONE_SERVER = "This server has a database of its own (SQLite), so there are no nodes. See docs/replicas.md."
@@ -33,13 +32,13 @@ def node_flags(parser: argparse.ArgumentParser) -> None:
 def run_node(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
     if (url := loaded.settings.postgres_url) is None:
-        return _failed(ONE_SERVER)
+        return failed(ONE_SERVER)
     try:
         return asyncio.run(_run(args.action, args.name, url))
     except ModuleNotFoundError:
-        return _failed(NO_DRIVER)
+        return failed(NO_DRIVER)
     except StoreFailed as failure:
-        return _failed(str(failure))
+        return failed(str(failure))
 
 
 async def _run(action: str, name: str | None, url: str) -> int:
@@ -52,11 +51,11 @@ async def _run(action: str, name: str | None, url: str) -> int:
             print("\n".join(aligned(HEAD, map(cells, known))))
             return 0
         if not name:
-            return _failed(NO_NAME.format(names=names))
+            return failed(NO_NAME.format(names=names))
         if (node := await forget(connection, name)) is None:
-            return _failed(UNKNOWN.format(name=name, names=names))
+            return failed(UNKNOWN.format(name=name, names=names))
     if node.replicas:
-        return _failed(SERVES.format(name=name, count=counted(node.replicas, "server")))
+        return failed(SERVES.format(name=name, count=counted(node.replicas, "server")))
     counts = counted(node.waiting, "run"), counted(node.jobs, "job"), counted(node.people, "person", "people")
     print(FORGOTTEN.format(name=name, waiting=counts[0], jobs=counts[1], people=counts[2]))
     return 0
@@ -70,8 +69,3 @@ def cells(node: NodeState) -> dict[str, str]:
 
 def counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or f'{one}s'}"
-
-
-def _failed(reason: str) -> int:
-    print(f"dragoman: {reason}", file=sys.stderr)
-    return 1

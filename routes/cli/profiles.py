@@ -32,7 +32,7 @@ from app.storage.principals import LOCAL_USER, Principal
 from app.storage.profiles import SHARED
 from app.storage.store import Store
 from app.transcript.run_request import NotFound
-from routes.cli.columns import aligned
+from routes.cli.columns import action, aligned, flag_problems
 from routes.cli.tokens import shared_profile, with_store
 from routes.protocol.errors import Refused
 from routes.terminal.approval_text import one_line
@@ -48,20 +48,15 @@ PROBLEMS = (UnknownProfile, ProfileConflict, ProfileForbidden, InvalidProfile)
 def profile_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions, for the flags that all of them have."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = _action(actions, "list", "list the profiles from the settings and the shared ones")
-    show = _action(actions, "show", "show all values of a profile")
-    save = _action(actions, "set", "add or replace a shared profile")
-    remove = _action(actions, "remove", "delete a shared profile")
+    listing = action(actions, "list", "list the profiles from the settings and the shared ones")
+    show = action(actions, "show", "show all values of a profile")
+    save = action(actions, "set", "add or replace a shared profile")
+    remove = action(actions, "remove", "delete a shared profile")
     for child in (show, save, remove):
         child.add_argument("name")
     for field, more in SET_FLAGS.items():
         save.add_argument(f"--{field.replace('_', '-')}", dest=f"its_{field}", **more)
     return listing, show, save, remove
-
-
-def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-    return parser
 
 
 def _number(field: str) -> dict[str, Any]:
@@ -86,28 +81,16 @@ SET_FLAGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run_profile(args: argparse.Namespace, loaded: Loaded) -> int:
+def run_profile(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    match args.action:
-        case "set":
-            return with_store(loaded, lambda store: _set(_profiles(loaded, store), args))
-        case "remove":
-            return with_store(loaded, lambda store: _remove(_profiles(loaded, store), args.name))
-        case "show":
-            return with_store(loaded, lambda store: _show(_profiles(loaded, store), args.name))
-    return with_store(loaded, lambda store: _list(_profiles(loaded, store)))
+    act = {"list": _list, "show": _show, "set": _set, "remove": _remove}[args.action]
+    return with_store(loaded, lambda store: act(Profiles(loaded.settings.profiles, store), args))
 
 
-def _profiles(loaded: Loaded, store: Store) -> Profiles:
-    return Profiles(loaded.settings.profiles, store)
-
-
-async def _list(profiles: Profiles) -> int:
+async def _list(profiles: Profiles, _args: argparse.Namespace) -> int:
     found = await profiles.listed(SHARED)
     if not found:
-        print(
-            "There are no profiles. `dragoman profile set NAME ...` adds one; so does [profiles.NAME] in dragoman.toml."
-        )
+        print(NONE_YET)
         return 0
     print("\n".join(aligned(COLUMNS, map(_columns, found))))
     return 0
@@ -119,8 +102,8 @@ def _columns(profile: Profile) -> Mapping[str, str]:
     return named | {"description": description}
 
 
-async def _show(profiles: Profiles, name: str) -> int:
-    profile = await shared_profile(profiles, name)
+async def _show(profiles: Profiles, args: argparse.Namespace) -> int:
+    profile = await shared_profile(profiles, args.name)
     for option, value in profile.spec.model_dump(mode="json", exclude_defaults=True).items():
         print(f"{option} = {one_line(json.dumps(value, ensure_ascii=False))}")
     return 0
@@ -135,8 +118,7 @@ async def _set(profiles: Profiles, args: argparse.Namespace) -> int:
     try:
         spec = ProfileSpec(**given)
     except ValidationError as wrong:
-        text = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
-        raise Refused(422, "unfit_profile", "; ".join(text).replace("Value error, ", "")) from None
+        raise Refused(422, "unfit_profile", flag_problems(wrong)) from None
     try:
         is_new = await profiles.save(LOCAL_USER, args.name, spec, shared=True, by=BY)
     except PROBLEMS as problem:
@@ -145,13 +127,13 @@ async def _set(profiles: Profiles, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _remove(profiles: Profiles, name: str) -> int:
-    await shared_profile(profiles, name)
+async def _remove(profiles: Profiles, args: argparse.Namespace) -> int:
+    await shared_profile(profiles, args.name)
     try:
-        await profiles.remove(Principal(SHARED, Role.ADMIN), name, BY)
+        await profiles.remove(Principal(SHARED, Role.ADMIN), args.name, BY)
     except PROBLEMS as problem:
         raise Refused(409, "profile_conflict", str(problem)) from None
-    print(f"The profile {name} is removed. Runs that started with it keep it.")
+    print(f"The profile {args.name} is removed. Runs that started with it keep it.")
     return 0
 
 
@@ -165,7 +147,7 @@ async def _options(loaded: Loaded, store: Store, profile: str | None, session: s
     if session and row is None:
         raise Refused(404, "not_found", f"There is no session {session[:80]!a}; GET /sessions lists yours.")
     owner = await _owner(store, row.principal) if row else LOCAL_USER
-    resolver = ProfiledOptions(loaded.settings, _profiles(loaded, store))
+    resolver = ProfiledOptions(loaded.settings, Profiles(loaded.settings.profiles, store))
     try:
         layers = await resolver.layers(owner, RunOptions(profile=profile or None), session)
     except (UnknownProfile, ProfileMissing) as problem:

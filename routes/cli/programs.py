@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 TOKEN = "DRAGOMAN_TOKEN"
+KEY_LEAD = "The key is a token of the server; while the server has none, any text will do:"
 
 
 class Block(Struct, frozen=True):
@@ -22,43 +23,38 @@ class Block(Struct, frozen=True):
 
 
 class Program(Struct, frozen=True):
-    """`start` has the commands that set its environment, and that run it; without them its code is among `blocks`."""
+    """`text` is the file at `path` that the program reads, or what stands under the sentence `lead`.
+
+    `start` has the commands that set its environment, and that run it; without them `text` is its code.
+    """
 
     name: str
     title: str
-    blocks: tuple[Block, ...]
+    language: str
+    text: str
+    path: str = ""
+    lead: str = ""
     start: str = ""
 
     def shown(self, url: str, model: str) -> Iterator[Block]:
         """All blocks for this server, what makes a token first."""
         yield Block(KEY_LEAD, "console", f"dragoman token create --name {self.name}\nexport {TOKEN}=dgm_...\n")
-        for block in self.blocks:
-            lead = f"{self.title} reads `{block.path}`:" if block.path else block.lead
-            yield Block(lead, block.language, filled(block.text, url, model), block.path)
+        lead = f"{self.title} reads `{self.path}`:" if self.path else self.lead
+        yield Block(lead, self.language, filled(self.text, url, model), self.path)
         if self.start:
             yield Block("Start it:", "console", filled(self.start, url, model))
-
-
-KEY_LEAD = "The key is a token of the server; while the server has none, any text will do:"
 
 
 def filled(text: str, url: str, model: str) -> str:
     return text.replace("{url}", url).replace("{model}", model)
 
 
-def code(lead: str, language: str, text: str) -> tuple[Block, ...]:
-    return (Block(lead, language, text.lstrip("\n")),)
-
-
 PROGRAMS = (
     Program(
         "codex",
         "Codex",
-        (
-            Block(
-                "",
-                "toml",
-                """model = "{model}"
+        "toml",
+        """model = "{model}"
 model_provider = "dragoman"
 
 [model_providers.dragoman]
@@ -67,19 +63,14 @@ base_url = "{url}/v1"
 env_key = "DRAGOMAN_TOKEN"
 wire_api = "responses"
 """,
-                "~/.codex/config.toml",
-            ),
-        ),
-        "codex\n",
+        path="~/.codex/config.toml",
+        start="codex\n",
     ),
     Program(
         "claude",
         "Claude Code",
-        (
-            Block(
-                "",
-                "json",
-                """{
+        "json",
+        """{
   "env": {
     "ANTHROPIC_BASE_URL": "{url}",
     "ANTHROPIC_MODEL": "{model}",
@@ -87,19 +78,14 @@ wire_api = "responses"
   }
 }
 """,
-                "~/.claude/settings.json",
-            ),
-        ),
-        "export ANTHROPIC_AUTH_TOKEN=$DRAGOMAN_TOKEN\nclaude\n",
+        path="~/.claude/settings.json",
+        start="export ANTHROPIC_AUTH_TOKEN=$DRAGOMAN_TOKEN\nclaude\n",
     ),
     Program(
         "opencode",
         "opencode",
-        (
-            Block(
-                "",
-                "json",
-                """{
+        "json",
+        """{
   "model": "dragoman/{model}",
   "provider": {
     "dragoman": {
@@ -111,44 +97,30 @@ wire_api = "responses"
   }
 }
 """,
-                "~/.config/opencode/opencode.json",
-            ),
-        ),
-        "opencode\n",
+        path="~/.config/opencode/opencode.json",
+        start="opencode\n",
     ),
     Program(
         "aider",
         "aider",
-        (
-            Block(
-                "",
-                "yaml",
-                "model: openai/{model}\nopenai-api-base: {url}/v1\nshow-model-warnings: false\n",
-                "~/.aider.conf.yml",
-            ),
-        ),
-        "export OPENAI_API_KEY=$DRAGOMAN_TOKEN\naider\n",
+        "yaml",
+        "model: openai/{model}\nopenai-api-base: {url}/v1\nshow-model-warnings: false\n",
+        path="~/.aider.conf.yml",
+        start="export OPENAI_API_KEY=$DRAGOMAN_TOKEN\naider\n",
     ),
     Program(
         "cline",
         "Cline",
-        (
-            Block(
-                "Cline keeps a server and its key in its own files:",
-                "console",
-                'cline auth -p openai-compatible -b {url}/v1 -m {model} -k "$DRAGOMAN_TOKEN"\n',
-            ),
-        ),
-        "cline\n",
+        "console",
+        'cline auth -p openai-compatible -b {url}/v1 -m {model} -k "$DRAGOMAN_TOKEN"\n',
+        lead="Cline keeps a server and its key in its own files:",
+        start="cline\n",
     ),
     Program(
         "continue",
         "Continue",
-        (
-            Block(
-                "",
-                "yaml",
-                """name: dragoman
+        "yaml",
+        """name: dragoman
 version: 1.0.0
 schema: v1
 models:
@@ -162,19 +134,14 @@ models:
     roles:
       - chat
 """,
-                "~/.continue/config.yaml",
-            ),
-        ),
-        "cn\n",
+        path="~/.continue/config.yaml",
+        start="cn\n",
     ),
     Program(
         "llm",
         "llm",
-        (
-            Block(
-                "",
-                "yaml",
-                """- model_id: dragoman
+        "yaml",
+        """- model_id: dragoman
   model_name: {model}
   api_base: {url}/v1
   api_key_name: dragoman
@@ -182,19 +149,14 @@ models:
   supports_schema: true
   vision: true
 """,
-                "~/.config/io.datasette.llm/extra-openai-models.yaml",
-            ),
-        ),
-        'llm keys set dragoman --value "$DRAGOMAN_TOKEN"\nllm -m dragoman "Hello"\n',
+        path="~/.config/io.datasette.llm/extra-openai-models.yaml",
+        start='llm keys set dragoman --value "$DRAGOMAN_TOKEN"\nllm -m dragoman "Hello"\n',
     ),
     Program(
         "openai",
         "OpenAI's SDK for Python",
-        code(
-            "In Python:",
-            "python",
-            """
-import os
+        "python",
+        """import os
 
 from openai import OpenAI
 
@@ -203,32 +165,26 @@ message = {"role": "user", "content": "Hello"}
 answer = client.chat.completions.create(model="{model}", messages=[message])
 print(answer.choices[0].message.content)
 """,
-        ),
+        lead="In Python:",
     ),
     Program(
         "openai-js",
         "OpenAI's SDK for JavaScript",
-        code(
-            "In JavaScript:",
-            "js",
-            """
-import OpenAI from "openai";
+        "js",
+        """import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: "{url}/v1", apiKey: process.env.DRAGOMAN_TOKEN });
 const message = { role: "user", content: "Hello" };
 const answer = await client.chat.completions.create({ model: "{model}", messages: [message] });
 console.log(answer.choices[0].message.content);
 """,
-        ),
+        lead="In JavaScript:",
     ),
     Program(
         "anthropic",
         "Anthropic's SDK for Python",
-        code(
-            "In Python:",
-            "python",
-            """
-import os
+        "python",
+        """import os
 
 from anthropic import Anthropic
 
@@ -237,16 +193,13 @@ message = {"role": "user", "content": "Hello"}
 answer = client.messages.create(model="{model}", max_tokens=1024, messages=[message])
 print(answer.content[-1].text)
 """,
-        ),
+        lead="In Python:",
     ),
     Program(
         "ai",
         "The AI SDK",
-        code(
-            "In JavaScript:",
-            "js",
-            """
-import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+        "js",
+        """import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText } from "ai";
 
 const dragoman = createOpenAICompatible({
@@ -257,16 +210,13 @@ const dragoman = createOpenAICompatible({
 const { text } = await generateText({ model: dragoman("{model}"), prompt: "Hello" });
 console.log(text);
 """,
-        ),
+        lead="In JavaScript:",
     ),
     Program(
         "langchain",
         "LangChain",
-        code(
-            "In Python:",
-            "python",
-            """
-import os
+        "python",
+        """import os
 
 from langchain_openai import ChatOpenAI
 
@@ -278,16 +228,13 @@ model = ChatOpenAI(
 )
 print(model.invoke("Hello").text)
 """,
-        ),
+        lead="In Python:",
     ),
     Program(
         "pydantic-ai",
         "Pydantic AI",
-        code(
-            "In Python:",
-            "python",
-            """
-import os
+        "python",
+        """import os
 
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -297,16 +244,13 @@ provider = OpenAIProvider(base_url="{url}/v1", api_key=os.environ["DRAGOMAN_TOKE
 agent = Agent(OpenAIChatModel("{model}", provider=provider))
 print(agent.run_sync("Hello").output)
 """,
-        ),
+        lead="In Python:",
     ),
     Program(
         "openai-agents",
         "OpenAI's Agents SDK",
-        code(
-            "In Python:",
-            "python",
-            """
-import os
+        "python",
+        """import os
 
 from agents import Agent, OpenAIResponsesModel, Runner, set_tracing_disabled
 from openai import AsyncOpenAI
@@ -316,16 +260,13 @@ client = AsyncOpenAI(base_url="{url}/v1", api_key=os.environ["DRAGOMAN_TOKEN"])
 agent = Agent(name="dragoman", model=OpenAIResponsesModel("{model}", client))
 print(Runner.run_sync(agent, "Hello").final_output)
 """,
-        ),
+        lead="In Python:",
     ),
     Program(
         "ag-ui",
         "AG-UI's HttpAgent",
-        code(
-            "In JavaScript:",
-            "js",
-            """
-import { HttpAgent } from "@ag-ui/client";
+        "js",
+        """import { HttpAgent } from "@ag-ui/client";
 
 const headers = { Authorization: `Bearer ${process.env.DRAGOMAN_TOKEN}` };
 const agent = new HttpAgent({ url: "{url}/ag-ui", headers });
@@ -333,6 +274,6 @@ agent.addMessage({ id: "1", role: "user", content: "Hello" });
 const { newMessages } = await agent.runAgent({ forwardedProps: { model: "{model}" } });
 console.log(newMessages.at(-1).content);
 """,
-        ),
+        lead="In JavaScript:",
     ),
 )

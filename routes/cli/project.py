@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from app.config.settings import Loaded
-from routes.access.local_admin import read_local_token
-from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.remote import Remote, server_flags, with_remote
 from routes.terminal.approval_text import exact
-from routes.terminal.chat import default_url
-from routes.terminal.event_client import ChatFailed
 
 ACTIONS = ("show", "accept", "decline")
 NONE = "The workspace has no instructions (AGENTS.md, .agents/skills)."
@@ -29,25 +25,21 @@ STATES = {
 def project_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="show", help="show is the default")
     parser.add_argument("path", nargs="?", help="only this file (default: all files that wait for a decision)")
-    parser.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
-    parser.add_argument("--token", help="a token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
+    server_flags(parser)
 
 
 def run_project(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
-    try:
-        own = read_local_token(loaded.settings.data_dir)
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
-        files = [file for file in remote.project_files() if args.path in (None, file["path"])]
-        if not files:
-            print(f"The workspace has no instructions {args.path}." if args.path else NONE)
-            return 1 if args.path else 0
-        for file in files:
-            _act(args, remote, file)
-    except (NoServer, Refusal, ChatFailed) as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
+    return with_remote(args, loaded, environ, lambda remote: _run(args, remote))
+
+
+def _run(args: argparse.Namespace, remote: Remote) -> int:
+    files = [file for file in remote.call("GET", "/project")["files"] if args.path in (None, file["path"])]
+    if not files:
+        print(f"The workspace has no instructions {args.path}." if args.path else NONE)
+        return 1 if args.path else 0
+    for file in files:
+        _act(args, remote, file)
     return 0
 
 
@@ -61,7 +53,8 @@ def _act(args: argparse.Namespace, remote: Remote, file: Mapping[str, Any]) -> N
     if args.action == "show" or waits:
         print("\n".join(f"  {exact(line)}" for line in _lines(file)))
     if args.action != "show" and (waits or args.path):
-        after = remote.decide_on_file(file["path"], file["digest"], args.action)
+        decision = {"path": file["path"], "digest": file["digest"], "decision": args.action}
+        after = remote.call("POST", "/project", decision)
         print(f"{exact(after['path'])} {STATES[after['state']]}.")
 
 

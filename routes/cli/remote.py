@@ -1,16 +1,19 @@
-"""A running server's MCP servers and endpoints, for the command line."""
+"""A running server, for the commands that ask it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import argparse
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import httpx2
 
+from app.config.settings import Loaded, Settings
+from routes.access.local_admin import read_local_token
 from routes.access.token_auth import NotProven, TokenAuth, is_local
-from routes.terminal.chat import checked_token, checked_url
-from routes.terminal.event_client import refusal
+from routes.cli.columns import failed
+from routes.terminal.chat import checked_token, checked_url, default_url
+from routes.terminal.event_client import ChatFailed, refusal
 
 LIMIT_S = 15.0
 
@@ -20,81 +23,55 @@ class NoServer(Exception):
 
 
 class Refusal(Exception):
-    """The server would not. `missing`: there is no such thing."""
-
-    def __init__(self, message: str, *, missing: bool) -> None:
-        super().__init__(message)
-        self.missing = missing
+    """The server would not."""
 
 
 class Remote:
-    """The server at `url`. Every method raises NoServer, Refusal, ChatFailed."""
+    """The server at `url`. Raises ChatFailed for a URL or a token that cannot be one."""
 
-    def __init__(self, url: str, token: str | None, own: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None, own: str | None) -> None:
         """`own` is the token of this account's own server, for where the system does not tell accounts apart."""
-        self._url = checked_url(url)
+        self.url = checked_url(url)
         self._auth = TokenAuth(checked_token(token) if token else None, own)
 
-    def servers(self) -> tuple[list[dict[str, Any]], str | None]:
-        """All MCP servers, and the problems of the file."""
-        answer = self._ask("GET", "/mcp/servers")
-        return answer["servers"], answer["problem"]
-
-    def endpoints(self) -> list[dict[str, Any]]:
-        """The endpoints of models, as admins see them."""
-        endpoints: list[dict[str, Any]] = self._ask("GET", "/endpoints")["endpoints"]
-        return endpoints
-
-    def served_models(self) -> dict[str, Any]:
-        """The model files that the server has, and their states."""
-        return self._ask("GET", "/served-models")
-
-    def project_files(self) -> list[dict[str, Any]]:
-        """The instructions in the caller's workspace, with their text."""
-        files: list[dict[str, Any]] = self._ask("GET", "/project")["files"]
-        return files
-
-    def decide_on_file(self, path: str, digest: str, decision: str) -> dict[str, Any]:
-        return self._ask("POST", "/project", {"path": path, "digest": digest, "decision": decision})
-
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Make a request; an answer without a body is empty."""
-        return self._ask(method, path, body)
-
-    def logs(self, name: str) -> list[str]:
-        lines: list[str] = self._ask("GET", f"/mcp/servers/{quote(name, safe='')}/logs")["lines"]
-        return lines
-
-    def remove(self, name: str) -> None:
-        self._ask("DELETE", f"/mcp/servers/{quote(name, safe='')}")
-
-    def act(self, name: str, action: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return self._ask("POST", f"/mcp/servers/{quote(name, safe='')}/{action}", body)
-
-    def automation(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Schedules and triggers: the answer to a request with a path below theirs."""
-        return self._ask(method, path, body)
-
-    @staticmethod
-    def quoted(name: str) -> str:
-        """A name as one step of a path."""
-        return quote(name, safe="")
-
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Make a request; an answer without a body is empty. Raises NoServer, Refusal."""
         try:
             answer = httpx2.request(
                 method,
-                f"{self._url}{path}",
+                f"{self.url}{path}",
                 auth=self._auth,
                 json=body,
                 timeout=LIMIT_S,
-                trust_env=not is_local(self._url),
+                trust_env=not is_local(self.url),
             )
         except NotProven as error:
-            raise Refusal(str(error), missing=False) from error
+            raise Refusal(str(error)) from error
         except httpx2.TransportError as error:
-            raise NoServer(f"No dragoman server answers at {self._url}. Start it with `dragoman serve`.") from error
+            raise NoServer(f"No dragoman server answers at {self.url}. Start it with `dragoman serve`.") from error
         if not answer.is_success:
-            raise Refusal(refusal(answer.status_code, answer.content), missing=answer.status_code == 404)
+            raise Refusal(refusal(answer.status_code, answer.content))
         fields: dict[str, Any] = answer.json() if answer.content else {}
         return fields
+
+
+def server_flags(parser: argparse.ArgumentParser, token: str = "a token") -> None:
+    """The flags that say which server is asked, and with which token."""
+    parser.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
+    parser.add_argument("--token", help=f"{token} for it; DRAGOMAN_TOKEN is safer, because others can see flags")
+
+
+def remote_of(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> Remote:
+    """The server of these flags, else of the environment, else of the settings. Raises ChatFailed."""
+    url = args.server or environ.get("DRAGOMAN_URL") or default_url(settings)
+    return Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, read_local_token(settings.data_dir))
+
+
+def with_remote(
+    args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str], work: Callable[[Remote], int]
+) -> int:
+    """Do something with the running server; exit code 1 when it cannot be done, with the reason on stderr."""
+    try:
+        return work(remote_of(args, loaded.settings, environ))
+    except (NoServer, Refusal, ChatFailed) as failure:
+        return failed(failure)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from app.config.settings import Loaded
 from app.schedules.signatures import SCHEMES
-from routes.access.local_admin import read_local_token
 from routes.cli.columns import aligned
-from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.remote import Remote, server_flags, with_remote
 from routes.terminal.approval_text import exact
-from routes.terminal.chat import default_url
-from routes.terminal.event_client import ChatFailed
+from routes.terminal.event_client import step
 
 MODES = ("deny", "ask", "sandboxed", "auto")
 TIMES = {
@@ -72,13 +70,12 @@ TRIGGER = Kind(
     ("id", "name", "state", "scheme", "last"),
     lambda row: (row["id"], row["name"], _switch(row), row["scheme"], _last(row)),
 )
-KINDS = {kind.name: kind for kind in (SCHEDULE, TRIGGER)}
 
 
-def automation_flags(kind: str, parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
+def _flags(kind: Kind, parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
     """The parsers of the actions on `schedule` or `trigger`, for the flags that all of them have."""
-    add, others = _actions(parser, KINDS[kind])
-    if kind == "trigger":
+    add, others = _actions(parser, kind)
+    if kind is TRIGGER:
         add.add_argument(
             "--scheme", dest="its_scheme", choices=SCHEMES, help="how deliveries authenticate (default: hmac)"
         )
@@ -120,46 +117,47 @@ def _actions(
         other.add_argument("id", help=f"of `dragoman {kind.name} list`")
         others.append(other)
     for one in (add, *others):
-        one.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
-        one.add_argument("--token", help="your token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
+        server_flags(one, "your token")
     return add, others
 
 
-def run_automation(kind: str, args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+def _run(kind: Kind, args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
-    try:
-        own = read_local_token(loaded.settings.data_dir)
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
-        for line in _act(KINDS[kind], args, remote, url):
-            print(line)
-    except (NoServer, Refusal, ChatFailed) as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
-    return 0
+
+    def work(remote: Remote) -> int:
+        print("\n".join(_act(kind, args, remote)))
+        return 0
+
+    return with_remote(args, loaded, environ, work)
 
 
-def _act(kind: Kind, args: argparse.Namespace, remote: Remote, url: str) -> list[str]:
+schedule_flags = partial(_flags, SCHEDULE)
+trigger_flags = partial(_flags, TRIGGER)
+run_schedule = partial(_run, SCHEDULE)
+run_trigger = partial(_run, TRIGGER)
+
+
+def _act(kind: Kind, args: argparse.Namespace, remote: Remote) -> list[str]:
     """Return the lines that say what there is, or what was done."""
     match args.action:
         case "list":
-            rows = remote.automation("GET", kind.path)[kind.listed]
+            rows = remote.call("GET", kind.path)[kind.listed]
             texts = [dict(zip(kind.columns, map(exact, kind.texts(row)), strict=True)) for row in rows]
             return aligned(kind.columns, texts) if rows else [f"You have no {kind.listed}."]
         case "add":
-            return _described(kind, remote.automation("POST", kind.path, _fields(args)), url)
-    path = f"{kind.path}/{remote.quoted(args.id)}"
+            return _described(kind, remote.call("POST", kind.path, _fields(args)), remote.url)
+    path = f"{kind.path}/{step(args.id)}"
     match args.action:
         case "show":
-            return _described(kind, remote.automation("GET", path), url)
+            return _described(kind, remote.call("GET", path), remote.url)
         case "remove":
-            remote.automation("DELETE", path)
+            remote.call("DELETE", path)
             return [f"{exact(args.id)} is removed."]
         case "run":
-            return [f"Run {exact(remote.automation('POST', f'{path}/run')['run'])} begins."]
+            return [f"Run {exact(remote.call('POST', f'{path}/run')['run'])} begins."]
         case "secret":
-            return _described(kind, remote.automation("POST", f"{path}/secret"), url)
-    return _described(kind, remote.automation("PATCH", path, {"enabled": args.action == "enable"}), url)
+            return _described(kind, remote.call("POST", f"{path}/secret"), remote.url)
+    return _described(kind, remote.call("PATCH", path, {"enabled": args.action == "enable"}), remote.url)
 
 
 def _fields(args: argparse.Namespace) -> dict[str, Any]:
@@ -175,7 +173,7 @@ def _described(kind: Kind, row: Mapping[str, Any], url: str) -> list[str]:
     lines = [f"{name}: {exact(text)}" for name, text in texts if name not in SHOWN | {"last"}]
     lines += [f"{name}: {exact(str(row[name]))}" for name in sorted(SHOWN & row.keys()) if row[name] not in (None, "")]
     if kind is TRIGGER:
-        lines.append(f"deliveries: POST {url.rstrip('/')}{row['path']}")
+        lines.append(f"deliveries: POST {url}{row['path']}")
     for last in row["last"]:
         words = (last["outcome"], last["run"] or "", last.get("state") or "", last["reason"])
         lines.append(f"  {_moment(last['at'])} {exact(' '.join(filter(None, words)))}")

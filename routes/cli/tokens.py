@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
@@ -21,7 +20,7 @@ from app.storage.profiles import SHARED
 from app.storage.store import Store
 from app.storage.tokens import TokenRow, TokenStore
 from routes.access.tokens import MOST_MONEY, BudgetRequest, TokenRequest, make_token, revoke_token, state_of
-from routes.cli.columns import aligned
+from routes.cli.columns import aligned, failed
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import MAX_DIGITS, whole_number
 
@@ -106,7 +105,7 @@ def _money(text: str) -> float:
     return amount
 
 
-def run_token(args: argparse.Namespace, loaded: Loaded) -> int:
+def run_token(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
     match args.action:
         case "create":
@@ -188,5 +187,4 @@ def with_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
     try:
         return asyncio.run(main())
     except (StoreFailed, Refused) as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
+        return failed(failure)

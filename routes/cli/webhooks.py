@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from app.config.settings import Loaded
-from routes.access.local_admin import read_local_token
-from routes.cli.columns import aligned
-from routes.cli.remote import NoServer, Refusal, Remote
+from routes.cli.columns import aligned, failed
+from routes.cli.remote import Remote, server_flags, with_remote
 from routes.terminal.approval_text import exact
-from routes.terminal.chat import default_url
-from routes.terminal.event_client import ChatFailed
+from routes.terminal.event_client import step
 
 COLUMNS = ("id", "name", "state", "pending", "url")
 DELIVERIES = ("id", "type", "state", "attempts", "created", "error")
@@ -42,8 +38,7 @@ def webhook_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.Argument
         children.append(child := actions.add_parser(name, help=text, allow_abbrev=False))
         child.add_argument("id", help="as `dragoman webhook list` shows it")
     for child in children:
-        child.add_argument("--server", metavar="URL", help="the address of the running server; also DRAGOMAN_URL")
-        child.add_argument("--token", help="a token for it; DRAGOMAN_TOKEN is safer, because others can see flags")
+        server_flags(child)
     return children
 
 
@@ -56,18 +51,11 @@ NAMED = {
 
 def run_webhook(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
-    url = args.server or environ.get("DRAGOMAN_URL") or default_url(loaded.settings)
-    try:
-        own = read_local_token(loaded.settings.data_dir)
-        remote = Remote(url, args.token or environ.get("DRAGOMAN_TOKEN") or None, own)
-        return _act(args, remote)
-    except (NoServer, Refusal, ChatFailed) as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
+    return with_remote(args, loaded, environ, lambda remote: _act(args, remote))
 
 
 def _act(args: argparse.Namespace, remote: Remote) -> int:
-    path = f"/webhooks/{quote(getattr(args, 'id', ''), safe='')}"
+    path = f"/webhooks/{step(getattr(args, 'id', ''))}"
     match args.action:
         case "add":
             made = remote.call("POST", "/webhooks", _request(args))
@@ -96,8 +84,7 @@ def _tested(answer: Mapping[str, Any]) -> int:
     if answer["delivered"]:
         print(f"Delivered ({answer['status']}) in {answer['duration_s']} s.")
         return 0
-    print(f"dragoman: not delivered: {exact(answer['error'])}", file=sys.stderr)
-    return 1
+    return failed(f"not delivered: {exact(answer['error'])}")
 
 
 def _delivery(row: Mapping[str, Any]) -> Mapping[str, str]:

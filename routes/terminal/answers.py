@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+
+from rich.console import RenderableType
 
 from app.core.events import ApprovalRequired
 from routes.terminal.approval_text import choices_of, exact_json, form_of, literal_pattern
+from routes.terminal.run_display import Decision, Output
+from routes.terminal.view import View
 from routes.texts import text
 from tools.builtin.ask_user import OWN_QUESTION
 
-Decision = Mapping[str, Any]
-"""The body of POST /runs/{id}/approvals/{call}."""
-
+T = TypeVar("T")
 LONGEST = 10_000  # characters of one line that can still be changed with comfort
 
 
@@ -25,11 +27,18 @@ class Over(Exception):
     """Ctrl-D: nothing more is typed here."""
 
 
-class Reader(Protocol):
-    """A terminal that reads what is typed."""
+class Terminal(Protocol):
+    """A window, or a terminal that cannot move its cursor."""
 
     edits: bool  # it can put a text before the person to be changed
+    on_line: Callable[[str], None]
+    on_interrupt: Callable[[], None]
+    on_stop_call: Callable[[], None]
+    completions: Callable[[str], list[str]]
+    hides: Callable[[str], bool]
 
+    async def within(self, body: Coroutine[Any, Any, T]) -> T: ...
+    async def message(self) -> str: ...
     def drop_typed(self) -> None:
         """Forget what was typed and not read yet: typed before a question, it is no answer to it."""
 
@@ -37,23 +46,24 @@ class Reader(Protocol):
         """One answer. Cancelling it takes the prompt away. Raises Interrupted, Over."""
         ...
 
-
-def _draft(wanted: ApprovalRequired) -> Mapping[str, Any]:
-    form = form_of(wanted)
-    return wanted.arguments if form is None else form
+    def print(self, *pieces: RenderableType) -> None: ...
+    def output(self, view: View) -> Output: ...
+    def run_begins(self, status: Callable[[], str]) -> None: ...
+    def run_ends(self) -> None: ...
+    def hide(self, *, on: bool) -> None: ...
 
 
 class PersonAnswers:
     """Asks at the terminal. `interrupt` is what Ctrl-C does."""
 
-    def __init__(self, reader: Reader, show: Callable[[str], None], interrupt: Callable[[], None]) -> None:
-        self._reader = reader
+    def __init__(self, terminal: Terminal, show: Callable[[str], None], interrupt: Callable[[], None]) -> None:
+        self._terminal = terminal
         self._show = show
         self._interrupt = interrupt
 
     async def decision(self, wanted: ApprovalRequired) -> Decision | None:
         """The person's decision; None after Ctrl-C."""
-        self._reader.drop_typed()
+        self._terminal.drop_typed()
         try:
             return await self._decision(wanted)
         except Interrupted:
@@ -65,10 +75,10 @@ class PersonAnswers:
     async def _decision(self, wanted: ApprovalRequired) -> Decision:
         if wanted.name == OWN_QUESTION:
             return await self._own_answer(choices_of(wanted))
-        edits = self._reader.edits
+        edits = self._terminal.edits
         menu = text("terminal.answer.menu") if edits else text("terminal.answer.short_menu")
         while True:
-            letter, _, words = (await self._reader.read(text("terminal.answer.prompt"), menu)).strip().partition(" ")
+            letter, _, words = (await self._terminal.read(text("terminal.answer.prompt"), menu)).strip().partition(" ")
             match letter.lower(), words.strip():
                 case (("y" | "yes" | "j" | "ja"), ""):
                     return {"decision": "approve"}
@@ -77,10 +87,14 @@ class PersonAnswers:
                 case (("n" | "no" | "nein"), note):
                     return {"decision": "deny"} | ({"note": note} if note else {})
                 case "p", "" if edits:
-                    if pattern := await self._pattern(wanted):
+                    prompt, asked = text("terminal.answer.pattern"), text("terminal.answer.pattern_menu")
+                    if pattern := await self._object(prompt, asked, literal_pattern(wanted.arguments)):
                         return {"decision": "approve", "scope": "session", "pattern": pattern}
                 case "e", "" if edits:
-                    if (arguments := await self._arguments(wanted)) is not None:
+                    prompt, asked = text("terminal.answer.arguments"), text("terminal.answer.arguments_menu")
+                    form = form_of(wanted)
+                    draft = wanted.arguments if form is None else form
+                    if (arguments := await self._object(prompt, asked, draft)) is not None:
                         return {"decision": "approve", "arguments": arguments}
                 case _:
                     self._show(text("terminal.answer.letters") if edits else text("terminal.answer.few_letters"))
@@ -88,20 +102,12 @@ class PersonAnswers:
     async def _own_answer(self, choices: list[str]) -> Decision:
         """The answer to a question of the model: the number of a choice, a text, or none."""
         menu = text("terminal.answer.choose") if choices else text("terminal.answer.write")
-        typed = (await self._reader.read(text("terminal.answer.prompt"), menu)).strip()
+        typed = (await self._terminal.read(text("terminal.answer.prompt"), menu)).strip()
         if not typed:
             return {"decision": "deny"}
         if typed.isdecimal() and 1 <= int(typed) <= len(choices):
             return {"decision": "approve", "arguments": {"answer": choices[int(typed) - 1]}}
         return {"decision": "approve", "arguments": {"other" if choices else "answer": typed}}
-
-    async def _pattern(self, wanted: ApprovalRequired) -> dict[str, Any] | None:
-        prompt, menu = text("terminal.answer.pattern"), text("terminal.answer.pattern_menu")
-        return await self._object(prompt, menu, literal_pattern(wanted.arguments))
-
-    async def _arguments(self, wanted: ApprovalRequired) -> dict[str, Any] | None:
-        prompt, menu = text("terminal.answer.arguments"), text("terminal.answer.arguments_menu")
-        return await self._object(prompt, menu, _draft(wanted))
 
     async def _object(self, prompt: str, menu: str, draft: Mapping[str, Any]) -> dict[str, Any] | None:
         """The JSON object that the person makes of the draft; None when they go back."""
@@ -109,7 +115,7 @@ class PersonAnswers:
         if len(typed) > LONGEST:
             self._show(text("terminal.answer.too_long", count=f"{len(typed):,}"))
             return None
-        while (typed := await self._reader.read(prompt, menu, typed)).strip():
+        while (typed := await self._terminal.read(prompt, menu, typed)).strip():
             try:
                 changed = json.loads(typed)
             except (ValueError, RecursionError) as error:

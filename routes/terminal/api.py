@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import httpx2
 from msgspec import Struct
@@ -14,11 +13,6 @@ from routes.terminal.event_client import ChatFailed, no_answer, refusal
 from routes.terminal.view import printable
 
 Json = dict[str, Any]
-
-
-def step(name: str) -> str:
-    """The name as one step of a path."""
-    return quote(name, safe="")
 
 
 class Api(Struct, frozen=True):

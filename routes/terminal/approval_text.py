@@ -75,9 +75,8 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     name = one_line(wanted.name)
     is_form = form_of(wanted) is not None
     asks = text("terminal.approval.form", name=name) if is_form else text("terminal.approval.asks", name=name)
-    title = [f"? {asks}"]
-    reason = [f"  {line}" for line in _wrapped(f"{one_line(wanted.reason)} {silence}", width)]
-    return [*_styled(title, "bold yellow"), *_styled(reason, "yellow"), *_values(wanted.arguments, width)]
+    reason = _wrapped(f"{one_line(wanted.reason)} {silence}", width)
+    return [Text(f"? {asks}", "bold yellow"), *reason, *_values(wanted.arguments, width)]
 
 
 def choices_of(wanted: ApprovalRequired) -> list[str]:
@@ -91,11 +90,9 @@ def choices_of(wanted: ApprovalRequired) -> list[str]:
 def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> list[Text]:
     """A question of the model, with its choices numbered."""
     message = exact(str(wanted.arguments.get("message", ""))).split("\n")
-    title = _styled([f"? {text('terminal.approval.question')}"], "bold yellow")
-    rows = [Text(f"{GUTTER}{piece}") for row in message for piece in _folded(row.expandtabs(4), width)]
-    for number, choice in enumerate(choices_of(wanted), start=1):
-        rows += [Text(f"{GUTTER}{piece}") for piece in _folded(f"{number}  {one_line(choice)}", width)]
-    return [*title, *rows, *_styled([f"  {line}" for line in _wrapped(silence, width)], "yellow")]
+    title = Text(f"? {text('terminal.approval.question')}", "bold yellow")
+    choices = [f"{number}  {one_line(choice)}" for number, choice in enumerate(choices_of(wanted), start=1)]
+    return [title, *_folded([*message, *choices], width), *_wrapped(silence, width)]
 
 
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:
@@ -133,12 +130,11 @@ def preview_lines(preview: Mapping[str, Any], width: int | None) -> list[Text]:
         return []
     title = text(CHANGES[change], path=one_line(str(preview.get("path"))))
     rows = exact(str(preview.get("diff") or "")).split("\n") if change != "create" else []
-    lines = _styled([f"  {title}"], "bold yellow")
-    lines += _styled([f"  {line}" for line in _wrapped(one_line(str(note)), width)] if note else [], "yellow")
+    lines = [Text(f"  {title}", "bold yellow"), *(_wrapped(one_line(str(note)), width) if note else ())]
     for row in rows:
         if row and not row.startswith(("--- ", "+++ ")):
             style = DIFF.get(row[0], "dim")
-            lines += [Text.assemble((GUTTER, "dim"), (piece, style)) for piece in _folded(row.expandtabs(4), width)]
+            lines += [Text.assemble((GUTTER, "dim"), (piece, style)) for piece in _pieces(row, width)]
     return lines
 
 
@@ -152,19 +148,23 @@ def _values(arguments: Mapping[str, Any] | None, width: int | None) -> list[Text
         rows = exact(value if isinstance(value, str) else exact_json(value)).split("\n")
         size = f" ({text('terminal.lines', count=len(rows))})" if len(rows) >= LONG_LINES else ""
         lines.append(Text(f"  {one_line(name)}{size}:", "bold"))
-        lines.extend(Text(f"{GUTTER}{piece}") for row in rows for piece in _folded(row.expandtabs(4), width))
+        lines += _folded(rows, width)
     return lines
 
 
-def _folded(row: str, width: int | None) -> list[str]:
+def _folded(rows: list[str], width: int | None) -> list[Text]:
+    """Rows of a value behind the gutter."""
+    return [Text(f"{GUTTER}{piece}") for row in rows for piece in _pieces(row, width)]
+
+
+def _pieces(row: str, width: int | None) -> list[str]:
+    row = row.expandtabs(4)
     if width is None or not row:
         return [row]
     return chop_cells(row, max(NARROWEST, width - len(GUTTER)))
 
 
-def _wrapped(written: str, width: int | None) -> list[str]:
-    return [written] if width is None else textwrap.wrap(written, max(NARROWEST, width - 2))
-
-
-def _styled(lines: list[str], style: str) -> list[Text]:
-    return [Text(line, style) for line in lines]
+def _wrapped(written: str, width: int | None) -> list[Text]:
+    """A sentence of ours."""
+    lines = [written] if width is None else textwrap.wrap(written, max(NARROWEST, width - 2))
+    return [Text(f"  {line}", "yellow") for line in lines]

@@ -18,11 +18,11 @@ MOST_OFFERED = 200
 _NAMED = lazy_pattern(r'(?<!\S)@(?:"([^"\n]+)"|(\S*[^\s.,;:!?)]))')
 
 
-def with_files(message: str, folder: Path | None = None) -> tuple[Message, list[str]]:
+def with_files(message: str) -> tuple[Message, list[str]]:
     """The message with the files that it names, and what is wrong with these. A name without a file is a word."""
     parts, problems = list[dict[str, str]](), list[str]()
     for quoted, bare in _NAMED.findall(message):
-        path = (folder or Path.cwd()) / Path(quoted or bare).expanduser()
+        path = Path.cwd() / Path(quoted or bare).expanduser()
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would be waited for
                 about = os.fstat(file.fileno())

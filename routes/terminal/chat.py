@@ -22,16 +22,16 @@ from app.core.events import AgentEvent
 from app.core.rules import WhenAbsent
 from routes.access.local_admin import read_local_token
 from routes.access.token_auth import TokenAuth, is_local
+from routes.terminal.answers import Terminal
 from routes.terminal.api import Api
 from routes.terminal.child_server import answers, own_server
-from routes.terminal.commands.conversation import Choices
-from routes.terminal.event_client import TIMEOUT, ChatFailed, Link
+from routes.terminal.event_client import TIMEOUT, ChatFailed, Choices, Link
 from routes.terminal.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, USAGE, exit_code
 from routes.terminal.interrupts import Interrupts, Left
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, Output, RemoteAnswerer
 from routes.terminal.screen import PipeConsole, Screen
 from routes.terminal.scripts import AnswerOutput, JsonOutput, piped
-from routes.terminal.talk import CANCEL_LIMIT_S, Talk, Terminal
+from routes.terminal.talk import CANCEL_LIMIT_S, Talk
 from routes.terminal.view import MARGIN, View
 from routes.texts import text
 
@@ -46,17 +46,12 @@ class ChatOptions(Struct, frozen=True):
     `output` is "answer" (-p) or "json" for scripts; `last` continues the conversation used last.
     """
 
-    message: str = ""
-    url: str | None = None
-    session: str | None = None
-    token: str | None = None
-    approval: str | None = None
-    model: str | None = None
-    when_absent: str | None = None
-    mode: str | None = None
-    profile: str | None = None
-    output: str | None = None
-    last: bool = False
+    choices: Choices
+    message: str
+    url: str | None
+    token: str | None
+    output: str | None
+    last: bool
 
 
 def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -70,10 +65,10 @@ def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> in
     try:
         message = _message(options, loaded.settings.max_message_bytes)
         with _server(options.url, loaded, environ) as (url, is_own):
-            own = read_local_token(loaded.settings.data_dir)
-            client = Client(url, options.token, own)
-            model = None if is_own else options.model  # our own has it as its default
-            return asyncio.run(_talk(client, options, message, model, environ))
+            client = client_of(url, options.token, read_local_token(loaded.settings.data_dir))
+            if is_own:
+                options.choices.model = None  # our own has it as its default
+            return asyncio.run(_talk(client, options, message, environ))
     except ChatFailed as error:
         print(f"dragoman: {error}", file=sys.stderr)
         return error.code
@@ -102,38 +97,23 @@ def _message(options: ChatOptions, limit: int) -> str:
     return sendable(message)
 
 
-class Client:
+def client_of(url: str, token: str | None, own: str | None = None) -> httpx2.AsyncClient:
     """The way to one server. Raises ChatFailed for a token that cannot be one."""
-
-    def __init__(self, url: str, token: str | None, own: str | None = None) -> None:
-        self.url = url
-        self.has_token = bool(token)
-        self._auth = TokenAuth(checked_token(token) if token else None, own)
-
-    def open(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, auth=self._auth, timeout=TIMEOUT, trust_env=not is_local(self.url))
+    auth = TokenAuth(checked_token(token) if token else None, own)
+    return httpx2.AsyncClient(base_url=url, auth=auth, timeout=TIMEOUT, trust_env=not is_local(url))
 
 
-async def _talk(
-    client: Client, options: ChatOptions, message: str, model: str | None, environ: Mapping[str, str]
-) -> int:
+async def _talk(client: httpx2.AsyncClient, options: ChatOptions, message: str, environ: Mapping[str, str]) -> int:
     """Raises ChatFailed, Left."""
-    async with client.open() as opened:
-        choices = Choices(
-            session=sendable(options.session) if options.session else None,
-            model=sendable(model) if model else None,
-            approval=options.approval,
-            when_absent=options.when_absent,
-            mode=options.mode,
-            profile=sendable(options.profile) if options.profile else None,
-        )
+    choices = options.choices
+    async with client:
         if options.last and not choices.session:
-            choices.session = await _last_session(Api(opened))
+            choices.session = await _last_session(Api(client))
         if options.output or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return await alone(opened, choices, message, options.output, token=client.has_token)
+            return await alone(client, choices, message, options.output, token=bool(options.token))
         terminal = _terminal(environ)
-        talk = Talk(terminal, opened, choices, width=_window_width, window=_window)
-        return await terminal.within(talk.once(message) if message else talk.converse())
+        talk = Talk(terminal, client, choices, width=_window_width, window=_window)
+        return await terminal.within(talk.send(message) if message else talk.converse())
 
 
 async def _last_session(api: Api) -> str:
@@ -159,41 +139,29 @@ async def alone(
     """One turn without a person at a terminal; its exit code. Raises ChatFailed, Left."""
     view = View(summary=False, width=_window_width)
     screen = _output(output, view)
-    link = Link(
-        client,
-        choices.session,
-        choices.approval,
-        model=choices.model,
-        when_absent=choices.when_absent,
-        mode=choices.mode,
-        profile=choices.profile,
-    )
+    link = Link(client, choices)
     waits = choices.approval or choices.when_absent == WhenAbsent.WAIT
     answerer: Answerer = RemoteAnswerer(link, token=token) if waits else NoAnswerer()
     asking = Asking(link, screen, answerer)
     interrupts = Interrupts(link, asking.show)
-    ended: list[AgentEvent] = []
-    turn = interrupts.turn = asyncio.create_task(_events(link, message, asking, ended))
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupts)
     try:
-        await turn
-    except asyncio.CancelledError:
-        if not interrupts.leaving:
-            raise
+        last = await interrupts.during(_events(link, message, asking))
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         await asking.close()
         await interrupts.settle(CANCEL_LIMIT_S)
-    denied = isinstance(answerer, NoAnswerer) and answerer.has_denied
-    return exit_code(ended[-1] if ended else None, denied=denied)
+    return exit_code(last, denied=isinstance(answerer, NoAnswerer) and bool(answerer.denied))
 
 
-async def _events(link: Link, message: str, asking: Asking, ended: list[AgentEvent]) -> None:
+async def _events(link: Link, message: str, asking: Asking) -> AgentEvent | None:
+    """Show the events of the run, and return the last one."""
+    event: AgentEvent | None = None
     async with aclosing(link.ask(message)) as events:
         async for event in events:
             asking.show(event)
-            ended[:] = [event]
+    return event
 
 
 def _output(kind: str | None, view: View) -> Output:

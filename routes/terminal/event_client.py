@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx2
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from app.core.events import TERMINAL, AgentEvent, Notice, ToolFinished, ToolProgress, ToolStarted
 from app.core.helper_events import HelperApproval
@@ -45,6 +46,17 @@ class RunEnded(Exception):
     """The run has ended before the server had the message."""
 
 
+class Choices(Struct):
+    """The options of the runs to come; None for the server's own."""
+
+    session: str | None = None
+    model: str | None = None
+    approval: str | None = None
+    when_absent: str | None = None
+    mode: str | None = None
+    profile: str | None = None
+
+
 class NotTaken(Struct, frozen=True):
     """A decision that the server did not take. `final`: another one would not be, either."""
 
@@ -53,29 +65,22 @@ class NotTaken(Struct, frozen=True):
 
 
 class Link:
-    """Talks to one server. `session` is the conversation, once there is one; `run` is the run under way.
+    """Talks to one server about one run. `session` is the conversation, once there is one; `run` is the run's id.
 
-    `approval` is the mode of its runs, `model` their model and `when_absent` what becomes of a call that asks, None for
-    the server's own; `terminal` is the size of the window that shows what commands print. `pauses_s` are the waits
-    before each attempt to reconnect; events that arrive start them anew.
+    `terminal` is the size of the window that shows what commands print. `pauses_s` are the waits before each attempt to
+    reconnect; events that arrive start them anew.
     """
 
     def __init__(
         self,
         client: httpx2.AsyncClient,
-        session: str | None = None,
-        approval: str | None = None,
+        choices: Choices,
         *,
-        model: str | None = None,
-        when_absent: str | None = None,
-        mode: str | None = None,
-        profile: str | None = None,
         terminal: Mapping[str, int] | None = None,
         pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
-        self.session = session
-        self.options: dict[str, Any] = {"approval": approval, "model": model, "when_absent": when_absent, "mode": mode}
-        self.options |= {"terminal": terminal, "profile": profile}
+        self.session = choices.session
+        self._options = asdict(choices) | {"terminal": terminal}
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal
@@ -86,10 +91,8 @@ class Link:
         self._last_id = ""
 
     async def ask(self, message: Message) -> AsyncGenerator[AgentEvent, None]:
-        """Start a run and yield its events, the terminal one last. Raises ChatFailed."""
-        self._forget_run()
-        fields = {"message": message, "session": self.session, **self.options}
-        body = {name: value for name, value in fields.items() if value is not None}
+        """Start the run and yield its events, the terminal one last. Raises ChatFailed."""
+        body = {name: value for name, value in self._options.items() if value is not None} | {"message": message}
         connection = self._connection("POST", "/chat", json=body)
         pauses, announced = iter(self._pauses_s), False
         while True:
@@ -138,13 +141,13 @@ class Link:
 
     async def cancel_call(self) -> str | None:
         """Stop the call that began last, while the run goes on; None when the server took it, else why not."""
-        return await self._post(text("terminal.stop_call.failed"), f"calls/{quote(self.running[-1], safe='')}/cancel")
+        return await self._post(text("terminal.stop_call.failed"), f"calls/{step(self.running[-1])}/cancel")
 
     async def type_in(self, line: str) -> str | None:
         """Type a line into the command that has a terminal; None when the server took it, else why not."""
         if self.reading is None:
             return text("terminal.input.none")
-        path = f"calls/{quote(self.reading, safe='')}/input"
+        path = f"calls/{step(self.reading)}/input"
         return await self._post(text("terminal.input.failed"), path, {"text": line, "keys": ["enter"]})
 
     async def steer(self, message: Message) -> str | None:
@@ -175,26 +178,20 @@ class Link:
             return None
         return NotTaken(refusal(response.status_code, response.content), final=response.status_code in DECIDED)
 
-    async def preview(self, call: str) -> Mapping[str, Any] | None:
-        """The change that a waiting call would make to a file, if the server can tell."""
+    async def preview(self, call: str) -> Mapping[str, Any]:
+        """The change that a waiting call would make to a file; empty if the server cannot tell."""
         try:
             response = await self._client.get(f"{self._approval_path(call)}/preview")
             change = response.json() if response.status_code == 200 else None
         except (httpx2.TransportError, ValueError, RecursionError):
-            return None
-        return change if isinstance(change, dict) else None
+            return {}
+        return change if isinstance(change, dict) else {}
 
     def decision_url(self, call: str) -> str:
         return f"{str(self._client.base_url).rstrip('/')}{self._approval_path(call)}"
 
     def _approval_path(self, call: str) -> str:
-        return f"/runs/{self._helpers.get(call, self.run)}/approvals/{quote(call, safe='')}"
-
-    def _forget_run(self) -> None:
-        self.run, self._last_id = None, ""
-        self.running.clear()
-        self._helpers.clear()
-        self.reading, self.hides_input = None, False
+        return f"/runs/{self._helpers.get(call, self.run)}/approvals/{step(call)}"
 
     async def _connection(self, method: str, path: str, **request: Any) -> AsyncGenerator[AgentEvent, None]:
         async with self._client.stream(method, path, **request) as response:
@@ -225,6 +222,11 @@ async def _start_of(response: httpx2.Response) -> bytes:
         if len(body) > MAX_REFUSAL_BYTES:
             break
     return bytes(body)
+
+
+def step(name: str) -> str:
+    """The name as one step of a path."""
+    return quote(name, safe="")
 
 
 def refusal(status: int, body: bytes) -> str:

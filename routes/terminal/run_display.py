@@ -6,14 +6,16 @@ import asyncio
 import shlex
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol
 
 from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
 from app.core.helper_events import HelperApproval
-from routes.terminal.answers import Decision
 from routes.terminal.event_client import Link
 from routes.texts import text
+
+Decision = Mapping[str, Any]
+"""The body of POST /runs/{id}/approvals/{call}."""
 
 PREVIEWED = frozenset({"write_file", "edit_file"})
 SENDING_LIMIT_S = 2.0  # how long the end of a turn waits for an answer that is on its way
@@ -25,9 +27,6 @@ class Output(Protocol):
     """Takes a run's events and shows them."""
 
     def show(self, event: AgentEvent) -> None: ...
-
-    def preview(self, call: str, change: Mapping[str, Any]) -> None:
-        """Show this change of a file with the question that comes next."""
 
     def close(self) -> None:
         """The run is over: what is still being written is shown as it is."""
@@ -43,18 +42,14 @@ class NoAnswerer:
     """No terminal and no --approval: calls that need approval are denied, so that no script hangs."""
 
     def __init__(self) -> None:
-        self._denied: set[str] = set()
-
-    @property
-    def has_denied(self) -> bool:
-        return bool(self._denied)
+        self.denied: set[str] = set()  # calls
 
     async def decision(self, wanted: ApprovalRequired) -> Decision | None:
-        if wanted.call in self._denied:
+        if wanted.call in self.denied:
             return None  # the server did not take it, and would not the next time
-        if not self._denied:
+        if not self.denied:
             print(f"dragoman: {text('terminal.script.denied')}", file=sys.stderr, flush=True)
-        self._denied.add(wanted.call)
+        self.denied.add(wanted.call)
         return {"decision": "deny", "note": UNATTENDED}
 
 
@@ -85,7 +80,15 @@ def as_own(event: HelperApproval) -> ApprovalRequired | ApprovalResolved:
 class Asking:
     """Shows events in their order. While a question is open, those after it wait: nothing is written into a prompt."""
 
-    def __init__(self, link: Link, screen: Output, answerer: Answerer, *, previews: bool = False) -> None:
+    def __init__(
+        self,
+        link: Link,
+        screen: Output,
+        answerer: Answerer,
+        *,
+        previews: MutableMapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`previews` is where the screen finds the change of a file that is shown with a question."""
         self._link = link
         self._screen = screen
         self._answerer = answerer
@@ -140,8 +143,8 @@ class Asking:
 
     async def _ask(self, wanted: ApprovalRequired) -> None:
         try:
-            if self._previews and wanted.name in PREVIEWED and (change := await self._link.preview(wanted.call)):
-                self._screen.preview(wanted.call, change)
+            if self._previews is not None and wanted.name in PREVIEWED:
+                self._previews[wanted.call] = await self._link.preview(wanted.call)
             self._screen.show(wanted)
             while not self._moot(wanted) and (decision := await self._answer(wanted)):
                 refused = await self._link.decide(wanted.call, decision)

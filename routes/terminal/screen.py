@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -35,9 +34,6 @@ class Screen:
     def show(self, event: AgentEvent) -> None:
         shown = self._transcript or self._view
         self._print(shown.apply(event, self._clock()))
-
-    def preview(self, call: str, change: Mapping[str, Any]) -> None:
-        self._view.previews[call] = change
 
     def close(self) -> None:
         if self._transcript:

@@ -6,9 +6,8 @@ import json
 import os
 import select
 import sys
-from collections.abc import Mapping
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
-from typing import IO, Any
+from typing import IO
 
 from rich.console import Console
 
@@ -65,9 +64,6 @@ class AnswerOutput:
             case _:
                 self._others.show(event)
 
-    def preview(self, call: str, change: Mapping[str, Any]) -> None:
-        self._others.preview(call, change)
-
     def close(self) -> None:
         self._say_others()
         self._others.close()
@@ -88,9 +84,6 @@ class JsonOutput:
     def show(self, event: AgentEvent) -> None:
         self._out.write(json.dumps(fields_of(event)) + "\n")
         self._out.flush()
-
-    def preview(self, call: str, change: Mapping[str, Any]) -> None:
-        """Nothing: it is no event."""
 
     def close(self) -> None:
         self._out.flush()

@@ -7,54 +7,30 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import httpx2
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from app.core.events import AgentEvent, Notice, RunStarted, ToolFinished
-from routes.terminal.answers import Interrupted, Over, PersonAnswers
+from routes.terminal.answers import Interrupted, Over, PersonAnswers, Terminal
 from routes.terminal.api import Api
 from routes.terminal.attachments import attached, with_files
-from routes.terminal.commands.conversation import Choices
+from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.table import Command, completions, found, near
-from routes.terminal.event_client import ChatFailed, Link, Message, RunEnded
+from routes.terminal.event_client import ChatFailed, Choices, Link, Message, RunEnded
 from routes.terminal.exit_codes import ANSWERED, FAILED, INTERRUPTED, exit_code
 from routes.terminal.interrupts import Interrupts
 from routes.terminal.rendering.figures import duration
-from routes.terminal.run_display import Asking, Output
+from routes.terminal.run_display import Asking
 from routes.terminal.view import View, printable
 from routes.texts import text
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 
 CANCEL_LIMIT_S = 2.0  # how long leaving waits until the server has heard that the run is to stop
 STEP_LINES = 12  # of a message that is shown again
-T = TypeVar("T")
 
 
-class Terminal(Protocol):
-    """A window, or a terminal that cannot move its cursor."""
-
-    edits: bool
-    on_line: Callable[[str], None]
-    on_interrupt: Callable[[], None]
-    on_stop_call: Callable[[], None]
-    completions: Callable[[str], list[str]]
-    hides: Callable[[str], bool]
-
-    async def within(self, body: Coroutine[Any, Any, T]) -> T: ...
-    async def message(self) -> str: ...
-    def drop_typed(self) -> None: ...
-    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str: ...
-    def print(self, *pieces: RenderableType) -> None: ...
-    def output(self, view: View) -> Output: ...
-    def run_begins(self, status: Callable[[], str]) -> None: ...
-    def run_ends(self) -> None: ...
-    def hide(self, *, on: bool) -> None: ...
-
-
-class Talk:
+class Talk(Conversation):
     """One conversation at a time, on a server that `client` reaches."""
 
     def __init__(
@@ -66,14 +42,7 @@ class Talk:
         width: Callable[[], int | None],
         window: Callable[[], Mapping[str, int] | None],
     ) -> None:
-        self.terminal = terminal
-        self.client = client
-        self.api = Api(client)
-        self.choices = choices
-        self.last_message: str | None = None
-        self.listed: list[str] = []  # sessions, as /sessions numbered them
-        self.names: dict[str, list[str]] = {}  # what the arguments of commands may be, as far as it is known
-        self.left = False  # by a command
+        super().__init__(terminal, Api(client), choices)
         self._width = width
         self._window = window
         self._link: Link | None = None
@@ -104,17 +73,6 @@ class Talk:
             await self._take(message)
         return ANSWERED
 
-    async def once(self, message: str) -> int:
-        """One message and everything that it brings about. Raises ChatFailed, Left."""
-        return await self.send(message)
-
-    def say(self, line: str, style: str = "") -> None:
-        """Print a line of ours, wrapped at words."""
-        self.terminal.print(Group(Text(line, style)))
-
-    def problem(self, line: str) -> None:
-        self.say(f"! {line}", "yellow")
-
     async def _take(self, message: str) -> None:
         if not message.strip():
             return
@@ -136,7 +94,6 @@ class Talk:
             self.say(f"✗ {error}", "red")
 
     async def send(self, message: str) -> int:
-        """Run a turn and return its exit code. Raises ChatFailed, Left."""
         self.last_message = message
         self.say(_shown(message), "bold")
         parts, problems = with_files(message)
@@ -152,32 +109,18 @@ class Talk:
 
     async def _turn(self, message: Message, view: View) -> None:
         choices = self.choices
-        link = self._link = Link(
-            self.client,
-            choices.session,
-            choices.approval,
-            model=choices.model,
-            when_absent=choices.when_absent,
-            mode=choices.mode,
-            profile=choices.profile,
-            terminal=self._window(),
-        )
+        link = self._link = Link(self.api.client, choices, terminal=self._window())
         output = self.terminal.output(view)
         interrupts = Interrupts(link, lambda event: asking.show(event))
         person = PersonAnswers(self.terminal, lambda problem: output.show(Notice("approval", problem)), interrupts)
-        asking = Asking(link, output, person, previews=True)
+        asking = Asking(link, output, person, previews=view.previews)
         self._show = asking.show
         terminal, began = self.terminal, time.monotonic()
-        terminal.on_line, terminal.on_interrupt = self._typed, interrupts
+        terminal.on_interrupt = interrupts
         terminal.on_stop_call = interrupts.stop_call
         terminal.run_begins(lambda: self._status(link, time.monotonic() - began))
-        turn = asyncio.create_task(self._events(link, message, asking))
-        interrupts.turn = turn
         try:
-            await turn
-        except asyncio.CancelledError:
-            if not interrupts.leaving:
-                raise
+            await interrupts.during(self._events(link, message, asking))
         finally:
             await asking.close()
             choices.session = link.session

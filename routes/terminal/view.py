@@ -200,7 +200,8 @@ class View:
         room = max(0, height // max(1, len(active)) - 1)  # a line is the call's own
         parts: list[Text] = []
         for one in active:
-            parts.append(_line(f"  {one.name} · {duration(max(0.0, now - one.since))} · {one.status}", "cyan"))
+            head = f"  {one.name} · {duration(max(0.0, now - one.since))} · {one.status}"
+            parts.append(Text(head, "cyan", no_wrap=True, overflow="ellipsis"))
             tail = one.tail[max(0, len(one.tail) - room) :]
             parts += [Text.assemble((MARGIN, "dim"), row, no_wrap=True, overflow="ellipsis") for row in tail]
         return Group(*parts)
@@ -361,7 +362,3 @@ def _step(step: dict[str, str]) -> Text:
     """A step of the model's plan, ticked off if it is done."""
     mark, style = MARKS.get(step.get("state", ""), ("☐", ""))
     return Text(f"  {mark} {printable(step.get('step', ''))}", style)
-
-
-def _line(shown: str, style: str) -> Text:
-    return Text(shown, style, no_wrap=True, overflow="ellipsis")

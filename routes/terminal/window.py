@@ -22,9 +22,11 @@ from msgspec import Struct
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -36,7 +38,7 @@ from routes.terminal.keyboard import Keyboard, Pastes, unread
 from routes.terminal.rendering.transcript import Transcript
 from routes.terminal.screen import print_piece
 from routes.terminal.view import View
-from routes.terminal.window_layout import WordCompleter, keys, layout
+from routes.terminal.window_layout import WordCompleter, layout
 from routes.texts import text
 
 T = TypeVar("T")
@@ -100,7 +102,7 @@ class Window:
         )
         self._app: Application[None] = Application(
             layout(self.buffer, self._live, self._menu, self._prompt, self._is_hidden),
-            key_bindings=keys(self),
+            key_bindings=self._keys(),
             input=self._input,
             output=self._output,
             erase_when_done=True,
@@ -112,7 +114,7 @@ class Window:
         loop = asyncio.get_running_loop()
         self._input.vt100_parser = Keyboard(self._input.vt100_parser.feed_key_callback, unread(sys.stdin.fileno()))
         app = loop.create_task(self._app.run_async(handle_sigint=False, set_exception_handler=False))
-        loop.add_signal_handler(signal.SIGINT, self.interrupt)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
         talk = loop.create_task(body)
         ticking = loop.create_task(self._tick())
         try:
@@ -192,10 +194,50 @@ class Window:
     def redraw(self) -> None:
         self._app.invalidate()
 
-    # Keys (window_layout.keys)
+    # Keys
 
-    def enter(self) -> None:
-        """Take what was typed."""
+    def _keys(self) -> KeyBindings:
+        """Enter sends; Alt-Enter, Ctrl-J and a backslash before Enter begin a new line."""
+        bound = KeyBindings()
+        buffer = self.buffer
+        is_empty = Condition(lambda: not buffer.text)
+
+        @bound.add("enter", filter=~is_searching)
+        def _enter(_event: KeyPressEvent) -> None:
+            if buffer.document.text_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            else:
+                self._take_typed()
+
+        @bound.add("escape", "enter", filter=~is_searching)
+        @bound.add("c-j", filter=~is_searching)
+        def _new_line(_event: KeyPressEvent) -> None:
+            buffer.insert_text("\n")
+
+        @bound.add(Keys.BracketedPaste)
+        def _paste(event: KeyPressEvent) -> None:
+            buffer.insert_text(self._pastes.shown(event.data))
+
+        @bound.add("c-c", filter=~is_searching)
+        def _interrupt(_event: KeyPressEvent) -> None:
+            self._interrupt()
+
+        @bound.add("c-d", filter=is_empty & ~is_searching)
+        def _end(_event: KeyPressEvent) -> None:
+            self._end()
+
+        @bound.add("c-\\")
+        def _stop(_event: KeyPressEvent) -> None:
+            self.on_stop_call()
+
+        @bound.add("c-z")
+        def _suspend(event: KeyPressEvent) -> None:
+            event.app.suspend_to_background()
+
+        return bound
+
+    def _take_typed(self) -> None:
         typed = self.buffer.text
         whole = self._pastes.whole(typed)
         reading = self._reading
@@ -208,10 +250,7 @@ class Window:
         else:
             reading.line.set_result(whole)
 
-    def paste(self, pasted: str) -> None:
-        self.buffer.insert_text(self._pastes.shown(pasted))
-
-    def interrupt(self) -> None:
+    def _interrupt(self) -> None:
         """Ctrl-C: clear what is typed at the prompt; else it is the reader's, or the run's."""
         reading = self._reading
         if reading is None:
@@ -224,7 +263,7 @@ class Window:
         else:  # two keys in one read: the second is for the next prompt
             self._interrupted_again = True
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Ctrl-D on an empty line."""
         if self._reading is None:
             self.print(Text(f"! {text('terminal.end_while_running')}\n", "yellow"))
@@ -288,23 +327,19 @@ class Window:
 class RunOutput:
     """A run in the window: finished lines are printed, what is being written stands in the live region."""
 
-    def __init__(self, window: Window, transcript: Transcript, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, window: Window, transcript: Transcript) -> None:
         self._window = window
         self._transcript = transcript
-        self._clock = clock
         self._written: list[str] = []
         self._drawn = (0, 0, 0)
         self._next = 0.0
 
     def show(self, event: AgentEvent) -> None:
-        if pieces := self._transcript.apply(event, self._clock()):
+        if pieces := self._transcript.apply(event, time.monotonic()):
             self._written = []
             self._drawn, self._next = (0, 0, 0), 0.0
             self._window.print(*pieces)
         self._window.redraw()
-
-    def preview(self, call: str, change: Mapping[str, Any]) -> None:
-        self._transcript.view.previews[call] = change
 
     def close(self) -> None:
         if pieces := self._transcript.finish():
@@ -317,17 +352,17 @@ class RunOutput:
         calls: list[str] = []
         if view.busy:
             most = max(SMALLEST, min(CALL_LINES, height - 1))
-            calls = self._window.draw(view.live(self._clock(), most)).splitlines()[:most]
+            calls = self._window.draw(view.live(time.monotonic(), most)).splitlines()[:most]
         room = max(1, height - len(calls))
         return [*self._writing(room), *calls]
 
     def _writing(self, room: int) -> list[str]:
-        now = self._clock()
+        now = time.monotonic()
         wanted = (self._transcript.changed, room, self._window.columns)
         if wanted != self._drawn and now >= self._next:
             writing = self._transcript.writing(room)
             self._written = self._window.draw(writing).splitlines()[-room:] if writing else []
             self._drawn = wanted
-            ended = self._clock()
+            ended = time.monotonic()
             self._next = ended + (ended - now) / SHARE
         return self._written[-room:]

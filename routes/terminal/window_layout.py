@@ -1,17 +1,14 @@
-"""The lower part of the terminal client's window: its rows, its keys, and the completion of what is typed."""
+"""The lower part of the terminal client's window: its rows, and the completion of what is typed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import AnyFormattedText
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -30,18 +27,6 @@ from prompt_toolkit.widgets import SearchToolbar
 
 INPUT_LINES = 12
 OFFERED = 6  # completions
-
-
-class Prompt(Protocol):
-    """Takes the keys that are not those of an editor."""
-
-    buffer: Buffer
-    on_stop_call: Callable[[], None]
-
-    def enter(self) -> None: ...
-    def paste(self, pasted: str) -> None: ...
-    def interrupt(self) -> None: ...
-    def end(self) -> None: ...
 
 
 class WordCompleter(Completer):
@@ -94,45 +79,3 @@ def layout(
 def _text(content: Callable[[], AnyFormattedText]) -> ConditionalContainer:
     window = Window(FormattedTextControl(content), dont_extend_height=True, wrap_lines=False)
     return ConditionalContainer(window, Condition(lambda: bool(content())))
-
-
-def keys(prompt: Prompt) -> KeyBindings:
-    """Enter sends; Alt-Enter, Ctrl-J and a backslash before Enter begin a new line."""
-    bound = KeyBindings()
-    buffer = prompt.buffer
-    is_empty = Condition(lambda: not buffer.text)
-
-    @bound.add("enter", filter=~is_searching)
-    def _enter(_event: KeyPressEvent) -> None:
-        if buffer.document.text_before_cursor.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        else:
-            prompt.enter()
-
-    @bound.add("escape", "enter", filter=~is_searching)
-    @bound.add("c-j", filter=~is_searching)
-    def _new_line(_event: KeyPressEvent) -> None:
-        buffer.insert_text("\n")
-
-    @bound.add(Keys.BracketedPaste)
-    def _paste(event: KeyPressEvent) -> None:
-        prompt.paste(event.data)
-
-    @bound.add("c-c", filter=~is_searching)
-    def _interrupt(_event: KeyPressEvent) -> None:
-        prompt.interrupt()
-
-    @bound.add("c-d", filter=is_empty & ~is_searching)
-    def _end(_event: KeyPressEvent) -> None:
-        prompt.end()
-
-    @bound.add("c-\\")
-    def _stop(_event: KeyPressEvent) -> None:
-        prompt.on_stop_call()
-
-    @bound.add("c-z")
-    def _suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-    return bound

@@ -12,9 +12,8 @@ import pytest
 from rich.console import Console
 
 from app.core.events import AgentEvent, ApprovalRequired, ApprovalResolved, Notice, RunFinished
-from routes.terminal.answers import Decision
-from routes.terminal.event_client import Link
-from routes.terminal.run_display import Answerer, Asking, NoAnswerer
+from routes.terminal.event_client import Choices, Link
+from routes.terminal.run_display import Answerer, Asking, Decision, NoAnswerer
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
 
@@ -56,7 +55,7 @@ def acted(answerer: Answerer, answers: Answers, steps: Steps) -> tuple[list[str]
     async def act() -> None:
         transport = httpx2.MockTransport(answer)
         async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(30):
-            asking = Asking(Link(client), Screen(Console(file=out), View(summary=False)), answerer)
+            asking = Asking(Link(client, Choices()), Screen(Console(file=out), View(summary=False)), answerer)
             await steps(asking, out)
             await asking.close()
 

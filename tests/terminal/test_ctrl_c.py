@@ -16,9 +16,8 @@ import pytest
 from rich.console import Console
 
 from app.core.events import ToolFinished, ToolStarted
-from routes.terminal.chat import Client, alone
-from routes.terminal.commands.conversation import Choices
-from routes.terminal.event_client import Link
+from routes.terminal.chat import alone, client_of
+from routes.terminal.event_client import Choices, Link
 from routes.terminal.interrupts import Interrupts, Left
 from routes.terminal.screen import Screen
 from routes.terminal.view import View
@@ -38,7 +37,7 @@ def interrupted(
     async def turn() -> None:
         transport = httpx2.MockTransport(answer)
         async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(30):
-            link, screen = Link(client), Screen(Console(file=out), View(summary=False))
+            link, screen = Link(client, Choices()), Screen(Console(file=out), View(summary=False))
             link.run = run
             press = Interrupts(link, screen.show)
             press.turn = asyncio.current_task()
@@ -82,7 +81,7 @@ async def _key_for_a_call(running: list[str], status: int) -> tuple[list[str], s
 
     transport = httpx2.MockTransport(answer)
     async with httpx2.AsyncClient(base_url="http://server", transport=transport) as client, asyncio.timeout(30):
-        link, screen = Link(client), Screen(Console(file=out), View(summary=False))
+        link, screen = Link(client, Choices()), Screen(Console(file=out), View(summary=False))
         link.run = "r1"
         for call in running:
             link._follow(ToolStarted(call, "bash", {}, "native"))
@@ -142,7 +141,7 @@ class Endless(BaseHTTPRequestHandler):
 
 
 async def ask(url: str) -> int:
-    async with Client(url, None).open() as client:
+    async with client_of(url, None) as client:
         return await alone(client, Choices(), "hi")
 
 

@@ -15,10 +15,9 @@ import pytest
 
 from app.config.settings import Settings, load_settings
 from app.core.events import AgentEvent, Notice, RunFinished, TextDelta, fields_of
-from routes.terminal.chat import Client, alone, checked_token, checked_url, default_url, sendable
+from routes.terminal.chat import alone, checked_token, checked_url, client_of, default_url, sendable
 from routes.terminal.child_server import answers, child_environment, own_server, status_of
-from routes.terminal.commands.conversation import Choices
-from routes.terminal.event_client import ChatFailed, Link, NotTaken
+from routes.terminal.event_client import ChatFailed, Choices, Link, NotTaken
 from routes.terminal.talk import Talk
 from tests.support.terminal.paper_terminal import Paper
 
@@ -62,7 +61,10 @@ def heard(*answers: Answer, pauses: int = 3) -> tuple[list[AgentEvent], list[htt
 
     async def listen() -> list[AgentEvent]:
         async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(answer)) as client:
-            async with asyncio.timeout(30), aclosing(Link(client, pauses_s=[0.0] * pauses).ask("hi")) as events:
+            async with (
+                asyncio.timeout(30),
+                aclosing(Link(client, Choices(), pauses_s=[0.0] * pauses).ask("hi")) as events,
+            ):
                 return [event async for event in events]
 
     return asyncio.run(listen()), asked
@@ -140,7 +142,7 @@ def decided(answer: Answer) -> tuple[NotTaken | None, list[httpx2.Request]]:
 
     async def decide() -> NotTaken | None:
         async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(respond)) as client:
-            link = Link(client)
+            link = Link(client, Choices())
             link.run = "r1"
             return await link.decide("a/b?c", {"decision": "deny"})
 
@@ -177,7 +179,10 @@ def test_a_run_is_asked_for_with_the_mode_and_the_model_that_were_chosen() -> No
             return stream(sse(1, ANSWERED))
 
         async with httpx2.AsyncClient(base_url="http://server", transport=httpx2.MockTransport(respond)) as client:
-            async with asyncio.timeout(30), aclosing(Link(client, None, approval, model=model).ask("hi")) as events:
+            async with (
+                asyncio.timeout(30),
+                aclosing(Link(client, Choices(approval=approval, model=model)).ask("hi")) as events,
+            ):
                 assert [event.type async for event in events] == ["run.finished"]
         body: dict[str, object] = json.loads(bodies[0])
         return body
@@ -212,7 +217,7 @@ def test_a_token_may_bring_its_line_s_end_along() -> None:
 
 
 async def ask(url: str, session: str, message: str) -> int:
-    async with Client(url, None).open() as client:
+    async with client_of(url, None) as client:
         return await alone(client, Choices(session=session), message)
 
 

@@ -10,25 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.redaction.redactor import Redactor
-from routes.cli.doctor.database import database
+from routes.cli.doctor import database, folders, machine, mcp, models, network, sandbox
 from routes.cli.doctor.finding import Check, Finding, Findings, Look, State, Subject, in_thread, ok, problem, skipped
-from routes.cli.doctor.folders import data_dir, permissions, server, workspace
-from routes.cli.doctor.machine import (
-    account,
-    clock,
-    embedded_model,
-    language,
-    libraries,
-    memory,
-    open_files,
-    proxies,
-    python,
-    sqlite,
-)
-from routes.cli.doctor.mcp import mcp_servers
-from routes.cli.doctor.models import models
-from routes.cli.doctor.network import address, clock_skew, port, telemetry
-from routes.cli.doctor.sandbox import command_limits, sandbox
 from routes.terminal.approval_text import one_line
 
 ALL_S = 19.0
@@ -54,43 +37,40 @@ SETTINGS = ("configuration",)
 FOLDER = ("configuration", "data directory", "server")
 STORED = (*FOLDER, "database")
 CHECKS = (
-    Check("python", python),
-    Check("libraries", libraries),
-    Check("sqlite", sqlite),
-    Check("account", account),
-    Check("locale", language),
-    Check("memory", memory),
-    Check("proxies", proxies),
+    Check("python", machine.python),
+    Check("libraries", machine.libraries),
+    Check("sqlite", machine.sqlite),
+    Check("account", machine.account),
+    Check("locale", machine.language),
+    Check("memory", machine.memory),
+    Check("proxies", machine.proxies),
     Check("configuration", configuration),
-    Check("data directory", data_dir, SETTINGS, limit_s=3.0),
-    Check("server", server, ("data directory",), limit_s=2.0),
-    Check("database", database, FOLDER, limit_s=6.0),
-    Check("workspace", workspace, SETTINGS),
-    Check("permissions", permissions, ("data directory",)),
-    Check("clock", clock, ("data directory",)),
-    Check("open files", open_files, SETTINGS),
-    Check("address", address, STORED),
-    Check("port", port, FOLDER),
-    Check("sandbox", sandbox, SETTINGS, limit_s=12.0),
-    Check("command limits", command_limits, limit_s=10.0),
-    Check("embedded model", embedded_model, STORED),
-    Check("models", models, STORED, network=True, limit_s=19.0),
-    Check("mcp servers", mcp_servers, STORED, network=True, limit_s=19.0),
-    Check("clock skew", clock_skew, SETTINGS, network=True),
-    Check("telemetry", telemetry, SETTINGS, limit_s=8.0, network=True),
+    Check("data directory", folders.data_dir, SETTINGS, limit_s=3.0),
+    Check("server", folders.server, ("data directory",), limit_s=2.0),
+    Check("database", database.database, FOLDER, limit_s=6.0),
+    Check("workspace", folders.workspace, SETTINGS),
+    Check("permissions", folders.permissions, ("data directory",)),
+    Check("clock", machine.clock, ("data directory",)),
+    Check("open files", machine.open_files, SETTINGS),
+    Check("address", network.address, STORED),
+    Check("port", network.port, FOLDER),
+    Check("sandbox", sandbox.sandbox, SETTINGS, limit_s=12.0),
+    Check("command limits", sandbox.command_limits, limit_s=10.0),
+    Check("embedded model", machine.embedded_model, STORED),
+    Check("models", models.models, STORED, network=True, limit_s=19.0),
+    Check("mcp servers", mcp.mcp_servers, STORED, network=True, limit_s=19.0),
+    Check("clock skew", network.clock_skew, SETTINGS, network=True),
+    Check("telemetry", network.telemetry, SETTINGS, limit_s=8.0, network=True),
 )
 
 Running = Mapping[str, "asyncio.Task[list[Finding]]"]
 
 
-async def run_checks(
-    checks: Sequence[Check], subject: Subject, *, offline: bool, all_s: float = ALL_S
-) -> list[Checked]:
+async def run_checks(checks: Sequence[Check], subject: Subject, *, all_s: float = ALL_S) -> list[Checked]:
     """The findings in the order of the table, without secrets. A check that breaks is a problem of its own."""
     running: dict[str, asyncio.Task[list[Finding]]] = {}
-    subject.offline = offline
     for check in checks:
-        running[check.name] = asyncio.create_task(_findings(check, subject, running, offline=offline))
+        running[check.name] = asyncio.create_task(_findings(check, subject, running))
     await asyncio.wait(running.values(), timeout=all_s)
     for task in running.values():
         task.cancel()
@@ -102,12 +82,12 @@ async def run_checks(
     ]
 
 
-async def _findings(check: Check, subject: Subject, running: Running, *, offline: bool) -> list[Finding]:
+async def _findings(check: Check, subject: Subject, running: Running) -> list[Finding]:
     for name in check.needs:
         await asyncio.wait([running[name]])
         if _is_missing(running[name]):
             return [skipped(f"not checked, because of {name}")]
-    if offline and check.network:
+    if subject.offline and check.network:
         return [skipped("not checked, because of --offline")]
     try:
         async with asyncio.timeout(check.limit_s):

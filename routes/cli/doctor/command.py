@@ -35,7 +35,7 @@ def doctor_flags(parser: argparse.ArgumentParser) -> None:
 def run_doctor(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Exit code 0 if all is well, 1 with warnings, 2 with problems."""
     subject = subject_of(vars(args), environ)
-    checked = asyncio.run(run_checks(CHECKS, subject, offline=args.offline))
+    checked = asyncio.run(run_checks(CHECKS, subject))
     code = exit_code(checked)
     if args.as_json:
         print(json.dumps(as_json(checked), indent=1))
@@ -56,7 +56,14 @@ def subject_of(flags: Mapping[str, object], environ: Mapping[str, str]) -> Subje
     except SettingsError as error:
         objections = error.problems
     secrets = [*secrets_in(environ), *(secrets_of(loaded.settings) if loaded else ())]
-    return Subject(environ, loaded, Redactor(secrets), objections, bool(flags.get("ask_model")))
+    return Subject(
+        environ=environ,
+        loaded=loaded,
+        redactor=Redactor(secrets),
+        objections=objections,
+        ask_model=bool(flags.get("ask_model")),
+        offline=bool(flags.get("offline")),
+    )
 
 
 def exit_code(checked: Iterable[Checked]) -> int:

@@ -47,21 +47,13 @@ def database_file(subject: Subject) -> Findings:
     if report.damage:
         return [problem(f"damaged: {line}", RESTORE) for line in report.damage]
     found += ", whole" if report.damage is not None else f", not checked to its end within {CHECK_S:g} s"
-    return _old(report.schema, found) or _waiting(report.waiting, found) or ok(found)
-
-
-def _old(schema: int, found: str) -> Finding | None:
-    if schema == NEWEST:
-        return None
-    advice = "Keep a copy of the file: older versions of dragoman cannot read the migrated one."
-    return warning(f"{found}; the next start migrates it to {NEWEST}", advice)
-
-
-def _waiting(size: int, found: str) -> Finding | None:
-    if size <= LONG_LOG:
-        return None
-    found = f"{found}, of which {megabytes(size)} wait in the write-ahead log"
-    return warning(found, "End programs that hold the database open, or restart the server.")
+    if report.schema < NEWEST:
+        advice = "Keep a copy of the file: older versions of dragoman cannot read the migrated one."
+        return warning(f"{found}; the next start migrates it to {NEWEST}", advice)
+    if report.waiting > LONG_LOG:
+        found += f", of which {megabytes(report.waiting)} wait in the write-ahead log"
+        return warning(found, "End programs that hold the database open, or restart the server.")
+    return ok(found)
 
 
 async def postgres(subject: Subject, url: str) -> Findings:

@@ -55,16 +55,11 @@ def problem(found: str, advice: str, subject: str = "") -> Finding:
     return Finding(State.PROBLEM, found, advice, subject)
 
 
-class Server(Struct, frozen=True):
-    """The server that holds the lock of the data directory. `pid` is 0 where the system does not say."""
-
-    pid: int
-
-
 class Subject(Struct):
     """The installation that is looked at. `loaded` is None if the settings are not valid, for `objections`.
 
-    `server` and `stored` are set by the checks of the data directory and of the database, which others wait for.
+    `server` and `stored` are set by the checks of the data directory and of the database, which others wait for:
+    `server` is the process that holds the lock of the data directory, 0 where the system does not say which it is.
     """
 
     environ: Mapping[str, str]
@@ -74,7 +69,7 @@ class Subject(Struct):
     ask_model: bool = False
     offline: bool = False
     mcp_s: float = 11.0  # for all MCP servers together to be connected; ending them takes its time, too
-    server: Server | None = None
+    server: int | None = None
     stored: StoredConfiguration = field(default_factory=StoredConfiguration)
 
     @property

@@ -12,19 +12,7 @@ import psutil
 
 from app.config.model_settings import key_files
 from app.storage.data_dir import OTHER_ACCOUNTS, OURS
-from routes.cli.doctor.finding import (
-    Finding,
-    Findings,
-    Server,
-    State,
-    Subject,
-    existing,
-    megabytes,
-    ok,
-    problem,
-    skipped,
-    warning,
-)
+from routes.cli.doctor.finding import Finding, Findings, Subject, existing, megabytes, ok, problem, skipped, warning
 
 LOCK = "lock"  # in the data directory
 LOCKS = Path("/proc/locks")
@@ -122,8 +110,8 @@ def server(subject: Subject) -> Findings:
     for line in LOCKS.read_text().splitlines():
         words = line.split()
         if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
-            subject.server = Server(int(words[4]) if words[4].isdigit() else 0)
-            return ok(f"one runs (process {subject.server.pid})" if subject.server.pid else "one runs")
+            subject.server = int(words[4]) if words[4].isdigit() else 0
+            return ok(f"one runs (process {subject.server})" if subject.server else "one runs")
     return ok("none runs")
 
 
@@ -131,14 +119,13 @@ def permissions(subject: Subject) -> Findings:
     """Files with secrets that other accounts can read or change."""
     data, private = subject.settings.data_dir, list(_private_files(subject))
     open_to_others = [path for path in private if _mode(path) & OTHER_ACCOUNTS]
-    findings = [
-        Finding(
-            State.WARNING if path.is_relative_to(data) else State.PROBLEM,
-            f"{path} has mode {_mode(path):04o}: other accounts may use it",
-            "The server's next start removes their rights." if path.is_relative_to(data) else f"chmod 600 {path}",
-        )
-        for path in open_to_others[:MOST_NAMED]
-    ]
+    findings: list[Finding] = []
+    for path in open_to_others[:MOST_NAMED]:
+        found = f"{path} has mode {_mode(path):04o}: other accounts may use it"
+        if path.is_relative_to(data):
+            findings.append(warning(found, "The server's next start removes their rights."))
+        else:
+            findings.append(problem(found, f"chmod 600 {path}"))
     if len(open_to_others) > MOST_NAMED:
         findings.append(warning(f"{len(open_to_others) - MOST_NAMED} more such files", f"chmod -R go-rwx {data}"))
     return findings or ok(f"{len(private)} private files and folders, none open to other accounts")

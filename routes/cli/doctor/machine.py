@@ -9,7 +9,6 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution, metadata, version
 from urllib.parse import urlsplit
 
@@ -183,15 +182,11 @@ def clock(subject: Subject) -> Findings:
     advice = "Set the clock, and keep it right with NTP (timedatectl set-ntp true)."
     if now < BUILT:
         return problem(f"it is {shown} here, which has passed", advice)
-    ahead = max(_ages(subject), default=0.0)
+    files = subject.settings.data_dir.glob(f"{DATABASE}*")
+    ahead = max((path.stat().st_mtime - now for path in files), default=0.0)
     if ahead > AHEAD_S:
         return warning(f"it is {shown} here, and the database was changed {ahead:,.0f} s later", advice)
     return ok(f"it is {shown} here")
-
-
-def _ages(subject: Subject) -> Iterator[float]:
-    for path in subject.settings.data_dir.glob(f"{DATABASE}*"):
-        yield path.stat().st_mtime - time.time()
 
 
 def account(_: Subject) -> Findings:

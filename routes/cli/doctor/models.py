@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import aclosing, suppress
 
-from app.config.model_settings import DEFAULT
 from app.core.endpoint_spec import EndpointSpec
 from app.core.messages import Message
 from app.core.provider import ModelRequest, ProviderFailed, TextChunk
 from app.models.capabilities.discovery import discover
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.endpoint_factory import EndpointFactory
-from app.models.endpoints.registry import endpoint_spec
-from app.models.endpoints.startup import build_endpoint_factory, settings_keys
+from app.models.endpoints.startup import build_endpoint_factory
 from app.models.http.client import model_client
 from parsing import Thought
 from routes.cli.doctor.finding import Finding, Findings, Subject, ok, problem, skipped, warning
+from routes.cli.endpoints import keys_of, specs_of
 
 TIME_S = 6.0  # of one endpoint, without a request to its model
 TOKEN_S = 12.0
@@ -31,7 +29,7 @@ async def models(subject: Subject) -> Findings:
     """Each endpoint of the settings and of the database: reachable, key accepted, model listed, native calls."""
     settings = subject.settings
     factory = build_endpoint_factory(settings, subject.redactor, subject.environ)
-    specs = _specs(subject)
+    specs = specs_of(settings, subject.stored.endpoints)
     if not specs:
         return await _discovered(subject, factory)
     shown = list(specs.items())[:MOST_ENDPOINTS]
@@ -39,13 +37,6 @@ async def models(subject: Subject) -> Findings:
     if len(specs) > MOST_ENDPOINTS:
         findings.append(skipped(f"{len(specs) - MOST_ENDPOINTS} more endpoints", "`dragoman endpoint test NAME`"))
     return findings
-
-
-def _specs(subject: Subject) -> Mapping[str, EndpointSpec]:
-    settings = subject.settings
-    own = {DEFAULT: EndpointSpec(url=settings.model_url, model=settings.model)} if settings.model_url else {}
-    added = {row.name: spec for row in subject.stored.endpoints if (spec := endpoint_spec(row))}
-    return added | own | dict(settings.endpoints)
 
 
 async def _discovered(subject: Subject, factory: EndpointFactory) -> Finding:
@@ -60,9 +51,7 @@ async def _discovered(subject: Subject, factory: EndpointFactory) -> Finding:
 
 
 async def _look(subject: Subject, factory: EndpointFactory, name: str, spec: EndpointSpec) -> Finding:
-    settings = subject.settings
-    keys = settings_keys(settings) if name == DEFAULT and settings.model_url else None
-    endpoint = factory.create(name, spec, "added", keys)
+    endpoint = factory.create(name, spec, "added", keys_of(subject.settings, name))
     try:
         async with asyncio.timeout(TIME_S + (TOKEN_S if subject.ask_model else 0)):
             return await _tried(subject, endpoint)

@@ -37,7 +37,7 @@ def port(subject: Subject) -> Findings:
             advice = "Set DRAGOMAN_HOST to an address of this machine, and DRAGOMAN_PORT to a port above 1023."
             return problem(f"{where} cannot be used: {error.strerror or error}", advice)
         pid, name = _holder(settings.port)
-        if subject.server and pid in (0, subject.server.pid):
+        if subject.server is not None and pid in (0, subject.server):
             return ok(f"{where} is in use by the running server")
         holder = f" by {name} (process {pid})" if pid else ""
         advice = "Stop that program, or choose another port with DRAGOMAN_PORT; 0 takes a free one."

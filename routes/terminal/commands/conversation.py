@@ -1,47 +1,36 @@
-"""The parts of a conversation that its commands read and change."""
+"""A conversation, as its commands read and change it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
-from msgspec import Struct
-from rich.console import RenderableType
+from rich.console import Group
+from rich.text import Text
 
+from routes.terminal.answers import Terminal
 from routes.terminal.api import Api
+from routes.terminal.event_client import Choices
 
 
-class Choices(Struct):
-    """The options of the runs to come; None for the server's own."""
+class Conversation(ABC):
+    """The part of a conversation that its commands know."""
 
-    session: str | None = None
-    model: str | None = None
-    approval: str | None = None
-    when_absent: str | None = None
-    mode: str | None = None
-    profile: str | None = None
+    def __init__(self, terminal: Terminal, api: Api, choices: Choices) -> None:
+        self.terminal = terminal
+        self.api = api
+        self.choices = choices
+        self.last_message: str | None = None
+        self.listed: list[str] = []  # sessions, as /sessions numbered them
+        self.names: dict[str, list[str]] = {}  # what the arguments of commands may be, as far as it is known
+        self.left = False  # by a command
 
-
-class Prompt(Protocol):
-    """Prints, and reads an answer."""
-
-    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str: ...
-    def print(self, *pieces: RenderableType) -> None: ...
-
-
-class Conversation(Protocol):
-    """A conversation, for its commands."""
-
-    api: Api
-    choices: Choices
-    last_message: str | None
-    listed: list[str]  # sessions, as /sessions numbered them
-    names: dict[str, list[str]]  # what the argument of a command may be, as far as it is known
-    left: bool
-
-    @property
-    def terminal(self) -> Prompt: ...
     def say(self, line: str, style: str = "") -> None:
-        """Print a line of ours."""
+        """Print a line of ours, wrapped at words."""
+        self.terminal.print(Group(Text(line, style)))
 
-    def problem(self, line: str) -> None: ...
-    async def send(self, message: str) -> int: ...
+    def problem(self, line: str) -> None:
+        self.say(f"! {line}", "yellow")
+
+    @abstractmethod
+    async def send(self, message: str) -> int:
+        """Run a turn and return its exit code. Raises ChatFailed, Left."""

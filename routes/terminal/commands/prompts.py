@@ -6,9 +6,8 @@ import re
 from typing import Any
 
 from routes.terminal.answers import Interrupted, Over
-from routes.terminal.api import step
 from routes.terminal.commands.conversation import Conversation
-from routes.terminal.event_client import ChatFailed
+from routes.terminal.event_client import ChatFailed, step
 from routes.terminal.view import printable
 from routes.texts import text
 

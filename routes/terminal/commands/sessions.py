@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from routes.terminal.api import step
 from routes.terminal.commands.conversation import Conversation
+from routes.terminal.event_client import step
 from routes.terminal.rendering.markdown import rendered
 from routes.terminal.view import printable
 from routes.texts import text

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from app.core.rules import ApprovalMode
-from routes.terminal.api import step
 from routes.terminal.attachments import paths_for
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.prompts import use_prompt
 from routes.terminal.commands.sessions import list_sessions, print_document, resume, start_new
 from routes.terminal.commands.undo import show_changes, undo_last
+from routes.terminal.event_client import step
 from routes.terminal.rendering.figures import cost
 from routes.terminal.view import printable
 from routes.texts import text
@@ -43,9 +43,7 @@ async def choose_model(talk: Conversation, argument: str) -> None:
         for number, name in enumerate(names, start=1):
             mark = "▸" if name == talk.choices.model else " "
             talk.say(f"{mark}{number:3}  {printable(name)}")
-        talk.say(text("terminal.model.now", name=talk.choices.model or text("terminal.default")), "dim")
-        return
-    if argument == DEFAULT:
+    elif argument == DEFAULT:
         talk.choices.model = None
     elif (chosen := _picked(argument, names)) is None:
         close = ", ".join(difflib.get_close_matches(argument, names, 3, 0.4)) or ", ".join(names[:3])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from routes.terminal.answers import Interrupted, Over
-from routes.terminal.api import Json, step
+from routes.terminal.api import Json
 from routes.terminal.approval_text import one_line
 from routes.terminal.commands.conversation import Conversation
+from routes.terminal.event_client import step
 from routes.terminal.view import printable
 from routes.texts import text
 

@@ -13,7 +13,7 @@ from routes.cli.main import main
 from routes.cli.programs import PROGRAMS, Program
 from tests.tasks.documents import DOCS
 
-CODEX = next(program for program in PROGRAMS if program.name == "codex").blocks[0].text
+CODEX = next(program for program in PROGRAMS if program.name == "codex").text
 
 
 def connect(home: Path, *words: str) -> int:

@@ -56,9 +56,9 @@ async def examined(
         wanted |= set(check.needs) if check.name in wanted else set()
     # What they find does not depend on how busy the machine is.
     checks = [replace(check, limit_s=LIMIT_S) for check in CHECKS if not names or check.name in wanted]
-    subject.mcp_s = mcp_s
+    subject.mcp_s, subject.offline = mcp_s, offline
     async with asyncio.timeout(LIMIT_S):
-        return await run_checks(checks, subject, offline=offline, all_s=LIMIT_S)
+        return await run_checks(checks, subject, all_s=LIMIT_S)
 
 
 def found(checked: list[Checked], name: str) -> list[Finding]:
@@ -325,7 +325,7 @@ async def test_a_check_that_hangs_or_breaks_is_a_problem_and_those_that_need_it_
         Check("works", look),
     )
     async with asyncio.timeout(LIMIT_S):
-        checked = await run_checks(checks, subject_of({}, {"HOME": "/"}), offline=True, all_s=2)
+        checked = await run_checks(checks, subject_of({"offline": True}, {"HOME": "/"}), all_s=2)
     assert started.is_set()
     assert [one.finding.state for one in checked] == [
         *(State.PROBLEM, State.PROBLEM, State.SKIPPED, State.SKIPPED, State.PROBLEM, State.OK)

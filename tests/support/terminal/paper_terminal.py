@@ -11,7 +11,7 @@ import httpx2
 from rich.console import Console, RenderableType
 
 from routes.terminal.answers import Over
-from routes.terminal.commands.conversation import Choices
+from routes.terminal.event_client import Choices
 from routes.terminal.run_display import Output
 from routes.terminal.screen import Screen, print_piece
 from routes.terminal.talk import Talk

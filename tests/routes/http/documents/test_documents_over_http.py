@@ -18,7 +18,7 @@ from app.runs.run_options import RunOptions
 from app.storage.documents import DocumentRow, VersionInfo
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
-from routes.terminal.commands.conversation import Choices
+from routes.terminal.event_client import Choices
 from routes.terminal.view import View, read_event
 from tests.support.access.guards import rows_kept
 from tests.support.access.people import LIMIT_S, bearer
