@@ -8,18 +8,15 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.budget.side_query import SideQuery
-from app.config.settings import Settings
 from app.context.compaction.replay import CachedCounter, CompactedHistory, HistoryCache, WindowBudget
 from app.context.compaction.summarise import MessageRange, Summariser
 from app.context.compaction.summary import cut_position
-from app.context.compaction.trim import MOST_BYTES, Trimmed, attachment_bytes, limit_attachments
+from app.context.compaction.trim import MOST_BYTES, attachment_bytes, limit_attachments
 from app.context.current_plan import reminder
 from app.context.overflow import ContextOverflow
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
-from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import shortened
 from app.storage.sessions import SummaryRow
@@ -126,29 +123,42 @@ class View(Struct):
         compacted.advance(conversation.messages, room)
         if events := await self._summarise(conversation, room, totals):
             room = self._measured_anew(room)
-        if trimmed := self._fitting(room):
+        compacted = self._compacted
+        try:
+            trimmed = compacted.fit(room)
+        except ContextOverflow:
+            self.counter.doubt()
+            raise
+        if trimmed:
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
-        notes = [Message("user", note) for note in (*self._plan_note(conversation, room, tools), *plan.notes)]
-        limited = limit_attachments(self._with_marker(self._compacted, tools), self.most_bytes)
+        reminders = self._plan_note(conversation, compacted, room, tools)
+        notes = [Message("user", note) for note in (*reminders, *plan.notes)]
+        limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)
         messages = [*with_pictures_apart(limited), *notes]
-        request = self._request(
-            self._compacted, tools, messages, offers=plan.tools, describes=self._describes(conversation)
+        offered = tools if plan.tools else ()
+        request = ModelRequest(
+            messages,
+            offered,
+            opening=lambda: compacted.opening(self.opening(offered)),
+            inactivity_s=self.inactivity_s,
+            read=self.read,
+            describe_files=self._describes(conversation),
+            parameters=self.parameters,
         )
-        opening = self._compacted.opening(room.head if plan.tools else self.opening(()))
+        opening = compacted.opening(room.head if plan.tools else self.opening(()))
         counted = room.tokens_of(opening) + sum(map(room.measure, messages))
         counted += room.described if request.tools else 0
         counter = self.counter
         return Fitted(request, counted, counter, counter.scale, events)
 
-    def _plan_note(self, conversation: Conversation, room: WindowBudget, tools: Sequence[Tool]) -> Sequence[str]:
+    def _plan_note(
+        self, conversation: Conversation, compacted: CompactedHistory, room: WindowBudget, tools: Sequence[Tool]
+    ) -> Sequence[str]:
         """Return the model's plan, if the request does not have it any more.
 
         It comes last, so that the prefix stays as it is, and shortened where it would take an eighth of the window.
         """
-        compacted = self._compacted
-        if compacted is None or not (compacted.incomplete or compacted.summary):
-            return ()
-        if not any(tool.name == PLAN for tool in tools):
+        if not compacted.lacks_messages or not any(tool.name == PLAN for tool in tools):
             return ()
         note = reminder(conversation.messages, compacted.kept)
         return (shortened(note, room.budget // 3),) if note else ()
@@ -174,15 +184,6 @@ class View(Struct):
         if self.fits_model(fitted):
             fitted.counter.refused(fitted.counted, refusal.window)
         return True
-
-    def _fitting(self, room: WindowBudget) -> Trimmed | None:
-        """Raises ContextOverflow."""
-        assert self._compacted
-        try:
-            return self._compacted.fit(room)
-        except ContextOverflow:
-            self.counter.doubt()
-            raise
 
     async def _known(self, conversation: Conversation) -> CompactedHistory:
         """Return the session's cached history, else one that begins at its last summary; newer secrets redacted.
@@ -249,31 +250,11 @@ class View(Struct):
 
         The marker is the same in all rounds, for prefix caches.
         """
-        if not compacted.incomplete and not compacted.summary:
+        if not compacted.lacks_messages:
             return list(compacted.kept)
         line = TO_FIND if any(tool.name == RECALL for tool in tools) else LEFT_OUT
         first = next((at for at, message in enumerate(compacted.kept) if message.role == "user"), -1)
         return [*compacted.kept[: first + 1], Message("user", line), *compacted.kept[first + 1 :]]
-
-    def _request(
-        self,
-        compacted: CompactedHistory,
-        tools: Sequence[Tool],
-        messages: Sequence[Message],
-        *,
-        offers: bool,
-        describes: bool,
-    ) -> ModelRequest:
-        offered = tools if offers else ()
-        return ModelRequest(
-            messages,
-            offered,
-            opening=lambda: compacted.opening(self.opening(offered)),
-            inactivity_s=self.inactivity_s,
-            read=self.read,
-            describe_files=describes,
-            parameters=self.parameters,
-        )
 
 
 def from_summary(row: SummaryRow) -> CompactedHistory:
@@ -282,31 +263,3 @@ def from_summary(row: SummaryRow) -> CompactedHistory:
 
 def answer_room(window: int) -> int:
     return min(MOST_ANSWER, window // 4)
-
-
-def view_of(
-    settings: Settings,
-    route: ModelRoute,
-    prompt: Opening,
-    *,
-    utility: SideQuery,
-    summaries: Summaries,
-    histories: HistoryCache,
-    inactivity_s: float | None,
-    read: ReadFile,
-    describe_files: bool,
-    parameters: Mapping[str, Any],
-) -> View:
-    """Return the view of a run on the models of `route`; `utility` writes summaries, `read` loads attachments."""
-    return View(
-        route,
-        prompt,
-        inactivity_s,
-        summaries=summaries,
-        summariser=Summariser(utility),
-        summarise_at=settings.summarise_at,
-        histories=histories,
-        read=read,
-        describe_files=describe_files,
-        parameters=parameters,
-    )

@@ -22,11 +22,12 @@ from app.checkpoints.workspace_scans import WorkspaceScans
 from app.config.folders import workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
+from app.context.compaction.summarise import Summariser
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST
-from app.context.view import Opening, RequestBuilder, view_of
+from app.context.view import Opening, View
 from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.hooks.hooks import Hooks
@@ -315,15 +316,16 @@ class RunFactory(Struct, kw_only=True):
             profile=profile,
         )
 
-    def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> RequestBuilder:
-        return view_of(
-            self.settings,
+    def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> View:
+        """The view of a run on the models of `route`; `notes` writes summaries."""
+        return View(
             route,
             prompt,
-            utility=notes,
+            options.inactivity_s,
             summaries=self.store.summaries,
+            summariser=Summariser(notes),
+            summarise_at=self.settings.summarise_at,
             histories=self.histories,
-            inactivity_s=options.inactivity_s,
             read=self.files.read,
             describe_files=options.without_vision == "describe",
             parameters=options.parameters,

@@ -68,6 +68,11 @@ class CompactedHistory:
         self._prompt_shortened = False  # the system prompt stays shortened
         self._unfittable = 0  # tokens that trimming could not make fit: retried only at twice as many
 
+    @property
+    def lacks_messages(self) -> bool:
+        """True if some messages of the session are not sent as they were."""
+        return self.incomplete or self.summary is not None
+
     def advance(self, messages: Sequence[Message], room: WindowBudget) -> None:
         """Replay up to the end of the session's messages. Linear: each trimming leaves a quarter of the budget free."""
         total = room.tokens_of(self.opening(room.head)) + sum(map(room.measure, self.kept))
