@@ -44,7 +44,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
-from app.transcript.run_request import CARRIES, RunRequest, is_helper, is_known, is_tied
+from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
@@ -123,10 +123,10 @@ class RunTask:
     @property
     def may_go_on(self) -> bool:
         """Return True if another server can go on with it: all that this takes is stored."""
-        if self.is_unlisted or not self.agent.takes_messages or is_helper(self.row):
+        if self.is_unlisted or not self.agent.takes_messages or has_mark(self.row, HELPER):
             return False
         is_stored = self.conversation is not None or self.left is not None or CARRIES not in self.row.policy
-        return self.waits or (is_stored and not is_tied(self.row))
+        return self.waits or (is_stored and not has_mark(self.row, TIED))
 
     def take_up(self, left: LeftOff, held: Callable[[], Awaitable[None]]) -> None:
         """Go on where the run was when its server ended, once nothing holds it."""
@@ -142,11 +142,6 @@ class RunTask:
         for row in left.questions:
             self.log.put(ApprovalDecided(row.run, row.call, "withdrawn", time.time(), CALL_ENDED))
             self.log.add(ApprovalResolved(row.call, "withdrawn", CALL_ENDED))
-
-    @property
-    def is_tainted(self) -> bool:
-        """Return True if the gate is stricter because of what the conversation holds."""
-        return self.gate.policy.guarded
 
     @property
     def gate(self) -> Gate:
@@ -360,7 +355,7 @@ class RunTask:
 
     def _name_words(self) -> None:
         """Leave names of what the model has said, unless it has read untrusted text: a client may send it back."""
-        if self.conversation is None or not is_known(self.row):
+        if self.conversation is None or not has_mark(self.row, KNOWN):
             return
         messages = self.conversation.messages
         if not any(message.untrusted for message in messages):

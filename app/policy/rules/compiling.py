@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from app.config.sources import SettingsError
-from app.core.operator_rules import OperatorRule
+from app.core.rules import OperatorRule
 from app.policy.rules.argument_facts import BUILT_IN
 from app.policy.rules.operator_rules import DENY, CompiledRule, OperatorRules
 from app.policy.rules.path_globs import PathGlob, glob_error

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app.core.operator_rules import OperatorRule
+from app.core.rules import OperatorRule
 from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
-from app.policy.rules.path_globs import PathGlob, spellings
-from app.policy.rules.strength import Strength
+from app.policy.rules.path_globs import PathGlob, Strength, spellings
 from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, names_match
 from tools.shell_policy.command_facts import CommandFacts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from app.policy.rules.strength import Strength
 from tools.base.patterns import lazy_pattern
 
 _MAGIC = lazy_pattern(r"[*?\[]")
@@ -21,6 +21,14 @@ _GLUED = lazy_pattern(r"-{1,2}\w(?=.)")
 _MOST_PATH = 4096
 _PROCESS = lazy_pattern(r"/+proc/[^/]+/(?:task/[^/]+/)?(?:cwd|root|fd|map_files)\b")  # links of a process
 MOST_PIECES = 1_000  # each is looked up in the file system
+
+
+class Strength(IntEnum):
+    """Certainty of a match: what cannot be read is POSSIBLE, which asks at least."""
+
+    NONE = 0
+    POSSIBLE = 1
+    CERTAIN = 2
 
 
 class PathGlob(Struct, frozen=True):
