@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -30,6 +30,9 @@ from tools.base.access.sessions import SessionAccess
 from tools.tool import Context
 from tools.toolbox import Toolbox
 
+StandStill = Callable[[], AbstractContextManager[None]]
+"""Returns a context in which a time stands still."""
+
 
 class RunScope(Struct, kw_only=True):
     """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
@@ -49,7 +52,7 @@ class RunScope(Struct, kw_only=True):
     results: Results = field(default_factory=Results)
     outputs: Outputs = field(default_factory=Outputs)
     parallel_reads: bool = True
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    waiting: StandStill = nullcontext
     provenance: Provenance = field(default_factory=Provenance)
     changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
@@ -70,7 +73,7 @@ class ParentCall(Struct, frozen=True, kw_only=True):
     conversation: Conversation
     scope: RunScope
     time_limit_s: float
-    untimed: Callable[[], AbstractContextManager[None]]
+    untimed: StandStill
 
 
 class Delegation(Protocol):
@@ -79,3 +82,12 @@ class Delegation(Protocol):
     def helpers(self, parent: ParentCall) -> HelperAccess | None: ...
 
     def sessions(self, parent: ParentCall) -> SessionAccess | None: ...
+
+
+def both(one: StandStill, other: StandStill) -> StandStill:
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        with one(), other():
+            yield
+
+    return waiting

@@ -22,9 +22,9 @@ from app.runs.agent import Agent
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.run_manager import AgentOf, MakeOutbox, Resume, RunManager
 from app.runs.run_task import RunTask
+from app.runs.session_queue import SharedQueue
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
 from app.runs.shared.remote_stream import watched_elsewhere
-from app.runs.shared.shared_queue import SharedQueue
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import LeaseLost, StoreFailed
 from app.storage.kill_switch import KillSwitch
