@@ -67,32 +67,9 @@ class Guards(Struct):
         self._run = run
         self._unscreened = any(message.role == "tool" and message.text.startswith(UNSCREENED) for message in read)
 
-    def reply(
-        self,
-        conversation: Conversation,
-        tools: Tools,
-        *,
-        fences: Callable[[], bool],
-        new_id: Callable[[], str],
-        prompt_suffix: Callable[[], str],
-        text_calls: Callable[[bool], TextCalls],
-        is_handed: Callable[[str], bool],
-        id_for_client: Callable[[str], str] = lambda _: "",
-        keep_file: Callable[[File], None] | None = None,
-    ) -> Reply:
-        """Return the model's next reply, which hides the code of the prompt."""
-        new = Reply if self.canary is None else partial(WatchedReply, self.canary, partial(self.news, conversation))
-        return new(
-            tools,
-            fences=fences,
-            new_id=new_id,
-            id_for_client=id_for_client,
-            prompt_suffix=prompt_suffix,
-            text_calls=text_calls,
-            is_handed=is_handed,
-            drafts=conversation.drafts,
-            keep_file=keep_file,
-        )
+    def new_reply(self, conversation: Conversation) -> type[Reply] | partial[WatchedReply]:
+        """Return the type of the model's replies, which hide the code of the prompt."""
+        return partial(WatchedReply, self.canary, partial(self.news, conversation)) if self.canary else Reply
 
     @property
     def redactors(self) -> Sequence[Redactor]:

@@ -42,6 +42,7 @@ from app.core.provider import (
 )
 from app.documents.news import news_of
 from app.labels.consent import clear_request
+from app.log.event_writer import RunLog
 from app.models.wire.client_history import settled
 from app.provenance.native_text import calls_in_text
 from app.runs.discipline.doubted_calls import ASKED, to_make_natively
@@ -52,7 +53,7 @@ from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.first_contact import FirstContact
 from app.runs.recovery.history import broken_off
 from app.runs.recovery.left_off import BROKE_OFF, LeftOff
-from app.runs.run_context import EventSink, RunContext
+from app.runs.run_context import RunContext
 from app.runs.run_options import RunOptions
 from app.runs.run_scope import RunScope
 from app.runs.tool_executor import ToolExecutor, Unanswered
@@ -130,7 +131,7 @@ class Agent(Struct):
         conversation: Conversation,
         inbox: Inbox,
         left: LeftOff | None = None,
-        sink: EventSink | None = None,
+        sink: RunLog | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Return all events of a run, except for those added to `sink`; the last one is RunFinished.
 
@@ -251,8 +252,7 @@ class Agent(Struct):
         return settled(history)
 
     def _reply(self, conversation: Conversation) -> Reply:
-        return self.scope.guards.reply(
-            conversation,
+        return self.scope.guards.new_reply(conversation)(
             self.toolbox.schemas,
             fences=lambda: self.provider.call_form is CallForm.FENCED,
             new_id=self.new_id,
@@ -260,6 +260,7 @@ class Agent(Struct):
             prompt_suffix=self.provider.prompt_suffix,
             text_calls=partial(self._calls_in_text, conversation),
             is_handed=self.toolbox.is_handed,
+            drafts=conversation.drafts,
             keep_file=conversation.keep_file if self.keeps_files else None,
         )
 
@@ -309,8 +310,8 @@ class Agent(Struct):
         }
         if policy.unattended:
             limits["when_absent"] = "deny"
-        if size := self.scope.terminals.size:
-            limits["terminal"] = size
+        if window := self.scope.terminals.usual:
+            limits["terminal"] = f"{window.width}x{window.height}"
         session = run_context.conversation.session
         pinned = self.narrowed.pinned if self.narrowed else None
         profiles = [one.shown for one in pinned.profiles] if pinned else None
@@ -436,7 +437,9 @@ class Agent(Struct):
         self.totals.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
         if reply.has_started or reply.calls:
             message = reply.message(cut=reply.stopped in (None, TOO_LONG))
-            conversation.append(replace(message, by=name_of(self.provider)) if reply.called_natively else message)
+            if reply.found_calls.has_native:
+                message = replace(message, by=name_of(self.provider))
+            conversation.append(message)
         # Else another model has answered, or what was counted is a guess.
         if reply.used and self.view.fits_model(fitted) and not fitted.has_attachments:
             fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)

@@ -227,7 +227,7 @@ class RelayAgent(Agent):
             return calls
         await context.emit(usage)
         if again.doubts_text:
-            again.leave_in_text([call.id for call in again.text_calls])
+            again.found_calls.leave_in_text([call.id for call in again.found_calls.in_text])
         corrected = self._fitted(again)
         better = corrected and not problems(again, [one.call for one in corrected], self.toolbox.schemas)
         await context.emit(Notice("call_repair", REPAIRED if better else UNREPAIRED))
@@ -258,10 +258,10 @@ class RelayAgent(Agent):
 
     async def _settle(self, context: RunContext, reply: Reply, text: DoubtedText) -> None:
         """Leave calls in the text that may be quotations, or stand in a reply that was cut. Raises StoreFailed."""
-        conversation, calls, self.doubted_text = context.conversation, reply.text_calls, None
+        conversation, calls, self.doubted_text = context.conversation, reply.found_calls.in_text, None
         quoted = await self.scope.provenance.quotations(calls, conversation, self.toolbox)
         names = {call.id: call.name for call in calls}
-        left = reply.leave_in_text(names if reply.is_cut else quoted)
+        left = reply.found_calls.leave_in_text(names if reply.is_cut else quoted)
         for event in self._corrected(text.released(left)):
             await context.emit(event)
         if left:
