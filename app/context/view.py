@@ -14,9 +14,11 @@ from app.context.compaction.summary import cut_position
 from app.context.compaction.trim import MOST_BYTES, attachment_bytes, limit_attachments
 from app.context.current_plan import reminder
 from app.context.overflow import ContextOverflow
+from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
+from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import shortened
 from app.storage.sessions import SummaryRow
@@ -67,29 +69,6 @@ class ViewedModel(CountedModel, Protocol):
         """True if tool schemas are sent beside the messages: then they are counted too."""
 
 
-class RequestBuilder(Protocol):
-    """Builds the model requests of one run."""
-
-    run: str
-
-    @property
-    def counter(self) -> TokenCounter: ...
-
-    async def fit(
-        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
-    ) -> Fitted:
-        """Return the next request. Raises ContextOverflow, StoreFailed."""
-        ...
-
-    def fits_model(self, fitted: Fitted) -> bool:
-        """True if the model that answered is the one that the request was fitted to."""
-        ...
-
-    def refused(self, fitted: Fitted, refusal: ProviderFailed) -> bool:
-        """Learn from a request that was refused as too long. Return False if it cannot become shorter."""
-        ...
-
-
 class View(Struct):
     """The view of one run on its conversation."""
 
@@ -103,7 +82,6 @@ class View(Struct):
     read: ReadFile | None = None
     describe_files: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of each request, as a client gave them
-    run: str = ""
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
     _compacted: CompactedHistory | None = None
 
@@ -221,7 +199,7 @@ class View(Struct):
         message_range = self._due(conversation.messages, room, self.counter.known_window)
         if self.summariser is None or self._compacted is None or message_range is None:
             return []
-        row, events = await self.summariser.summarise(self.run, message_range, conversation, totals)
+        row, events = await self.summariser.summarise(message_range, conversation, totals)
         if row is None:
             self._compacted.failed_at = self._compacted.seen_tokens
         else:
@@ -255,6 +233,48 @@ class View(Struct):
         line = TO_FIND if any(tool.name == RECALL for tool in tools) else LEFT_OUT
         first = next((at for at, message in enumerate(compacted.kept) if message.role == "user"), -1)
         return [*compacted.kept[: first + 1], Message("user", line), *compacted.kept[first + 1 :]]
+
+
+class RelayView(Struct):
+    """The client's messages as they are: what does not fit the model is the client's to shorten."""
+
+    model: ModelRoute
+    parameters: Mapping[str, Any]
+    inactivity_s: float | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by SHA-256
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self.model.counter
+
+    async def fit(
+        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
+    ) -> Fitted:
+        counter = self.counter
+        await counter.window()  # finds out the model's abilities, which the opening depends on
+        request = ModelRequest(
+            conversation.messages,
+            tools,
+            opening=lambda: relay_opening(self.model.call_form, tools, self.parameters),
+            inactivity_s=self.inactivity_s,
+            read=self._read,
+            verbatim=True,
+            parameters=self.parameters,
+        )
+        counted = sum(map(counter.measure, request.whole()))
+        counted += counter.described(tools) if self.model.native_tools else 0
+        return Fitted(request, counted, counter, counter.scale)
+
+    def fits_model(self, _: Fitted) -> bool:
+        """False: counts of prompts that are sent as they came teach nothing about those that are made here."""
+        return False
+
+    def refused(self, _: Fitted, __: ProviderFailed) -> bool:
+        """False: a prompt that is too long is the client's to shorten."""
+        return False
+
+    async def _read(self, sha256: str) -> bytes:
+        return self.files[sha256]
 
 
 def from_summary(row: SummaryRow) -> CompactedHistory:

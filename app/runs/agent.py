@@ -17,7 +17,7 @@ from app.budget.cut_request import cut_request
 from app.budget.kinds import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
-from app.context.view import Fitted, RequestBuilder
+from app.context.view import Fitted, RelayView, View
 from app.core.events import (
     AgentEvent,
     Notice,
@@ -85,7 +85,7 @@ class Agent(Struct):
 
     provider: Provider
     calls: ToolExecutor
-    view: RequestBuilder
+    view: View | RelayView
     discipline: LimitEnforcer
     new_id: Callable[[], str] = new_call_id
     notices: Sequence[AgentEvent] = ()  # emitted at its start
@@ -143,10 +143,7 @@ class Agent(Struct):
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
         conversation = context.conversation
-        context.guards.enter(
-            context.run, conversation.messages if left else conversation.messages[conversation.begins :]
-        )
-        self.view.run = context.run
+        context.guards.enter(conversation.messages if left else conversation.messages[conversation.begins :])
         await self._wait_for_servers(context)
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
         self.toolbox.choose(conversation.session, begun_with)

@@ -27,7 +27,7 @@ from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST
-from app.context.view import Opening, View
+from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.hooks.hooks import Hooks
@@ -61,7 +61,7 @@ from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.first_contact import FirstContact, is_expected
 from app.runs.live_outputs import Outputs
 from app.runs.relay.json_answer import JSONAnswer
-from app.runs.relay.relay_agent import RelayAgent, RelayView
+from app.runs.relay.relay_agent import RelayAgent
 from app.runs.run_manager import RunManager
 from app.runs.run_options import ClientTool, RunOptions
 from app.runs.run_scope import RunScope

@@ -28,7 +28,6 @@ from app.memory.extraction import leave_job
 from app.policy.approvals import CALL_ENDED, Approvals, resolution_event
 from app.policy.gate import Gate
 from app.policy.grants import grant_of
-from app.policy.handed_results import ResultScreen
 from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
@@ -246,11 +245,11 @@ class RunTask:
         if turn is None or not turn.results or not scope.guards.screens_results:
             return
         self._start_clock()
-        scope.guards.enter(self.row.id, ())
-        screen = ResultScreen(
-            scope.guards, scope.totals, conversation, scope.check_not_paused, scope.results.characters
+        scope.guards.enter(())
+        piece = scope.results.characters  # the longest result that a tool of ours gives the model
+        results, events = await scope.guards.screen_handed(
+            turn.results, scope.totals, conversation, piece=piece, check_not_paused=scope.check_not_paused
         )
-        results, events = await screen.pass_on(turn.results)
         self.turn = replace(turn, results=results)
         self.agent.notices = [*self.agent.notices, *events]
 

@@ -9,6 +9,7 @@ from app.budget.side_query import SideQuery
 from app.context.compaction.replay import CachedCounter
 from app.context.compaction.summarise import MessageRange, Summariser
 from app.context.compaction.summary import cut_position
+from app.context.view import RelayView
 from app.core.events import AgentEvent
 from app.core.messages import Message, for_models, unanswered
 from app.labels.consent import clear_request
@@ -16,7 +17,6 @@ from app.runs.agent import Agent
 from app.runs.composition.unattended import stored_options
 from app.runs.discipline.limit_enforcer import ANSWERED, LimitEnforcer
 from app.runs.recovery.left_off import LeftOff
-from app.runs.relay.relay_agent import RelayView
 from app.runs.run_context import RunContext
 from app.runs.run_factory import NO_PARAMETERS, RunFactory
 from app.runs.run_options import RunOptions
@@ -49,23 +49,23 @@ class CompactingAgent(Agent, kw_only=True):
     keeps_files: ClassVar[bool] = False  # so that it runs at any server
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
-        context.guards.enter(context.run, ())
+        context.guards.enter(())
         await context.emit(self._started(context))
         inbox.close()
         self.scope.check_not_paused()
         if self.scope.labels:
             await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
-        for event in await self._compact(context.run, context.conversation):
+        for event in await self._compact(context.conversation):
             await context.emit(event)
         await context.emit(self.finished(ANSWERED, context.conversation))
 
-    async def _compact(self, run: str, conversation: Conversation) -> Sequence[AgentEvent]:
+    async def _compact(self, conversation: Conversation) -> Sequence[AgentEvent]:
         """Store the summary, and return the events that say so, or why there is none. Raises StoreFailed."""
         message_range = await self.older_half(conversation.session, conversation.messages)
         if message_range is None:
             return ()
         redacted: MessageRange = conversation.redactor.redact_value(message_range)
-        _, events = await self.summariser.summarise(run, redacted, conversation, self.totals)
+        _, events = await self.summariser.summarise(redacted, conversation, self.totals)
         return events
 
     async def older_half(self, session: str, messages: Sequence[Message]) -> MessageRange | None:

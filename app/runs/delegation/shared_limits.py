@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
@@ -11,7 +10,7 @@ from msgspec import Struct, field
 from app.core.helper_events import HelperFinished, HelperStarted
 from app.runs.discipline.limits import CALL_LIMIT, DEADLINE, ROUND_LIMIT, TOKEN_LIMIT, Gauge, Limits
 from app.storage.runs import EventRow
-from app.transcript.run_totals import RunTotals
+from app.transcript.run_totals import RunTotals, logged
 
 Totals = Callable[[], RunTotals]
 
@@ -32,11 +31,10 @@ class Family(Struct):
 
     def take_up(self, events: Iterable[EventRow]) -> None:
         """Count what helpers have taken in an earlier server, by the log of the run."""
-        for event in events:
-            if event.type == HelperStarted.type:
+        for kind, fields in logged(events, (HelperStarted.type, HelperFinished.type)):
+            if kind == HelperStarted.type:
                 self.begun += 1
-            elif event.type == HelperFinished.type:
-                fields = json.loads(event.data)
+            else:
                 used = fields["usage"]["prompt_tokens"] + fields["usage"]["completion_tokens"]
                 self.ended += taken(fields["rounds"], fields["calls"], used)
 

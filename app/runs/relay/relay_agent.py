@@ -15,13 +15,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.kinds import BudgetSpent
-from app.context.relay_prompt import relay_opening
-from app.context.view import Fitted
 from app.core.events import AgentEvent, Notice, RoundStarted, TextDelta, TextReclassified, ToolHanded, ToolRejected
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, ProviderFailed
-from app.models.endpoints.failover import ModelRoute
-from app.models.tokens.counter import TokenCounter
 from app.models.wire.call_ids import CallIds, id_for_client, unpacked
 from app.models.wire.tool_choice import may_call
 from app.policy.call_rows import CallRequest, decide_call
@@ -41,10 +36,8 @@ from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
-from app.transcript.run_totals import RunTotals
 from tools.base.rights import CLIENT_TOOLS
 from tools.base.schemas import client_argument_error
-from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
 ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
@@ -56,49 +49,6 @@ LEFT_IN_TEXT = (
     "natively."
 )
 UNREADABLE = "A call of {name} could not be read and was left out: {reason}"
-
-
-class RelayView(Struct):
-    """The client's messages as they are: what does not fit the model is the client's to shorten."""
-
-    model: ModelRoute
-    parameters: Mapping[str, Any]
-    inactivity_s: float | None = None
-    files: Mapping[str, bytes] = field(default_factory=dict)  # by SHA-256
-    run: str = ""
-
-    @property
-    def counter(self) -> TokenCounter:
-        return self.model.counter
-
-    async def fit(
-        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
-    ) -> Fitted:
-        counter = self.counter
-        await counter.window()  # finds out the model's abilities, which the opening depends on
-        request = ModelRequest(
-            conversation.messages,
-            tools,
-            opening=lambda: relay_opening(self.model.call_form, tools, self.parameters),
-            inactivity_s=self.inactivity_s,
-            read=self._read,
-            verbatim=True,
-            parameters=self.parameters,
-        )
-        counted = sum(map(counter.measure, request.whole()))
-        counted += counter.described(tools) if self.model.native_tools else 0
-        return Fitted(request, counted, counter, counter.scale)
-
-    def fits_model(self, _: Fitted) -> bool:
-        """False: counts of prompts that are sent as they came teach nothing about those that are made here."""
-        return False
-
-    def refused(self, _: Fitted, __: ProviderFailed) -> bool:
-        """False: a prompt that is too long is the client's to shorten."""
-        return False
-
-    async def _read(self, sha256: str) -> bytes:
-        return self.files[sha256]
 
 
 class RelayedCall(Struct, frozen=True):
@@ -131,8 +81,7 @@ class RelayAgent(Agent):
         return history
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
-        context.guards.enter(context.run, ())
-        self.view.run = context.run
+        context.guards.enter(())
         await context.emit(self._started(context))
         self.totals.rounds = 1
         await context.emit(RoundStarted(1))
