@@ -157,6 +157,7 @@ class Guards(Struct):
         Return them, marked or withheld, and the events of it. Those that no call waits for stay unread. Raises Paused
         (`check_not_paused`, asked before each request), BudgetSpent, StoreFailed.
         """
+        passed, events = list[CallResult](), list[AgentEvent]()
 
         async def screened(result: CallResult, name: str) -> str:
             text = conversation.redactor.redact(result.text)
@@ -172,7 +173,6 @@ class Guards(Struct):
             return text
 
         names = {call.id: call.name for call in unanswered(conversation.messages)}
-        passed, events = list[CallResult](), list[AgentEvent]()
         for result in results:
             name = names.pop(result.call, None)
             passed.append(CallResult(result.call, result.text if name is None else await screened(result, name)))

@@ -146,11 +146,9 @@ class HistoryCache:
         They differ after a failed write, or if one contains text that has been registered as a secret since.
         """
         compacted = self._histories.get(session)
-        return (
-            compacted
-            if compacted and compacted.last in (None, *messages[compacted.position - 1 : compacted.position])
-            else None
-        )
+        if compacted and compacted.last not in (None, *messages[compacted.position - 1 : compacted.position]):
+            return None
+        return compacted
 
     def keep(self, session: str, compacted: CompactedHistory) -> CompactedHistory:
         self._histories.pop(session, None)

@@ -97,15 +97,12 @@ def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str) ->
         return None
     reason = rule.row.reason if rule.row.reason.endswith((".", "!", "?")) else f"{rule.row.reason}."
     if sure is Strength.POSSIBLE:
-        why = next((one for one in _doubts(facts)), "it may be about the same") if facts else ""
+        doubts = [facts.doubted, *(one.doubted_commands for one in facts.commands)] if facts else []
+        why = next(filter(None, doubts), "it may be about the same" if facts else "")
         return Finding(
             ASK, f"A rule of this server may forbid it ({rule.label}: {reason} {why[:1].upper()}{why[1:]}).", rule.label
         )
     return Finding(rule.row.action, f"A rule of this server ({rule.label}): {reason}", rule.label)
-
-
-def _doubts(facts: ArgumentFacts) -> Iterable[str]:
-    return filter(None, [facts.doubted, *(one.doubted_commands for one in facts.commands)])
 
 
 def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: str) -> Strength:
