@@ -68,8 +68,8 @@ class Approvals:
         self._store = store
         self._waiting: dict[str, PendingApproval] = {}  # by run: one call of each at a time
         self._question_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by run
-        self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection]] = {}  # by run and their own id
-        self._for_session: set[tuple[str, str]] = set()  # those of them that may be approved for the session
+        # By run and their own id; True for those that may be approved for the session.
+        self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection, bool]] = {}
 
     def open(
         self, run: str, session: str, principal: Principal, call: AskedCall, *, reason: str, binding: str = ""
@@ -100,9 +100,8 @@ class Approvals:
         `limit_s` is its time limit where approvals have none. `for_session`: it may be approved for the whole session.
         """
         row = _row(run, session, principal, asked, reason, time_limit_s=self.time_limit_s or limit_s)
-        self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
-        if for_session:
-            self._for_session.add((run, asked.id))
+        pending = row, asyncio.get_running_loop().create_future()
+        self._questions[run, asked.id] = pending, objection, for_session
         return row
 
     def reopen(self, row: ApprovalRow) -> None:
@@ -125,10 +124,8 @@ class Approvals:
 
     async def answer(self, row: ApprovalRow) -> ApprovalRow:
         """Wait for the answer to a question and return the stored row, like `wait`. Raises StoreFailed."""
-        waiting, _ = self._questions[row.run, row.call]
-        row = await self._outcome(waiting)
+        row = await self._outcome(self._questions[row.run, row.call][0])
         self._questions.pop((row.run, row.call), None)
-        self._for_session.discard((row.run, row.call))
         return row
 
     async def _outcome(self, waiting: PendingApproval) -> ApprovalRow:
@@ -211,7 +208,7 @@ class Approvals:
             raise too_late
         question = self._questions.get((run, call))
         if question:
-            _check_answer(question[1], review, for_session=(run, call) in self._for_session)
+            _check_answer(question[1], review, for_session=question[2])
         else:
             review = _validated(row, review, toolbox, tainted=tainted)
         final = json.loads(row.arguments) if review.arguments is None else review.arguments
@@ -287,7 +284,7 @@ def is_over(row: ApprovalRow) -> bool:
     return row.expires is not None and row.expires <= time.time()
 
 
-def _check_answer(objection: Objection, review: Review, *, for_session: bool = False) -> None:
+def _check_answer(objection: Objection, review: Review, *, for_session: bool) -> None:
     """Raises UnfitArguments."""
     if review.pattern:
         raise UnfitArguments("A question has no pattern of calls to allow. Leave pattern out.")

@@ -148,8 +148,7 @@ class Agent(Struct):
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
         self.toolbox.choose(conversation.session, begun_with)
         if left is None or not left.is_announced:
-            for event in (self._started(context), *self.notices):
-                await context.emit(event)
+            await context.emit_all((self._started(context), *self.notices))
         round_end = self._round_end(context, inbox)
         again = left is not None and await self._take_up(context, left, round_end)  # in the round that was under way
         if left and self.discipline.over is None:
@@ -162,14 +161,13 @@ class Agent(Struct):
             if not again:
                 await context.emit(RoundStarted(self.totals.rounds))
             again = False
-            for notice in plan.notices:
-                await context.emit(notice)
+            await context.emit_all(plan.notices)
             reply, before = self._reply(conversation), len(conversation.messages)
             await self._stream_reply(context, reply, plan)
             await self._answer(context, await self._unanswered(context, reply, plan), shown=reply.refused)
             await round_end.conclude(plan, reply, conversation.messages[before:])
-        for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
-            await context.emit(event)
+        if not round_end.silent:
+            await context.emit_all(await context.guards.judge_answer(self.totals, conversation))
         await self.end_with(context, self.discipline.over)
 
     async def _take_up(self, context: RunContext, left: LeftOff, round_end: RoundEnd) -> bool:
@@ -329,8 +327,7 @@ class Agent(Struct):
                 await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
-            for event in fitted.events:
-                await context.emit(event)
+            await context.emit_all(fitted.events)
             if self.unmetered:
                 await context.emit(
                     await cut_request(
@@ -407,15 +404,13 @@ class Agent(Struct):
         return take_text
 
     async def _end_reply(self, context: RunContext, reply: Reply) -> None:
-        for event in self._corrected(reply.end()):
-            await context.emit(event)
+        await context.emit_all(self._corrected(reply.end()))
         if reply.has_ended_open_thought:
             self.provider.show(SUFFIX, THINKS, "an answer ended a thought that its prompt had begun")
         elif reply.is_only_thought and self.provider.ability(SUFFIX).source == "answer":
             self.provider.show(SUFFIX, "", "an answer came without a thought")
             await context.emit(reply.show_thought())
-        for event in self._corrected(as_answer(self.provider, reply, asks_again=self.adds_words)):
-            await context.emit(event)
+        await context.emit_all(self._corrected(as_answer(self.provider, reply, asks_again=self.adds_words)))
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events. The end of a thought ends it also in the replies before that broke off in it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -76,12 +75,9 @@ class ParentCall(Struct, frozen=True, kw_only=True):
     untimed: StandStill
 
 
-class Delegation(Protocol):
-    """The reach of one run's calls."""
-
-    def helpers(self, parent: ParentCall) -> HelperAccess | None: ...
-
-    def sessions(self, parent: ParentCall) -> SessionAccess | None: ...
+Reach = tuple[HelperAccess | None, SessionAccess | None]
+Delegation = Callable[[ParentCall], Reach]
+"""Returns the helpers and the other sessions that a call of the run reaches."""
 
 
 def both(one: StandStill, other: StandStill) -> StandStill:

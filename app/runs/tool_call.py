@@ -203,6 +203,7 @@ class ToolCall(Struct, frozen=True):
             time_limit_s=running.limit_s,
             untimed=running.waiting,
         )
+        helpers, sessions = scope.delegation(parent) if scope.delegation else (None, None)
         waiting = both(scope.waiting, running.waiting)
         questions = Questions(self.run, scope.approvals, scope.gate, self.conversation, waiting)
         return replace(
@@ -218,8 +219,8 @@ class ToolCall(Struct, frozen=True):
             accept_plan=scope.gate.act,
             documents=CallDocuments(scope.documents, self.conversation, call) if scope.documents else None,
             memory=CallMemory(scope.memory, self.conversation, scope.labels, call) if scope.memory else None,
-            helpers=scope.delegation.helpers(parent) if scope.delegation else None,
-            sessions=scope.delegation.sessions(parent) if scope.delegation else None,
+            helpers=helpers,
+            sessions=sessions,
             result_characters=scope.results.characters,
         )
 

@@ -55,8 +55,7 @@ class CompactingAgent(Agent, kw_only=True):
         self.scope.check_not_paused()
         if self.scope.labels:
             await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
-        for event in await self._compact(context.conversation):
-            await context.emit(event)
+        await context.emit_all(await self._compact(context.conversation))
         await context.emit(self.finished(ANSWERED, context.conversation))
 
     async def _compact(self, conversation: Conversation) -> Sequence[AgentEvent]:

@@ -261,8 +261,7 @@ class RelayAgent(Agent):
         quoted = await self.scope.provenance.quotations(calls, conversation, self.toolbox)
         names = {call.id: call.name for call in calls}
         left = reply.found_calls.leave_in_text(names if reply.is_cut else quoted)
-        for event in self._corrected(text.released(left)):
-            await context.emit(event)
+        await context.emit_all(self._corrected(text.released(left)))
         if left:
             called = ", ".join(dict.fromkeys(names[call] or "a tool" for call in left))
             await context.emit(Notice(TEXT_CALL, LEFT_IN_TEXT.format(names=called)))
