@@ -42,7 +42,6 @@ from app.core.provider import (
 )
 from app.documents.news import news_of
 from app.labels.consent import clear_request
-from app.log.event_writer import RunLog
 from app.models.wire.client_history import settled
 from app.provenance.native_text import calls_in_text
 from app.runs.discipline.doubted_calls import ASKED, to_make_natively
@@ -53,7 +52,7 @@ from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.first_contact import FirstContact
 from app.runs.recovery.history import broken_off
 from app.runs.recovery.left_off import BROKE_OFF, LeftOff
-from app.runs.run_context import RunContext
+from app.runs.run_context import EventSink, RunContext
 from app.runs.run_options import RunOptions
 from app.runs.run_scope import RunScope
 from app.runs.tool_executor import ToolExecutor, Unanswered
@@ -131,7 +130,7 @@ class Agent(Struct):
         conversation: Conversation,
         inbox: Inbox,
         left: LeftOff | None = None,
-        sink: RunLog | None = None,
+        sink: EventSink | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Return all events of a run, except for those added to `sink`; the last one is RunFinished.
 

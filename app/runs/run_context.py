@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
 from app.core.events import AgentEvent, TextDelta
 from app.core.time_slice import TimeSlice
-from app.log.event_writer import RunLog
 from app.policy.guards import Guards
 from app.runs.emitter import Emitter
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
+
+
+class EventSink(Protocol):
+    """A consumer that takes events in the callback that has read them, unless it is `full`."""
+
+    @property
+    def full(self) -> bool: ...
+
+    def add(self, event: AgentEvent) -> None: ...
 
 
 class RunContext(Struct, frozen=True):
@@ -27,7 +35,7 @@ class RunContext(Struct, frozen=True):
     conversation: Conversation
     guards: Guards
     totals: RunTotals
-    sink: RunLog | None = None
+    sink: EventSink | None = None
     _emitter: Emitter[AgentEvent] = field(default_factory=Emitter)
     _time_slice: TimeSlice = field(default_factory=TimeSlice)
 
@@ -43,7 +51,7 @@ class RunContext(Struct, frozen=True):
         for event in events:
             await self.emit(event)
 
-    def emit_now(self, event: AgentEvent, sink: RunLog) -> None:
+    def emit_now(self, event: AgentEvent, sink: EventSink) -> None:
         """Do the same without waiting, in a callback of the connection that the run waits for.
 
         A reply hides the code in its text itself.

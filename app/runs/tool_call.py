@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
 from msgspec import Struct, field
@@ -63,21 +63,18 @@ class Siblings(Struct):
     _holding: int = 0
     _one_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def time(self, run_budget: RunBudget, limit_s: float, conversation: Conversation) -> ToolTime:
-        """Reserve tool time; wait for siblings if only they hold the rest. Raises BudgetSpent, StoreFailed."""
+    @asynccontextmanager
+    async def time(self, run_budget: RunBudget, limit_s: float, conversation: Conversation) -> AsyncIterator[ToolTime]:
+        """Hold tool time; wait for siblings if only they hold the rest. Raises BudgetSpent, StoreFailed."""
         while True:
             try:
                 running = await run_budget.tool_time(limit_s, conversation)
+                break
             except BudgetSpent:
                 if not self._holding:
                     raise
                 await self._one_ended.wait()
-            else:
-                self._holding += 1
-                return running
-
-    @contextmanager
-    def held(self, running: ToolTime) -> Iterator[ToolTime]:
+        self._holding += 1
         try:
             with running:
                 yield running
@@ -104,10 +101,8 @@ class ToolCall(Struct, frozen=True):
     ) -> None:
         call = cleared.call
         async with self._report_changes(call, emit):
-            running = await siblings.time(
-                self.scope.run_budget, self.scope.tool_context.time_limit_s, self.conversation
-            )
-            with siblings.held(running):
+            limit_s = self.scope.tool_context.time_limit_s
+            async with siblings.time(self.scope.run_budget, limit_s, self.conversation) as running:
                 self.scope.check_not_paused()
                 async with self._labelled(call):
                     if self.conversation.begin(call):

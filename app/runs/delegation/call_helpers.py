@@ -227,7 +227,9 @@ class CallHelpers(Struct, frozen=True):
                 )
             )
         view = HelperView(helper.id, call)
-        member = Member(lambda: agent.totals, _limits_of(agent).family)
+        limits = agent.discipline.limits
+        assert isinstance(limits, SharedLimits)
+        member = Member(lambda: agent.totals, limits.family)
         self.limits.family.under_way.append(member)
         try:
             async with aclosing(self._progress(view, helper.id, started, seen)) as steps:
@@ -284,12 +286,6 @@ def _narrow(gate: Gate, parent: Gate, *, tainted: bool) -> None:
         gate.plan()
     if tainted:
         gate.taint()
-
-
-def _limits_of(agent: Agent) -> SharedLimits:
-    limits = agent.discipline.limits
-    assert isinstance(limits, SharedLimits)
-    return limits
 
 
 def _result(view: HelperView, helper: str, *, untrusted: bool) -> Result:

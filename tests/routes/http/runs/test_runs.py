@@ -13,10 +13,10 @@ import pytest
 from app.core.events import AgentEvent, RunStarted
 from app.core.messages import AskedCall, Message, dump
 from app.core.provider import Finished, TextChunk
-from app.log.event_writer import RunLog
 from app.models.scripted import Line, Pause, Scripted
 from app.runs.agent import Agent
 from app.runs.recovery.left_off import LeftOff
+from app.runs.run_context import EventSink
 from app.storage.principals import LOCAL_USER as LOCAL
 from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
@@ -163,7 +163,7 @@ class Broken(Agent):
         conversation: Conversation,
         inbox: Inbox,
         left: LeftOff | None = None,
-        sink: RunLog | None = None,
+        sink: EventSink | None = None,
     ) -> AsyncGenerator[AgentEvent, None]:
         yield RunStarted(run, conversation.session, "broken", [], {})
         raise ZeroDivisionError("planted")
