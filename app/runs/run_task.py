@@ -329,15 +329,12 @@ class RunTask:
             self.conversation.settle(STOPPED)
             words = answer_of(self.conversation)
             if not words and self.agent.adds_words:
-                words = self._fallback_answer(reason, self.conversation)
+                fallback = fallback_answer(reason, self.agent.totals, self.conversation)
+                words = self.agent.scope.guards.plain(fallback)
+                self.conversation.append(Message("assistant", words, shown=words))
+                self.log.add(TextDelta(words))
             self.agent.totals.text = words
         return self.agent.finished(reason, self.conversation)
-
-    def _fallback_answer(self, reason: str, conversation: Conversation) -> str:
-        words = self.agent.scope.guards.plain(fallback_answer(reason, self.agent.totals, conversation))
-        conversation.append(Message("assistant", words, shown=words))
-        self.log.add(TextDelta(words))
-        return words
 
     async def _end(self, terminal: AgentEvent) -> None:
         self._settle()
