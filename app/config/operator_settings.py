@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from app.core.operator_rules import OperatorRule
+from app.core.rules import OperatorRule
 from app.core.settings_fields import setting
 
 FILE_ONLY = frozenset({"hooks", "rules"})  # no flag and no variable, which others can see or set

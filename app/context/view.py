@@ -8,14 +8,13 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.budget.side_query import SideQuery
-from app.config.settings import Settings
 from app.context.compaction.replay import CachedCounter, CompactedHistory, HistoryCache, WindowBudget
 from app.context.compaction.summarise import MessageRange, Summariser
 from app.context.compaction.summary import cut_position
-from app.context.compaction.trim import MOST_BYTES, Trimmed, attachment_bytes, limit_attachments
+from app.context.compaction.trim import MOST_BYTES, attachment_bytes, limit_attachments
 from app.context.current_plan import reminder
 from app.context.overflow import ContextOverflow
+from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
@@ -70,29 +69,6 @@ class ViewedModel(CountedModel, Protocol):
         """True if tool schemas are sent beside the messages: then they are counted too."""
 
 
-class RequestBuilder(Protocol):
-    """Builds the model requests of one run."""
-
-    run: str
-
-    @property
-    def counter(self) -> TokenCounter: ...
-
-    async def fit(
-        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
-    ) -> Fitted:
-        """Return the next request. Raises ContextOverflow, StoreFailed."""
-        ...
-
-    def fits_model(self, fitted: Fitted) -> bool:
-        """True if the model that answered is the one that the request was fitted to."""
-        ...
-
-    def refused(self, fitted: Fitted, refusal: ProviderFailed) -> bool:
-        """Learn from a request that was refused as too long. Return False if it cannot become shorter."""
-        ...
-
-
 class View(Struct):
     """The view of one run on its conversation."""
 
@@ -106,7 +82,6 @@ class View(Struct):
     read: ReadFile | None = None
     describe_files: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of each request, as a client gave them
-    run: str = ""
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
     _compacted: CompactedHistory | None = None
 
@@ -126,29 +101,42 @@ class View(Struct):
         compacted.advance(conversation.messages, room)
         if events := await self._summarise(conversation, room, totals):
             room = self._measured_anew(room)
-        if trimmed := self._fitting(room):
+        compacted = self._compacted
+        try:
+            trimmed = compacted.fit(room)
+        except ContextOverflow:
+            self.counter.doubt()
+            raise
+        if trimmed:
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
-        notes = [Message("user", note) for note in (*self._plan_note(conversation, room, tools), *plan.notes)]
-        limited = limit_attachments(self._with_marker(self._compacted, tools), self.most_bytes)
+        reminders = self._plan_note(conversation, compacted, room, tools)
+        notes = [Message("user", note) for note in (*reminders, *plan.notes)]
+        limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)
         messages = [*with_pictures_apart(limited), *notes]
-        request = self._request(
-            self._compacted, tools, messages, offers=plan.tools, describes=self._describes(conversation)
+        offered = tools if plan.tools else ()
+        request = ModelRequest(
+            messages,
+            offered,
+            opening=lambda: compacted.opening(self.opening(offered)),
+            inactivity_s=self.inactivity_s,
+            read=self.read,
+            describe_files=self._describes(conversation),
+            parameters=self.parameters,
         )
-        opening = self._compacted.opening(room.head if plan.tools else self.opening(()))
+        opening = compacted.opening(room.head if plan.tools else self.opening(()))
         counted = room.tokens_of(opening) + sum(map(room.measure, messages))
         counted += room.described if request.tools else 0
         counter = self.counter
         return Fitted(request, counted, counter, counter.scale, events)
 
-    def _plan_note(self, conversation: Conversation, room: WindowBudget, tools: Sequence[Tool]) -> Sequence[str]:
+    def _plan_note(
+        self, conversation: Conversation, compacted: CompactedHistory, room: WindowBudget, tools: Sequence[Tool]
+    ) -> Sequence[str]:
         """Return the model's plan, if the request does not have it any more.
 
         It comes last, so that the prefix stays as it is, and shortened where it would take an eighth of the window.
         """
-        compacted = self._compacted
-        if compacted is None or not (compacted.incomplete or compacted.summary):
-            return ()
-        if not any(tool.name == PLAN for tool in tools):
+        if not compacted.lacks_messages or not any(tool.name == PLAN for tool in tools):
             return ()
         note = reminder(conversation.messages, compacted.kept)
         return (shortened(note, room.budget // 3),) if note else ()
@@ -174,15 +162,6 @@ class View(Struct):
         if self.fits_model(fitted):
             fitted.counter.refused(fitted.counted, refusal.window)
         return True
-
-    def _fitting(self, room: WindowBudget) -> Trimmed | None:
-        """Raises ContextOverflow."""
-        assert self._compacted
-        try:
-            return self._compacted.fit(room)
-        except ContextOverflow:
-            self.counter.doubt()
-            raise
 
     async def _known(self, conversation: Conversation) -> CompactedHistory:
         """Return the session's cached history, else one that begins at its last summary; newer secrets redacted.
@@ -220,7 +199,7 @@ class View(Struct):
         message_range = self._due(conversation.messages, room, self.counter.known_window)
         if self.summariser is None or self._compacted is None or message_range is None:
             return []
-        row, events = await self.summariser.summarise(self.run, message_range, conversation, totals)
+        row, events = await self.summariser.summarise(message_range, conversation, totals)
         if row is None:
             self._compacted.failed_at = self._compacted.seen_tokens
         else:
@@ -249,31 +228,53 @@ class View(Struct):
 
         The marker is the same in all rounds, for prefix caches.
         """
-        if not compacted.incomplete and not compacted.summary:
+        if not compacted.lacks_messages:
             return list(compacted.kept)
         line = TO_FIND if any(tool.name == RECALL for tool in tools) else LEFT_OUT
         first = next((at for at, message in enumerate(compacted.kept) if message.role == "user"), -1)
         return [*compacted.kept[: first + 1], Message("user", line), *compacted.kept[first + 1 :]]
 
-    def _request(
-        self,
-        compacted: CompactedHistory,
-        tools: Sequence[Tool],
-        messages: Sequence[Message],
-        *,
-        offers: bool,
-        describes: bool,
-    ) -> ModelRequest:
-        offered = tools if offers else ()
-        return ModelRequest(
-            messages,
-            offered,
-            opening=lambda: compacted.opening(self.opening(offered)),
+
+class RelayView(Struct):
+    """The client's messages as they are: what does not fit the model is the client's to shorten."""
+
+    model: ModelRoute
+    parameters: Mapping[str, Any]
+    inactivity_s: float | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by SHA-256
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self.model.counter
+
+    async def fit(
+        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
+    ) -> Fitted:
+        counter = self.counter
+        await counter.window()  # finds out the model's abilities, which the opening depends on
+        request = ModelRequest(
+            conversation.messages,
+            tools,
+            opening=lambda: relay_opening(self.model.call_form, tools, self.parameters),
             inactivity_s=self.inactivity_s,
-            read=self.read,
-            describe_files=describes,
+            read=self._read,
+            verbatim=True,
             parameters=self.parameters,
         )
+        counted = sum(map(counter.measure, request.whole()))
+        counted += counter.described(tools) if self.model.native_tools else 0
+        return Fitted(request, counted, counter, counter.scale)
+
+    def fits_model(self, _: Fitted) -> bool:
+        """False: counts of prompts that are sent as they came teach nothing about those that are made here."""
+        return False
+
+    def refused(self, _: Fitted, __: ProviderFailed) -> bool:
+        """False: a prompt that is too long is the client's to shorten."""
+        return False
+
+    async def _read(self, sha256: str) -> bytes:
+        return self.files[sha256]
 
 
 def from_summary(row: SummaryRow) -> CompactedHistory:
@@ -282,31 +283,3 @@ def from_summary(row: SummaryRow) -> CompactedHistory:
 
 def answer_room(window: int) -> int:
     return min(MOST_ANSWER, window // 4)
-
-
-def view_of(
-    settings: Settings,
-    route: ModelRoute,
-    prompt: Opening,
-    *,
-    utility: SideQuery,
-    summaries: Summaries,
-    histories: HistoryCache,
-    inactivity_s: float | None,
-    read: ReadFile,
-    describe_files: bool,
-    parameters: Mapping[str, Any],
-) -> View:
-    """Return the view of a run on the models of `route`; `utility` writes summaries, `read` loads attachments."""
-    return View(
-        route,
-        prompt,
-        inactivity_s,
-        summaries=summaries,
-        summariser=Summariser(utility),
-        summarise_at=settings.summarise_at,
-        histories=histories,
-        read=read,
-        describe_files=describe_files,
-        parameters=parameters,
-    )

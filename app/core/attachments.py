@@ -40,11 +40,6 @@ class Attachment(Struct, frozen=True):
         return "pdf" if self.media_type == PDF else "images" if self.media_type in SEEN else ""
 
     @property
-    def is_document(self) -> bool:
-        """Return True if a model reads its text, which is that of its author."""
-        return self.media_type == PDF
-
-    @property
     def extension(self) -> str:
         return self.media_type.partition("/")[2] if self.ability else EXTENSIONS.get(self.media_type, "bin")
 

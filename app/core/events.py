@@ -20,7 +20,6 @@ from app.core.document_events import (
     DocumentSuggested,
 )
 from app.core.helper_events import HelperApproval, HelperFinished, HelperStarted
-from app.core.label_events import LabelsAdded
 
 
 class RunStarted(Struct, frozen=True):
@@ -287,6 +286,18 @@ class PlanUpdated(Struct, frozen=True):
 
     type: ClassVar[str] = "plan"
     steps: list[dict[str, str]]
+
+
+class LabelsAdded(Struct, frozen=True):
+    """The conversation has these labels from here on, besides those that it had.
+
+    `source` says why: `mark`, `path`, `server`, `memory` or `call`; `call` is the call that brought them.
+    """
+
+    type: ClassVar[str] = "labels.added"
+    labels: list[str]
+    source: str
+    call: str | None = None
 
 
 class Usage(Struct, frozen=True):

@@ -45,13 +45,8 @@ def enter_principal(name: str) -> None:
     _context.set(replace(_context.get(), principal=name))
 
 
-def enter_run(run: str, session: str, principal: str) -> None:
-    """Work for a run from now on."""
-    _context.set(replace(_context.get(), run=run, session=session, principal=principal))
-
-
 def task_of_run(work: Coroutine[Any, Any, None], run: str, session: str, principal: str) -> asyncio.Task[None]:
     """Start a task that works for a run."""
     context = copy_context()
-    context.run(enter_run, run, session, principal)
+    context.run(_context.set, replace(_context.get(), run=run, session=session, principal=principal))
     return asyncio.create_task(work, name=run, context=context)

@@ -103,12 +103,8 @@ def _call_as_json(call: AskedCall) -> dict[str, Any]:
 def shown(message: Message) -> dict[str, Any]:
     """The message as JSON for clients: without the fields for models and their servers."""
     data = {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
-    calls = data.get("calls")
-    return data | {"calls": [_for_people(call) for call in calls]} if calls else data
-
-
-def _for_people(call: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in call.items() if name not in FOR_US}
+    calls = [{key: value for key, value in call.items() if key not in FOR_US} for call in data.get("calls", ())]
+    return data | {"calls": calls} if calls else data
 
 
 def dump(message: Message) -> str:

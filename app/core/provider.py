@@ -197,7 +197,7 @@ class CallForm(StrEnum):
 
 
 class Provider(Protocol):
-    """A model to talk to.
+    """A model to talk to. What a method returns here is the answer of one that knows nothing of its model.
 
     `native_tools`: tools are offered in the request; `call_form`: what the prompt teaches besides. While the abilities
     of the model are unknown, tools are offered and TAGGED is taught.
@@ -207,7 +207,8 @@ class Provider(Protocol):
     def model(self) -> str: ...
 
     @property
-    def native_tools(self) -> bool: ...
+    def native_tools(self) -> bool:
+        return False
 
     @property
     def call_form(self) -> CallForm: ...
@@ -215,12 +216,12 @@ class Provider(Protocol):
     @property
     def calls_natively(self) -> bool:
         """True if the operator has set that it calls its tools natively: then its text holds no calls."""
-        ...
+        return False
 
     @property
     def leaves_calls(self) -> bool:
         """True if its server is known to leave calls in the text that it could not parse."""
-        ...
+        return False
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The answer, piece by piece. Raises ProviderFailed; closing the generator closes the model's request."""
@@ -228,52 +229,52 @@ class Provider(Protocol):
 
     async def window(self) -> int | None:
         """The context window in tokens, if its server reports it. Never raises."""
-        ...
+        return None
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
         """Tokens of each text, if the server counts them. Never raises."""
-        ...
+        return None
 
     def added(self, message: Message) -> str:
         """The text that a message has in the request besides its own: delimiters, time, reminder."""
-        ...
+        return ""
 
     def prompt_suffix(self) -> str:
         """The text that the model's template writes in front of its answer, if it is known: a hint for the parser."""
-        ...
+        return ""
 
     def abilities(self) -> Sequence[Ability]:
         """The abilities of the model that are known by now, for display."""
-        ...
+        return ()
 
     def ability(self, name: str) -> Ability:
         """One of them; of the source `unknown` if it is not among them."""
-        ...
+        return next((one for one in self.abilities() if one.name == name), Ability(name, None, "unknown"))
 
     def show(self, name: str, value: bool | str, detail: str) -> None:
         """Record an ability that an answer has shown; `detail` says how."""
-        ...
+        return
 
     def cost(self, used: TokenUsage) -> float | None:
         """The cost of the tokens, in the currency of the prices; None for a model without a price.
 
         The prices are those of the last model that answered; before the first request, of the first candidate.
         """
-        ...
+        return None
 
     @property
     def answers(self) -> str:
         """The name of that model, as `endpoint/model`; empty if it is just `model`."""
-        ...
+        return ""
 
     @property
     def reached(self) -> bool:
         """True if a model may have read the request: false while it is queued or in backoff."""
-        ...
+        return True
 
     def apart(self) -> Self:
         """The same models for concurrent requests, with a state of the last request of its own."""
-        ...
+        return self
 
     async def close(self) -> None: ...
 
@@ -283,52 +284,7 @@ def name_of(provider: Provider) -> str:
     return provider.answers or provider.model
 
 
-class BaseProvider:
+class BaseProvider(Provider):
     """A base of providers, without knowledge of the model."""
 
-    @property
-    def native_tools(self) -> bool:
-        return False
-
-    @property
-    def calls_natively(self) -> bool:
-        return False
-
-    @property
-    def leaves_calls(self) -> bool:
-        return False
-
-    async def window(self) -> int | None:
-        return None
-
-    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
-        return None
-
-    def added(self, message: Message) -> str:
-        return ""
-
-    def prompt_suffix(self) -> str:
-        return ""
-
-    def abilities(self) -> Sequence[Ability]:
-        return ()
-
-    def ability(self, name: str) -> Ability:
-        return next((one for one in self.abilities() if one.name == name), Ability(name, None, "unknown"))
-
-    def show(self, name: str, value: bool | str, detail: str) -> None:
-        """Ignore it."""
-
-    def cost(self, used: TokenUsage) -> float | None:
-        return None
-
-    @property
-    def answers(self) -> str:
-        return ""
-
-    @property
-    def reached(self) -> bool:
-        return True
-
-    def apart(self) -> Self:
-        return self
+    model = ""

@@ -1,10 +1,10 @@
-"""Rules of the settings: approval modes, and the classification of tools."""
+"""Rules of the settings: approval modes, the classification of tools, and the operator's rules on arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # it imports asyncio, which the settings do without
     from tools.tool import Tool
 
 MAX_PATTERN = 200
+MOST_CONDITIONS = 200  # of an operator's rule
 
 
 class ApprovalMode(StrEnum):
@@ -52,6 +53,20 @@ class ToolRule(BaseModel, defer_build=True):
             approval=self.approval or tool.approval,
             untrusted=tool.untrusted if self.untrusted is None else self.untrusted,
         )
+
+
+class OperatorRule(BaseModel, defer_build=True):
+    """A row of `rules`. It matches if each condition that it has matches one of its entries; without any, always."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tool: str = Field(min_length=1, max_length=200)
+    action: Literal["deny", "ask"]
+    reason: str = Field(min_length=1, max_length=400)
+    name: str = Field("", max_length=64)
+    paths: tuple[str, ...] = Field((), max_length=MOST_CONDITIONS)
+    hosts: tuple[str, ...] = Field((), max_length=MOST_CONDITIONS)
+    commands: tuple[str, ...] = Field((), max_length=MOST_CONDITIONS)
 
 
 def rule_for(name: str, rules: Sequence[ToolRule]) -> ToolRule | None:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from app.context.project_files import AGENTS, ProjectContext
 from app.context.skills import WORKSPACE_FOLDER, skill_paths
-from app.core.label_events import LabelsAdded
+from app.core.events import LabelsAdded
 from app.core.labels import NO_LABELS, LabelPolicy, Labels, joined
 from app.core.messages import AskedCall
 from app.labels.file_labels import FileLabels, written

@@ -40,6 +40,8 @@ class Scripted(BaseProvider):
     the replies start over when they are used up; without, a further request fails.
     """
 
+    call_form = CallForm.FENCED
+
     def __init__(
         self,
         replies: Sequence[Reply],

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -23,8 +22,7 @@ from app.storage.changes import Change
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.permit import canonical, fingerprint
-from tools.tool import Tool
-from tools.toolbox import Decision, Refuse
+from tools.toolbox import Refuse, Toolbox
 
 NO_APPROVER = "nobody"
 QUESTION_TIME_LIMIT_S = 300.0  # of those of MCP servers, whose calls hold a place at the server
@@ -54,16 +52,6 @@ class ApprovalExpired(Exception):
 PendingApproval = tuple[ApprovalRow, asyncio.Future[ApprovalRow]]
 
 
-class CallChecker(Protocol):
-    """The part of a run's toolbox that checks edited calls: normalises them and applies the rules."""
-
-    def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]: ...
-
-    def decide(self, name: str, arguments: Arguments) -> Decision: ...
-
-    def tool(self, name: str) -> Tool | None: ...
-
-
 Objection = Callable[[Arguments], str | None]
 """Returns the error in an answer to a question, or None."""
 
@@ -80,8 +68,8 @@ class Approvals:
         self._store = store
         self._waiting: dict[str, PendingApproval] = {}  # by run: one call of each at a time
         self._question_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by run
-        self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection]] = {}  # by run and their own id
-        self._for_session: set[tuple[str, str]] = set()  # those of them that may be approved for the session
+        # By run and their own id; True for those that may be approved for the session.
+        self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection, bool]] = {}
 
     def open(
         self, run: str, session: str, principal: Principal, call: AskedCall, *, reason: str, binding: str = ""
@@ -112,9 +100,8 @@ class Approvals:
         `limit_s` is its time limit where approvals have none. `for_session`: it may be approved for the whole session.
         """
         row = _row(run, session, principal, asked, reason, time_limit_s=self.time_limit_s or limit_s)
-        self._questions[run, asked.id] = (row, asyncio.get_running_loop().create_future()), objection
-        if for_session:
-            self._for_session.add((run, asked.id))
+        pending = row, asyncio.get_running_loop().create_future()
+        self._questions[run, asked.id] = pending, objection, for_session
         return row
 
     def reopen(self, row: ApprovalRow) -> None:
@@ -137,10 +124,8 @@ class Approvals:
 
     async def answer(self, row: ApprovalRow) -> ApprovalRow:
         """Wait for the answer to a question and return the stored row, like `wait`. Raises StoreFailed."""
-        waiting, _ = self._questions[row.run, row.call]
-        row = await self._outcome(waiting)
+        row = await self._outcome(self._questions[row.run, row.call][0])
         self._questions.pop((row.run, row.call), None)
-        self._for_session.discard((row.run, row.call))
         return row
 
     async def _outcome(self, waiting: PendingApproval) -> ApprovalRow:
@@ -182,20 +167,7 @@ class Approvals:
     async def _close(self, row: ApprovalRow, state: str, by: str) -> ApprovalRow:
         """Close an approval without a person's decision, unless one was stored first."""
         closed = ApprovalDecided(row.run, row.call, state, time.time(), by)
-        call = fingerprint(
-            row.principal, row.name, json.loads(row.arguments)
-        )  # without the binding, like all fingerprints in the audit
-        audit = AuditRow(
-            closed.decided,
-            principal=row.principal,
-            action=row.name,
-            decision=state,
-            why=row.reason,
-            by=by,
-            run=row.run,
-            call=row.call,
-            fingerprint=call,
-        )
+        audit = _audit_of(row, closed, row.reason, json.loads(row.arguments))
         if await self._store.decide_approval(closed, [audit]):
             return _with_decision(row, closed)
         return await self._store.approval(row.run, row.call) or _with_decision(row, closed)
@@ -221,11 +193,13 @@ class Approvals:
         call: str,
         principal: Principal,
         review: Review,
-        checker: CallChecker | None,
+        toolbox: Toolbox | None,
         *,
         tainted: bool = False,
     ) -> ApprovalRow:
         """Store a decision, once (compare and set). `tainted`: the conversation contains untrusted text.
+
+        The run's `toolbox` normalises edited calls and applies the rules.
 
         Raises NoApproval, AlreadyDecided, ApprovalExpired, UnfitArguments, StoreFailed.
         """
@@ -234,9 +208,9 @@ class Approvals:
             raise too_late
         question = self._questions.get((run, call))
         if question:
-            _check_answer(question[1], review, for_session=(run, call) in self._for_session)
+            _check_answer(question[1], review, for_session=question[2])
         else:
-            review = _validated(row, review, checker, tainted=tainted)
+            review = _validated(row, review, toolbox, tainted=tainted)
         final = json.loads(row.arguments) if review.arguments is None else review.arguments
         decided = ApprovalDecided(
             run=run,
@@ -249,7 +223,8 @@ class Approvals:
             note=review.note,
         )
         grants = grant_changes(row, review, final, decided.decided, self._grant_time_limit_s, tainted=tainted)
-        also = [_audit_of(row, decided, review, final), *grants]
+        why = f"scope {review.scope}{', arguments changed' if review.arguments is not None else ''}"
+        also = [_audit_of(row, decided, why, final), *grants]
         if not await self._store.decide_approval(decided, also):
             raise _too_late(await self.row(run, call, principal)) or AlreadyDecided(row)
         row = _with_decision(row, decided)
@@ -259,20 +234,20 @@ class Approvals:
         return row
 
 
-def _validated(row: ApprovalRow, review: Review, checker: CallChecker | None, *, tainted: bool) -> Review:
+def _validated(row: ApprovalRow, review: Review, toolbox: Toolbox | None, *, tainted: bool) -> Review:
     """Return the review with its arguments normalised. Raises UnfitArguments."""
-    if checker and review.arguments is not None:  # edited arguments are normalised like those of a call
-        review = replace(review, arguments=checker.normalise_call(row.name, review.arguments)[1])
+    if toolbox and review.arguments is not None:  # edited arguments are normalised like those of a call
+        review = replace(review, arguments=toolbox.normalise_call(row.name, review.arguments)[1])
     if review.decision != "approve":
         return review
     requested: Arguments = json.loads(row.arguments)
     if review.hosts:
-        if not reaches_hosts(checker.tool(row.name) if checker else None):
+        if not reaches_hosts(toolbox.tool(row.name) if toolbox else None):
             raise UnfitArguments(NO_HOSTS)
         chosen = with_chosen_hosts(requested if review.arguments is None else review.arguments, review.hosts)
         review = replace(review, arguments=None if chosen == requested else chosen)
     final = requested if review.arguments is None else review.arguments
-    objection = checker.decide(row.name, final) if checker else None
+    objection = toolbox.decide(row.name, final) if toolbox else None
     if isinstance(objection, Refuse):
         raise UnfitArguments(objection.reason)
     check_grant(row.name, review, final, tainted=tainted)
@@ -309,7 +284,7 @@ def is_over(row: ApprovalRow) -> bool:
     return row.expires is not None and row.expires <= time.time()
 
 
-def _check_answer(objection: Objection, review: Review, *, for_session: bool = False) -> None:
+def _check_answer(objection: Objection, review: Review, *, for_session: bool) -> None:
     """Raises UnfitArguments."""
     if review.pattern:
         raise UnfitArguments("A question has no pattern of calls to allow. Leave pattern out.")
@@ -347,10 +322,8 @@ def _with_decision(row: ApprovalRow, decided: ApprovalDecided) -> ApprovalRow:
     )
 
 
-def _audit_of(row: ApprovalRow, decided: ApprovalDecided, review: Review, final: Arguments) -> Change:
+def _audit_of(row: ApprovalRow, decided: ApprovalDecided, why: str, arguments: Arguments) -> Change:
     """Return the audit row of a decision."""
-    print_of_call = fingerprint(row.principal, row.name, final)
-    why = f"scope {review.scope}{', arguments changed' if review.arguments is not None else ''}"
     return AuditRow(
         decided.decided,
         principal=row.principal,
@@ -360,5 +333,5 @@ def _audit_of(row: ApprovalRow, decided: ApprovalDecided, review: Review, final:
         by=decided.by,
         run=row.run,
         call=row.call,
-        fingerprint=print_of_call,
+        fingerprint=fingerprint(row.principal, row.name, arguments),  # without the binding, like all in the audit
     )

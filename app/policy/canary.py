@@ -85,7 +85,9 @@ class Canary(Redactor):
 
     def holds(self, name: str, arguments: Arguments) -> bool:
         """True if a call contains the code, whole or split over several values."""
-        texts, keys = list(_texts(arguments)), list(_keys(arguments))
+        parts = list(_parts(arguments))
+        texts = [text for text, is_key in parts if not is_key]
+        keys = [text for text, is_key in parts if is_key]
         whole = json.dumps(arguments)  # with numbers, and with values next to their keys
         return any(self.look(text)[0] for text in (name, *texts, "".join(texts), "".join(keys), whole))
 
@@ -131,24 +133,15 @@ def _base64_of(code: str) -> set[str]:
     return found | {written[::-1] for written in found}
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _parts(value: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the texts in a value, and (True) the keys of its objects."""
     match value:
         case str():
-            yield value
-        case dict():
-            for one in value.values():
-                yield from _texts(one)
-        case list():
-            for one in value:
-                yield from _texts(one)
-
-
-def _keys(value: Any) -> Iterator[str]:
-    match value:
+            yield value, False
         case dict():
             for key, one in value.items():
-                yield key
-                yield from _keys(one)
+                yield key, True
+                yield from _parts(one)
         case list():
             for one in value:
-                yield from _keys(one)
+                yield from _parts(one)

@@ -15,7 +15,7 @@ from app.core.rules import ApprovalMode
 from app.policy.decision_table import DecisionRow, decided
 from app.policy.grants import Grant, reaches_hosts, without_granted_hosts
 from app.policy.label_limits import carried
-from app.policy.outbound import carries_data, outbound_effect
+from app.policy.patterns import names_address
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import DENY, Finding
 from app.storage.principals import Principal
@@ -29,6 +29,14 @@ from tools.web.egress import hosts_wanted
 
 ACCEPTS_PLAN = "The model asks you to accept its plan. Once you do, this run may use all of its tools."
 
+_OUTSIDE = {
+    Risk.READ: "reads outside of the workspace, with the address that is named",
+    Risk.WRITE: "can write outside of the workspace",
+    Risk.EXECUTE: "can execute commands outside of the sandbox",
+    Risk.NETWORK: "reaches the network",
+    Risk.ADMIN: "is not classified: it can do all that its server can",
+}
+
 
 @dataclass(frozen=True)
 class AccessRequest:
@@ -41,11 +49,22 @@ class AccessRequest:
 
     @cached_property
     def effect(self) -> OutboundEffect | None:
-        return outbound_effect(self.tool, self.arguments, self.policy)
+        """What leaves the sandbox and the workspace, or is left there for other programs.
+
+        Without arguments (None) only the effect of every call of the tool.
+        """
+        tool, policy = self.tool, self.policy
+        if tool.confined and tool.risk is Risk.EXECUTE and not policy.boxed:
+            guarded = policy.guarded or bool(policy.labels.refuses)
+            return OutboundEffect(policy.way_out) if guarded or not policy.networked else None
+        if self.arguments is not None and (named := tool.leaves(self.arguments, policy.workspace)):
+            return named
+        return None if tool.confined else OutboundEffect(f"{tool.name} {_OUTSIDE[tool.risk]}.")
 
     @property
     def carries_data(self) -> bool:
-        return self.effect is not None and carries_data(self.effect, self.arguments)
+        """True if the effect sends a text, or names an address: that can carry data out by itself."""
+        return self.effect is not None and (self.effect.carries_text or _names_address(self.arguments))
 
     @property
     def guarded(self) -> bool:
@@ -263,6 +282,19 @@ OUTCOMES: Rows = (
     DecisionRow("hopeless", "refuses", "that has to ask, and cannot succeed in the sandbox", _hopeless),
 )
 GATE_ROWS = (*RIGHTS, *QUESTIONS, *OUTCOMES)
+
+
+def _names_address(arguments: Arguments | None) -> bool:
+    waiting: list[tuple[str, object]] = list((arguments or {}).items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, str) and value and names_address(name, value):
+            return True
+        if isinstance(value, dict):
+            waiting += value.items()
+        if isinstance(value, list):
+            waiting += [(name, one) for one in value]
+    return False
 
 
 def _effect_inside(request: AccessRequest) -> str:

@@ -68,11 +68,6 @@ def _matches(name: str, value: object, pattern: str) -> bool:
     return pattern in (ANY, json.dumps(value, sort_keys=True))
 
 
-def holding(grants: Iterable[Grant], *, tainted: bool) -> tuple[Grant, ...]:
-    """Return the grants that allow a call to leave the sandbox: in a tainted conversation only those given since."""
-    return tuple(grant for grant in grants if grant.in_force and (grant.tainted or not tainted))
-
-
 def reaches_hosts(tool: Tool | None) -> bool:
     """True if the tool's argument `network` lists hosts for the sandbox; in other tools it has no special meaning."""
     return tool is not None and tool.confined and egress.NETWORK in tool.parameters.get("properties", {})

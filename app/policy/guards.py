@@ -17,7 +17,7 @@ from app.budget.run_budget import RunBudget
 from app.config.settings import Settings
 from app.core.attachments import File
 from app.core.events import AgentEvent, Notice, ToolFinished, Usage
-from app.core.messages import AskedCall, Message
+from app.core.messages import AskedCall, Message, unanswered
 from app.core.provider import Piece
 from app.models.endpoints.failover import ModelRoute
 from app.policy.canary import Canary
@@ -28,6 +28,7 @@ from app.storage.audit import AuditRow
 from app.transcript.conversation import Conversation
 from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.reply import Reply, TextCalls
+from app.transcript.run_request import CallResult
 from app.transcript.run_totals import RunTotals
 from tools.toolbox import Refuse
 
@@ -52,7 +53,6 @@ class Guards(Struct):
     judge: Judge | None = None
     judges_output: bool = False
     screens_results: bool = False
-    _run: str = ""
     _reported: bool = False  # the leak of the code
     _unscreened: bool = False
     _doubted: dict[str, str] = field(default_factory=dict)  # call id -> reason for not running it
@@ -62,37 +62,13 @@ class Guards(Struct):
         """Their line of the system prompt."""
         return self.canary.line if self.canary else ""
 
-    def enter(self, run: str, read: Sequence[Message]) -> None:
+    def enter(self, read: Sequence[Message]) -> None:
         """Begin the run. A resumed run has `read` these messages before."""
-        self._run = run
         self._unscreened = any(message.role == "tool" and message.text.startswith(UNSCREENED) for message in read)
 
-    def reply(
-        self,
-        conversation: Conversation,
-        tools: Tools,
-        *,
-        fences: Callable[[], bool],
-        new_id: Callable[[], str],
-        prompt_suffix: Callable[[], str],
-        text_calls: Callable[[bool], TextCalls],
-        is_handed: Callable[[str], bool],
-        id_for_client: Callable[[str], str] = lambda _: "",
-        keep_file: Callable[[File], None] | None = None,
-    ) -> Reply:
-        """Return the model's next reply, which hides the code of the prompt."""
-        new = Reply if self.canary is None else partial(WatchedReply, self.canary, partial(self.news, conversation))
-        return new(
-            tools,
-            fences=fences,
-            new_id=new_id,
-            id_for_client=id_for_client,
-            prompt_suffix=prompt_suffix,
-            text_calls=text_calls,
-            is_handed=is_handed,
-            drafts=conversation.drafts,
-            keep_file=keep_file,
-        )
+    def new_reply(self, conversation: Conversation) -> type[Reply] | partial[WatchedReply]:
+        """Return the type of the model's replies, which hide the code of the prompt."""
+        return partial(WatchedReply, self.canary, partial(self.news, conversation)) if self.canary else Reply
 
     @property
     def redactors(self) -> Sequence[Redactor]:
@@ -167,6 +143,41 @@ class Guards(Struct):
         marked = replace(finished, text=f"{UNSCREENED}\n{finished.text}")
         return marked, (verdict.usage, Notice(SCREEN, why))
 
+    async def screen_handed(
+        self,
+        results: Sequence[CallResult],
+        totals: RunTotals,
+        conversation: Conversation,
+        *,
+        piece: int,
+        check_not_paused: Callable[[], None],
+    ) -> tuple[list[CallResult], list[AgentEvent]]:
+        """Screen results of calls that the client ran, before they enter the history, in pieces of so many characters.
+
+        Return them, marked or withheld, and the events of it. Those that no call waits for stay unread. Raises Paused
+        (`check_not_paused`, asked before each request), BudgetSpent, StoreFailed.
+        """
+        passed, events = list[CallResult](), list[AgentEvent]()
+
+        async def screened(result: CallResult, name: str) -> str:
+            text = conversation.redactor.redact(result.text)
+            for begin in range(0, len(text), piece):
+                check_not_paused()
+                part = ToolFinished(result.call, name, ok=True, text=text[begin : begin + piece], duration_s=0.0)
+                seen, news = await self.screen(part, totals, conversation)
+                events.extend(news)
+                if seen.text == WITHHELD:
+                    return WITHHELD
+                if seen.text != part.text:  # one unscreened piece is enough
+                    return f"{UNSCREENED}\n{text}"
+            return text
+
+        names = {call.id: call.name for call in unanswered(conversation.messages)}
+        for result in results:
+            name = names.pop(result.call, None)
+            passed.append(CallResult(result.call, result.text if name is None else await screened(result, name)))
+        return passed, events
+
     def _record(
         self, conversation: Conversation, action: str, decision: str, *, why: str, by: str, call: str | None = None
     ) -> None:
@@ -178,7 +189,7 @@ class Guards(Struct):
                 decision=decision,
                 why=why,
                 by=by,
-                run=self._run,
+                run=conversation.run,
                 call=call,
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.core.rules import ApprovalMode, WhenAbsent
-from app.policy.grants import Grant, holding
+from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
@@ -66,8 +66,9 @@ class PolicyContext:
 
     @property
     def holding(self) -> tuple[Grant, ...]:
-        """The grants that allow a call to leave the sandbox."""
-        held = holding(self.grants, tainted=self.guarded)
+        """The grants that allow a call to leave the sandbox: in a tainted conversation only those given since."""
+        guarded = self.guarded
+        held = tuple(grant for grant in self.grants if grant.in_force and (grant.tainted or not guarded))
         return tuple([grant for grant in held if grant.created > since]) if (since := self.labels.since) else held
 
     @property

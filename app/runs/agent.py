@@ -17,7 +17,7 @@ from app.budget.cut_request import cut_request
 from app.budget.kinds import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
-from app.context.view import Fitted, RequestBuilder
+from app.context.view import Fitted, RelayView, View
 from app.core.events import (
     AgentEvent,
     Notice,
@@ -84,7 +84,7 @@ class Agent(Struct):
 
     provider: Provider
     calls: ToolExecutor
-    view: RequestBuilder
+    view: View | RelayView
     discipline: LimitEnforcer
     new_id: Callable[[], str] = new_call_id
     notices: Sequence[AgentEvent] = ()  # emitted at its start
@@ -142,16 +142,12 @@ class Agent(Struct):
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
         conversation = context.conversation
-        context.guards.enter(
-            context.run, conversation.messages if left else conversation.messages[conversation.begins :]
-        )
-        self.view.run = context.run
+        context.guards.enter(conversation.messages if left else conversation.messages[conversation.begins :])
         await self._wait_for_servers(context)
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
         self.toolbox.choose(conversation.session, begun_with)
         if left is None or not left.is_announced:
-            for event in (self._started(context), *self.notices):
-                await context.emit(event)
+            await context.emit_all((self._started(context), *self.notices))
         round_end = self._round_end(context, inbox)
         again = left is not None and await self._take_up(context, left, round_end)  # in the round that was under way
         if left and self.discipline.over is None:
@@ -164,14 +160,13 @@ class Agent(Struct):
             if not again:
                 await context.emit(RoundStarted(self.totals.rounds))
             again = False
-            for notice in plan.notices:
-                await context.emit(notice)
+            await context.emit_all(plan.notices)
             reply, before = self._reply(conversation), len(conversation.messages)
             await self._stream_reply(context, reply, plan)
             await self._answer(context, await self._unanswered(context, reply, plan), shown=reply.refused)
             await round_end.conclude(plan, reply, conversation.messages[before:])
-        for event in () if round_end.silent else await context.guards.judge_answer(self.totals, conversation):
-            await context.emit(event)
+        if not round_end.silent:
+            await context.emit_all(await context.guards.judge_answer(self.totals, conversation))
         await self.end_with(context, self.discipline.over)
 
     async def _take_up(self, context: RunContext, left: LeftOff, round_end: RoundEnd) -> bool:
@@ -251,8 +246,7 @@ class Agent(Struct):
         return settled(history)
 
     def _reply(self, conversation: Conversation) -> Reply:
-        return self.scope.guards.reply(
-            conversation,
+        return self.scope.guards.new_reply(conversation)(
             self.toolbox.schemas,
             fences=lambda: self.provider.call_form is CallForm.FENCED,
             new_id=self.new_id,
@@ -260,6 +254,7 @@ class Agent(Struct):
             prompt_suffix=self.provider.prompt_suffix,
             text_calls=partial(self._calls_in_text, conversation),
             is_handed=self.toolbox.is_handed,
+            drafts=conversation.drafts,
             keep_file=conversation.keep_file if self.keeps_files else None,
         )
 
@@ -309,8 +304,8 @@ class Agent(Struct):
         }
         if policy.unattended:
             limits["when_absent"] = "deny"
-        if size := self.scope.terminals.size:
-            limits["terminal"] = size
+        if window := self.scope.terminals.usual:
+            limits["terminal"] = f"{window.width}x{window.height}"
         session = run_context.conversation.session
         pinned = self.narrowed.pinned if self.narrowed else None
         profiles = [one.shown for one in pinned.profiles] if pinned else None
@@ -331,8 +326,7 @@ class Agent(Struct):
                 await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
-            for event in fitted.events:
-                await context.emit(event)
+            await context.emit_all(fitted.events)
             if self.unmetered:
                 await context.emit(
                     await cut_request(
@@ -409,15 +403,13 @@ class Agent(Struct):
         return take_text
 
     async def _end_reply(self, context: RunContext, reply: Reply) -> None:
-        for event in self._corrected(reply.end()):
-            await context.emit(event)
+        await context.emit_all(self._corrected(reply.end()))
         if reply.has_ended_open_thought:
             self.provider.show(SUFFIX, THINKS, "an answer ended a thought that its prompt had begun")
         elif reply.is_only_thought and self.provider.ability(SUFFIX).source == "answer":
             self.provider.show(SUFFIX, "", "an answer came without a thought")
             await context.emit(reply.show_thought())
-        for event in self._corrected(as_answer(self.provider, reply, asks_again=self.adds_words)):
-            await context.emit(event)
+        await context.emit_all(self._corrected(as_answer(self.provider, reply, asks_again=self.adds_words)))
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events. The end of a thought ends it also in the replies before that broke off in it."""
@@ -436,7 +428,9 @@ class Agent(Struct):
         self.totals.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
         if reply.has_started or reply.calls:
             message = reply.message(cut=reply.stopped in (None, TOO_LONG))
-            conversation.append(replace(message, by=name_of(self.provider)) if reply.called_natively else message)
+            if reply.found_calls.has_native:
+                message = replace(message, by=name_of(self.provider))
+            conversation.append(message)
         # Else another model has answered, or what was counted is a guess.
         if reply.used and self.view.fits_model(fitted) and not fitted.has_attachments:
             fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)

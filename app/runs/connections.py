@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from app.storage.changes import StoreFailed
-from app.storage.people.sign_ins import SignInStore
 from app.storage.principals import Principal, in_use
-from app.storage.tokens import TokenCounts, TokenRow, TokenStore
+from app.storage.store import Store
+from app.storage.tokens import TokenCounts, TokenRow
 from tools.jobs.records import Job, JobsFailed, NoSuchJob
 
 EVERY_S = 0.5
@@ -27,10 +27,6 @@ ENDING_S = 2.0  # for runs and jobs to end before streams are cut that would end
 GRACE_S = 0.5  # for their last event to reach who watches them
 REVOKED = "revoked"
 _log = logging.getLogger(__name__)
-
-
-class RightsStore(TokenStore, SignInStore, Protocol):
-    """The stores that say who is still allowed."""
 
 
 class TooManyStreams(Exception):
@@ -122,7 +118,7 @@ def _nothing() -> None:
 class Presence:
     """Use `watch_forever()` as a task, and `close()` at the end."""
 
-    def __init__(self, store: RightsStore, runs: Working, jobs: Labouring, max_streams: int) -> None:
+    def __init__(self, store: Store, runs: Working, jobs: Labouring, max_streams: int) -> None:
         self._store = store
         self._runs = runs
         self._jobs = jobs

@@ -10,17 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
 from app.core.data_delimiters import as_data
-from app.core.messages import Message
-from app.storage.changes import Change
-from app.storage.runs import InboxRow, RunRow
-from app.storage.usage import ModelUsage
+from app.storage.runs import InboxRow
+from app.storage.store import Store
 from app.transcript.run_request import UNASKED, NotFound, SessionBusy
 from tools.base.pause_check import Paused
 from tools.jobs.manager import Jobs
@@ -45,20 +43,6 @@ class Turns(Protocol):
     async def under_way(self, session: str) -> str | None: ...
 
     async def ended(self, run: str) -> None: ...
-
-
-class Sessions(Protocol):
-    """The part of the store that follow-ups need."""
-
-    async def runs(self, session: str) -> list[RunRow]: ...
-
-    async def messages(self, session: str) -> list[Message]: ...
-
-    async def spent_by_runs(self, session: str) -> list[ModelUsage]: ...
-
-    async def inbox(self, run: str) -> list[InboxRow]: ...
-
-    async def write(self, changes: Sequence[Change]) -> None: ...
 
 
 class Room(Struct, frozen=True):
@@ -90,7 +74,7 @@ class NoRoom(Exception):
     """No run begins for this end: it waits for the next message of a person."""
 
 
-async def room_in(session: str, store: Sessions, limit: int) -> Room:
+async def room_in(session: str, store: Store, limit: int) -> Room:
     """Counted in the store, so that a restart changes nothing. Raises StoreFailed."""
     runs = await store.runs(session)
     unasked = {run.created: run.id for run in runs if UNASKED in json.loads(run.policy)}
@@ -103,7 +87,7 @@ async def room_in(session: str, store: Sessions, limit: int) -> Room:
     return Room(limit - len(since), limit * REQUESTS_EACH - used)
 
 
-async def kept_for_next_run(store: Sessions, job: Job, message: str) -> None:
+async def kept_for_next_run(store: Store, job: Job, message: str) -> None:
     """Leave the message behind with the session's last run, where the next one finds it. Raises StoreFailed."""
     runs = await store.runs(job.session)
     if not runs:  # the session has been deleted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.redaction.output_chunks import OutputPart, Source
 from app.redaction.redactor import Redactor
@@ -35,14 +36,7 @@ class JobOutput(Struct, frozen=True):
 
         source = Source(read, (self.redactor,), ended, size_of, WIDEST)
         told = await source.part(after, 0)
-        return OutputPart(
-            readable(told.text),
-            start=told.start,
-            next=told.next,
-            characters=told.characters,
-            lines=lines,
-            done=told.done,
-        )
+        return replace(told, text=readable(told.text), lines=lines)
 
 
 def decoded(data: bytes, *, whole: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -46,6 +46,10 @@ class RunContext(Struct, frozen=True):
         """
         await self._emitter.emit(self._recorded(event))
         await self._time_slice.pause_if_over()
+
+    async def emit_all(self, events: Iterable[AgentEvent]) -> None:
+        for event in events:
+            await self.emit(event)
 
     def emit_now(self, event: AgentEvent, sink: EventSink) -> None:
         """Do the same without waiting, in a callback of the connection that the run waits for.

@@ -6,6 +6,7 @@ background job.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,11 +23,12 @@ from app.checkpoints.workspace_scans import WorkspaceScans
 from app.config.folders import workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
+from app.context.compaction.summarise import Summariser
 from app.context.history_search import HistorySearch
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST
-from app.context.view import Opening, RequestBuilder, view_of
+from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.hooks.hooks import Hooks
@@ -51,8 +53,9 @@ from app.runs.client_tools import ClientToolLists
 from app.runs.composition.profiled_options import ProfiledOptions, named_by, narrowing_of
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.composition.run_texts import RunTexts
-from app.runs.delegation.run_delegation import delegation_of, limits_of
-from app.runs.delegation.shared_limits import ParentLimits
+from app.runs.delegation.call_helpers import CallHelpers
+from app.runs.delegation.call_sessions import CallSessions
+from app.runs.delegation.shared_limits import ParentLimits, SharedLimits
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.discipline.limits import Limits
@@ -60,10 +63,10 @@ from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.first_contact import FirstContact, is_expected
 from app.runs.live_outputs import Outputs
 from app.runs.relay.json_answer import JSONAnswer
-from app.runs.relay.relay_agent import RelayAgent, RelayView
+from app.runs.relay.relay_agent import RelayAgent
 from app.runs.run_manager import RunManager
 from app.runs.run_options import ClientTool, RunOptions
-from app.runs.run_scope import RunScope
+from app.runs.run_scope import Delegation, ParentCall, Reach, RunScope
 from app.runs.tool_executor import ToolExecutor
 from app.runs.tool_results import Results
 from app.storage.files.reading import Files
@@ -258,7 +261,9 @@ class RunFactory(Struct, kw_only=True):
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
         gate = self.gate_of(principal, options, workspace)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
-        limits = limits_of(self.limits(options), above, shared=self.settings.helpers)
+        limits = self.limits(options)
+        if self.settings.helpers:  # what these take counts, too
+            limits = SharedLimits(limits.rounds, limits.calls, limits.tokens, limits.seconds, above=above)
         discipline = LimitEnforcer(limits, verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
@@ -291,7 +296,7 @@ class RunFactory(Struct, kw_only=True):
                     documents=self.runs.documents,
                     memory=memory_of_run(self.settings, self.memories, principal.name) if remembers else None,
                     hooks=hooks_of_run(self.hooks, principal.name),
-                    delegation=delegation_of(self, options, limits),
+                    delegation=self._delegation(options, limits),
                 )
             ),
             self._view(options, route, prompt, notes),
@@ -315,19 +320,34 @@ class RunFactory(Struct, kw_only=True):
             profile=profile,
         )
 
-    def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> RequestBuilder:
-        return view_of(
-            self.settings,
+    def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> View:
+        """The view of a run on the models of `route`; `notes` writes summaries."""
+        return View(
             route,
             prompt,
-            utility=notes,
+            options.inactivity_s,
             summaries=self.store.summaries,
+            summariser=Summariser(notes),
+            summarise_at=self.settings.summarise_at,
             histories=self.histories,
-            inactivity_s=options.inactivity_s,
             read=self.files.read,
             describe_files=options.without_vision == "describe",
             parameters=options.parameters,
         )
+
+    def _delegation(self, options: RunOptions, limits: Limits) -> Delegation | None:
+        """The reach of a run's calls: which get helpers and other sessions; None if all of it is switched off."""
+        if not (self.settings.helpers or self.settings.session_tools):
+            return None
+        slots = asyncio.Semaphore(self.settings.helpers_parallel)  # for the helpers that work at a time
+
+        def reach(parent: ParentCall) -> Reach:
+            return (
+                CallHelpers(self, parent, options, limits, slots) if isinstance(limits, SharedLimits) else None,
+                CallSessions(self, parent, options) if self.settings.session_tools else None,
+            )
+
+        return reach
 
     def _tool_context(self, workspace: Path, principal: Principal, project: ProjectContext) -> Context:
         return Context(

@@ -384,7 +384,7 @@ class RunManager:
         if live is None and (row := await self._store.run(run)) and row.ended is not None:
             await self.approvals.close_pending(run)
         toolbox = live.agent.toolbox if live else None
-        tainted = live is not None and live.is_tainted
+        tainted = live is not None and live.gate.policy.guarded
         return await self.approvals.decide(run, call, principal, review, toolbox, tainted=tainted)
 
     async def withdraw_grants(self, session: str, principal: Principal, grant: str | None = None) -> int:

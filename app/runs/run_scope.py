@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from msgspec import Struct, field
 
@@ -30,6 +29,9 @@ from tools.base.access.sessions import SessionAccess
 from tools.tool import Context
 from tools.toolbox import Toolbox
 
+StandStill = Callable[[], AbstractContextManager[None]]
+"""Returns a context in which a time stands still."""
+
 
 class RunScope(Struct, kw_only=True):
     """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
@@ -49,7 +51,7 @@ class RunScope(Struct, kw_only=True):
     results: Results = field(default_factory=Results)
     outputs: Outputs = field(default_factory=Outputs)
     parallel_reads: bool = True
-    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    waiting: StandStill = nullcontext
     provenance: Provenance = field(default_factory=Provenance)
     changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
@@ -70,12 +72,18 @@ class ParentCall(Struct, frozen=True, kw_only=True):
     conversation: Conversation
     scope: RunScope
     time_limit_s: float
-    untimed: Callable[[], AbstractContextManager[None]]
+    untimed: StandStill
 
 
-class Delegation(Protocol):
-    """The reach of one run's calls."""
+Reach = tuple[HelperAccess | None, SessionAccess | None]
+Delegation = Callable[[ParentCall], Reach]
+"""Returns the helpers and the other sessions that a call of the run reaches."""
 
-    def helpers(self, parent: ParentCall) -> HelperAccess | None: ...
 
-    def sessions(self, parent: ParentCall) -> SessionAccess | None: ...
+def both(one: StandStill, other: StandStill) -> StandStill:
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        with one(), other():
+            yield
+
+    return waiting

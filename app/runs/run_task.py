@@ -28,7 +28,6 @@ from app.memory.extraction import leave_job
 from app.policy.approvals import CALL_ENDED, Approvals, resolution_event
 from app.policy.gate import Gate
 from app.policy.grants import grant_of
-from app.policy.handed_results import ResultScreen
 from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
@@ -44,7 +43,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
-from app.transcript.run_request import CARRIES, RunRequest, is_helper, is_known, is_tied
+from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
@@ -123,10 +122,10 @@ class RunTask:
     @property
     def may_go_on(self) -> bool:
         """Return True if another server can go on with it: all that this takes is stored."""
-        if self.is_unlisted or not self.agent.takes_messages or is_helper(self.row):
+        if self.is_unlisted or not self.agent.takes_messages or has_mark(self.row, HELPER):
             return False
         is_stored = self.conversation is not None or self.left is not None or CARRIES not in self.row.policy
-        return self.waits or (is_stored and not is_tied(self.row))
+        return self.waits or (is_stored and not has_mark(self.row, TIED))
 
     def take_up(self, left: LeftOff, held: Callable[[], Awaitable[None]]) -> None:
         """Go on where the run was when its server ended, once nothing holds it."""
@@ -142,11 +141,6 @@ class RunTask:
         for row in left.questions:
             self.log.put(ApprovalDecided(row.run, row.call, "withdrawn", time.time(), CALL_ENDED))
             self.log.add(ApprovalResolved(row.call, "withdrawn", CALL_ENDED))
-
-    @property
-    def is_tainted(self) -> bool:
-        """Return True if the gate is stricter because of what the conversation holds."""
-        return self.gate.policy.guarded
 
     @property
     def gate(self) -> Gate:
@@ -251,11 +245,11 @@ class RunTask:
         if turn is None or not turn.results or not scope.guards.screens_results:
             return
         self._start_clock()
-        scope.guards.enter(self.row.id, ())
-        screen = ResultScreen(
-            scope.guards, scope.totals, conversation, scope.check_not_paused, scope.results.characters
+        scope.guards.enter(())
+        piece = scope.results.characters  # the longest result that a tool of ours gives the model
+        results, events = await scope.guards.screen_handed(
+            turn.results, scope.totals, conversation, piece=piece, check_not_paused=scope.check_not_paused
         )
-        results, events = await screen.pass_on(turn.results)
         self.turn = replace(turn, results=results)
         self.agent.notices = [*self.agent.notices, *events]
 
@@ -335,15 +329,12 @@ class RunTask:
             self.conversation.settle(STOPPED)
             words = answer_of(self.conversation)
             if not words and self.agent.adds_words:
-                words = self._fallback_answer(reason, self.conversation)
+                fallback = fallback_answer(reason, self.agent.totals, self.conversation)
+                words = self.agent.scope.guards.plain(fallback)
+                self.conversation.append(Message("assistant", words, shown=words))
+                self.log.add(TextDelta(words))
             self.agent.totals.text = words
         return self.agent.finished(reason, self.conversation)
-
-    def _fallback_answer(self, reason: str, conversation: Conversation) -> str:
-        words = self.agent.scope.guards.plain(fallback_answer(reason, self.agent.totals, conversation))
-        conversation.append(Message("assistant", words, shown=words))
-        self.log.add(TextDelta(words))
-        return words
 
     async def _end(self, terminal: AgentEvent) -> None:
         self._settle()
@@ -360,7 +351,7 @@ class RunTask:
 
     def _name_words(self) -> None:
         """Leave names of what the model has said, unless it has read untrusted text: a client may send it back."""
-        if self.conversation is None or not is_known(self.row):
+        if self.conversation is None or not has_mark(self.row, KNOWN):
             return
         messages = self.conversation.messages
         if not any(message.untrusted for message in messages):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
 from msgspec import Struct, field
@@ -23,7 +23,7 @@ from app.memory.call_memory import CallMemory
 from app.policy.questions import Questions
 from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import LiveOutput
-from app.runs.run_scope import ParentCall, RunScope
+from app.runs.run_scope import ParentCall, RunScope, both
 from app.storage.files.kinds import file_of
 from app.transcript.conversation import STOPPED, Conversation
 from tools.base.outcome import Progress, Result
@@ -63,21 +63,18 @@ class Siblings(Struct):
     _holding: int = 0
     _one_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def time(self, run_budget: RunBudget, limit_s: float, conversation: Conversation) -> ToolTime:
-        """Reserve tool time; wait for siblings if only they hold the rest. Raises BudgetSpent, StoreFailed."""
+    @asynccontextmanager
+    async def time(self, run_budget: RunBudget, limit_s: float, conversation: Conversation) -> AsyncIterator[ToolTime]:
+        """Hold tool time; wait for siblings if only they hold the rest. Raises BudgetSpent, StoreFailed."""
         while True:
             try:
                 running = await run_budget.tool_time(limit_s, conversation)
+                break
             except BudgetSpent:
                 if not self._holding:
                     raise
                 await self._one_ended.wait()
-            else:
-                self._holding += 1
-                return running
-
-    @contextmanager
-    def held(self, running: ToolTime) -> Iterator[ToolTime]:
+        self._holding += 1
         try:
             with running:
                 yield running
@@ -104,10 +101,8 @@ class ToolCall(Struct, frozen=True):
     ) -> None:
         call = cleared.call
         async with self._report_changes(call, emit):
-            running = await siblings.time(
-                self.scope.run_budget, self.scope.tool_context.time_limit_s, self.conversation
-            )
-            with siblings.held(running):
+            limit_s = self.scope.tool_context.time_limit_s
+            async with siblings.time(self.scope.run_budget, limit_s, self.conversation) as running:
                 self.scope.check_not_paused()
                 async with self._labelled(call):
                     if self.conversation.begin(call):
@@ -187,14 +182,25 @@ class ToolCall(Struct, frozen=True):
         finished = ToolFinished(
             call.id, name=call.name, ok=result.ok, text=text, duration_s=duration_s, exit_code=result.exit_code
         )
-        untrusted = result.untrusted or self._is_untrusted(call.name)
+        tool = self.scope.toolbox.tool(call.name)
+        untrusted = result.untrusted or (tool is not None and tool.untrusted)
         if self.scope.labels and result.labels:
             self.scope.labels.state(call, result.labels)
         return Outcome(finished, untrusted, raw, [file_of(data) for data in result.pictures])
 
     def _context(self, running: ToolTime, call: str) -> Context:
         scope = self.scope
-        parent = self._parent_call(running, call) if scope.delegation else None
+        parent = ParentCall(
+            run=self.run,
+            call=call,
+            conversation=self.conversation,
+            scope=scope,
+            time_limit_s=running.limit_s,
+            untimed=running.waiting,
+        )
+        helpers, sessions = scope.delegation(parent) if scope.delegation else (None, None)
+        waiting = both(scope.waiting, running.waiting)
+        questions = Questions(self.run, scope.approvals, scope.gate, self.conversation, waiting)
         return replace(
             scope.tool_context,
             session=self.conversation.session,
@@ -202,41 +208,19 @@ class ToolCall(Struct, frozen=True):
             call=call,
             window=scope.terminals.window(self.run),
             time_limit_s=running.limit_s,
-            ask=None if scope.gate.policy.unattended else self._questions(running),
+            ask=None if scope.gate.policy.unattended else questions,
             result=scope.results.of(self.conversation),
             show_plan=self._show_plan,
             accept_plan=scope.gate.act,
             documents=CallDocuments(scope.documents, self.conversation, call) if scope.documents else None,
             memory=CallMemory(scope.memory, self.conversation, scope.labels, call) if scope.memory else None,
-            helpers=scope.delegation.helpers(parent) if scope.delegation and parent else None,
-            sessions=scope.delegation.sessions(parent) if scope.delegation and parent else None,
+            helpers=helpers,
+            sessions=sessions,
             result_characters=scope.results.characters,
         )
 
-    def _parent_call(self, running: ToolTime, call: str) -> ParentCall:
-        return ParentCall(
-            run=self.run,
-            call=call,
-            conversation=self.conversation,
-            scope=self.scope,
-            time_limit_s=running.limit_s,
-            untimed=running.waiting,
-        )
-
-    def _questions(self, running: ToolTime) -> Questions:
-        @contextmanager
-        def waiting() -> Iterator[None]:
-            with self.scope.waiting(), running.waiting():
-                yield
-
-        return Questions(self.run, self.scope.approvals, self.scope.gate, self.conversation, waiting)
-
     def _show_plan(self, steps: Sequence[Struct]) -> None:
         self.conversation.log_event(PlanUpdated([asdict(step) for step in steps]))
-
-    def _is_untrusted(self, name: str) -> bool:
-        tool = self.scope.toolbox.tool(name)
-        return tool is not None and tool.untrusted
 
 
 def progress_event(call: str, progress: Progress, tail: list[str]) -> ToolProgress:

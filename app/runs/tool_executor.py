@@ -87,8 +87,7 @@ class ToolExecutor(Struct):
         self._quoted = await self.scope.provenance.quotations(unanswered.calls, conversation, self.scope.toolbox)
         self._seen = await self.scope.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
         calls = [conversation.redactor.redact_value(self._normalised(call)) for call in own]  # shown as run
-        for usage in await self._judge(calls, unanswered.refused, conversation):
-            await context.emit(usage)
+        await context.emit_all(await self._judge(calls, unanswered.refused, conversation))
         may_run = (call for call in calls if call.id not in refused)
         await self.ask_hooks(chain(may_run, map(self._as_declared, handed)), conversation)
         while calls:
@@ -164,8 +163,7 @@ class ToolExecutor(Struct):
             if row := await self.scope.approvals.withdraw(context.run, author_of(decision)):
                 await context.emit(resolution_event(row))
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
-            for notice in self.scope.guards.news(conversation):
-                await context.emit(notice)
+            await context.emit_all(self.scope.guards.news(conversation))
         elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
             await self._decided(context, call, await self.scope.approvals.current(asked), resolved=unanswered.resolved)
         elif isinstance(decision, Ask):
@@ -343,13 +341,8 @@ class ToolExecutor(Struct):
         pictures = () if withheld else outcome.pictures
         labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
-        for event in (
-            *screened,
-            *(image_event(one, call.id) for one in pictures),
-            finished,
-            *self.scope.guards.news(conversation),
-        ):
-            await context.emit(event)
+        shown = (image_event(one, call.id) for one in pictures)
+        await context.emit_all((*screened, *shown, finished, *self.scope.guards.news(conversation)))
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""

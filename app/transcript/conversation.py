@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
-from app.core.attachments import File
+from app.core.attachments import PDF, File
 from app.core.data_delimiters import new_code
 from app.core.events import AgentEvent
 from app.core.messages import AskedCall, Message, unanswered
@@ -63,12 +63,17 @@ class Conversation:
         self._stopped: dict[str, tuple[str, bool]] = {}
 
     def append(self, message: Message) -> None:
-        message = with_documents_marked(self._marked(self.redactor.redact_value(message)))
+        message = self._marked(self.redactor.redact_value(message))
         self._keep(len(self.messages), message)
         self.messages.append(message)
 
     def _marked(self, message: Message) -> Message:
-        """With what it keeps for ever: a person's words their time, a result the code of its frame."""
+        """With what it keeps for ever: a person's words their time, a result the code of its frame.
+
+        It is untrusted if a document is attached: a person seldom has written what that says.
+        """
+        if any(one.media_type == PDF for one in message.attachments):
+            message = replace(message, untrusted=True)
         match message:
             case Message(role="user", at=None):
                 return replace(message, at=self._clock())
@@ -142,8 +147,3 @@ class Conversation:
             text = unknown if begun else NO_RESULT if call.id in handed else NOT_RUN
             text, untrusted = self._stopped.get(call.id, (text, False))
             self.answer(call, text, untrusted=untrusted)
-
-
-def with_documents_marked(message: Message) -> Message:
-    """The message, untrusted if a document is attached: a person seldom has written what it says."""
-    return replace(message, untrusted=True) if any(one.is_document for one in message.attachments) else message

@@ -164,7 +164,7 @@ class TagArguments:
         text, self._pending = self._pending + text, ""
         while text:
             name = self._name
-            shown, text = self._outside(text) if name is None else self._inside(name, text)
+            shown, text = self._outside(text) if name is None else self._inside(text)
             if name == self._wanted:
                 if shown:
                     yield ArgumentPiece(shown, is_value=True)
@@ -179,7 +179,7 @@ class TagArguments:
         self._name, self._begins = opened["name"] or opened["key"], True
         return "", text[opened.end() :]
 
-    def _inside(self, name: str, text: str) -> tuple[str, str]:
+    def _inside(self, text: str) -> tuple[str, str]:
         if self._begins and text == "\n":
             self._begins = False
             return "", ""

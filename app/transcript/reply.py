@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from time import monotonic
 from typing import Any
@@ -79,7 +79,8 @@ class Reply:
 
     `fences` and `prompt_suffix` are asked at the first text: only then is it known which model answers, and whether its
     server took the tools or they had to be taught. So is `text_calls`: what calls in the text of that model are, given
-    that it has (or has not) called natively in this reply. `new_id` and `id_for_client` are for `ReplyCalls`.
+    that it has (or has not) called natively in this reply. `new_id` and `id_for_client` are for `found_calls`, which
+    knows more of the calls than `calls` and `refused`.
 
     A call that is a block of code is shown as well, once it is whole: a request for code is answered with it. A call
     of a client's tool (`is_handed`) is not: the client gets it as a call. `drafts` are its documents.
@@ -106,7 +107,7 @@ class Reply:
         self.characters = 0  # that the model wrote: text, thoughts and native calls
         self.doubts_text = False  # as TextCalls.DOUBTED says
         self._text = ReplyText()
-        self._calls = ReplyCalls(self._text, new_id, id_for_client)
+        self.found_calls = ReplyCalls(self._text, new_id, id_for_client)
         self._parser: Parser | None = None
         self._hint = ""  # what the prompt ends with, as far as the server says so
         self._has_reasoning = False  # apart from the text
@@ -129,7 +130,7 @@ class Reply:
         reply.stopped = "stop"
         reply._text.shown.write(message.text if message.shown is None else message.shown)
         reply._text.thought.write(message.reasoning)
-        reply._calls.made |= {call.id: call for call in message.calls}
+        reply.found_calls.made |= {call.id: call for call in message.calls}
         return reply
 
     def add(self, piece: Piece) -> Iterable[AgentEvent]:
@@ -170,10 +171,10 @@ class Reply:
                 self.pictures.append(file.attachment)
                 yield image_event(file)
             case CallId(index):
-                self._calls.given[index] = piece
+                self.found_calls.given[index] = piece
             case MetadataChunk(sealed, index):
                 if not unfit(sealed.fields):
-                    self._calls.sealed[index] = sealed
+                    self.found_calls.sealed[index] = sealed
             case Thought() | CallOpened() | CallDelta() | Call() | BadCall():
                 self.first_at = self.first_at or self._clock()
                 if isinstance(piece, Thought | CallDelta):
@@ -192,38 +193,21 @@ class Reply:
             yield from self._see(seen, TEXT)
         if self._text.ends_in_block:
             yield from self._see(Text("\n"), TEXT)  # the next reply begins a line
-        self._calls.keep_blocks(self._parser)
+        self.found_calls.keep_blocks(self._parser)
 
     @property
     def calls(self) -> list[AskedCall]:
-        return [*self._calls.made.values()]
-
-    @property
-    def text_calls(self) -> list[AskedCall]:
-        """Return the calls in the text, those included that could not be understood."""
-        return self._calls.in_text
+        return [*self.found_calls.made.values()]
 
     @property
     def refused(self) -> dict[str, str]:
         """Return why calls could not be understood, by their ids."""
-        return self._calls.refused
-
-    def is_in_text(self, call: str) -> bool:
-        """Return True if this call stands in the text of the answer."""
-        return call in self._calls.places
-
-    def leave_in_text(self, calls: Collection[str]) -> dict[str, str]:
-        """Let the blocks of these calls be text again: see `ReplyCalls`."""
-        return self._calls.leave_in_text(calls)
+        return self.found_calls.refused
 
     @property
     def is_cut(self) -> bool:
         """Return True if the stream broke off, or a limit or filter ended it."""
         return self.stopped in CUT_OFF
-
-    @property
-    def called_natively(self) -> bool:
-        return self._calls.has_native
 
     @property
     def begins_too_often(self) -> bool:
@@ -233,7 +217,7 @@ class Reply:
     @property
     def has_started(self) -> bool:
         """Return True once the model has written anything."""
-        return bool(self.characters or self._calls.ids or self.pictures)
+        return bool(self.characters or self.found_calls.ids or self.pictures)
 
     @property
     def may_be_thought(self) -> bool:
@@ -249,7 +233,7 @@ class Reply:
     def is_only_thought(self) -> bool:
         """Return True if a whole reply was taken for a thought because the prompt is believed to begin one."""
         return bool(self._hint and self.stopped == "stop" and self._text.thought.tell()) and not (
-            self.shown or self._calls.made
+            self.shown or self.found_calls.made
         )
 
     def show_thought(self) -> TextDelta:
@@ -261,7 +245,7 @@ class Reply:
     @property
     def has_thought_apart(self) -> bool:
         """Return True if the server has sent reasoning apart from an answer."""
-        return self._has_reasoning and bool(self._text.wrote.tell() or self.called_natively)
+        return self._has_reasoning and bool(self._text.wrote.tell() or self.found_calls.has_native)
 
     @property
     def is_whole_thought(self) -> bool:
@@ -269,7 +253,7 @@ class Reply:
         return (
             self._has_reasoning
             and self.stopped == "stop"
-            and not (self._text.wrote.tell() or self._calls.ids or self._calls.sealed)
+            and not (self._text.wrote.tell() or self.found_calls.ids or self.found_calls.sealed)
         )
 
     @property
@@ -316,11 +300,11 @@ class Reply:
         return Message(
             "assistant",
             self._text.wrote.getvalue(),
-            calls=tuple(self._calls.made.values()),
+            calls=tuple(self.found_calls.made.values()),
             reasoning=self._text.thought.getvalue(),
             shown=self.shown,
             cut=cut,
-            sealed=self._calls.sealed.get(None),
+            sealed=self.found_calls.sealed.get(None),
             attachments=tuple(self.pictures),
             switched=asdict(self._switched) if self._switched else None,
         )
@@ -328,7 +312,7 @@ class Reply:
     def _new_parser(self) -> Parser:
         """Return the parser of the text, which begins."""
         self.first_at = self.first_at or self._clock()
-        mode = self._text_calls(self.called_natively)
+        mode = self._text_calls(self.found_calls.has_native)
         self.doubts_text = mode is TextCalls.DOUBTED
         self._hint = suffix = self._prompt_suffix()
         return Parser(
@@ -348,20 +332,20 @@ class Reply:
                 self._text.thought.write(text)
                 yield ReasoningDelta(text)
             case CallOpened(index, name):
-                yield ToolDelta(call_id := self._calls.id_of(source, index, name), "", name)
+                yield ToolDelta(call_id := self.found_calls.id_of(source, index, name), "", name)
                 if name == CREATE_DOCUMENT and self._writes_document(name, source):
                     self._drafts.open(call_id, CONTENT)
             case CallDelta(index, text):
-                yield from self._drafts.feed(self._calls.id_of(source, index), text)
+                yield from self._drafts.feed(self.found_calls.id_of(source, index), text)
             case Call():
                 yield from self._see_call(seen, source)
             case BadCall():
-                yield self._calls.reject(seen, source)
+                yield self.found_calls.reject(seen, source)
             case Reclassified(characters, calls):
-                drafts = self._calls.last_in_text(calls)
+                drafts = self.found_calls.last_in_text(calls)
                 blocks = self._text.forget_blocks([draft.id for draft in drafts])
                 yield from self._text.reclassify(characters + blocks)
-                yield from self._calls.take_back(drafts)
+                yield from self.found_calls.take_back(drafts)
 
     def _writes_document(self, name: str, source: str) -> bool:
         certain = source == NATIVE or not self.doubts_text
@@ -370,15 +354,15 @@ class Reply:
     def _see_call(self, seen: Call, source: str) -> Iterator[AgentEvent]:
         index, name, dialect, schema = seen.index, seen.name, seen.dialect, self._tools.get(seen.name, {})
         arguments, repairs = seen.arguments, seen.repairs
-        call_id = self._calls.id_of(source, index, name)
+        call_id = self.found_calls.id_of(source, index, name)
         if source == NATIVE:  # the parser has done so with those in the text
             arguments, fitted = read_arguments(arguments, schema)
             repairs = (*repairs, *fitted)
         if reason := unfit(arguments):
-            yield self._calls.reject(BadCall(index, "", reason), source)
+            yield self.found_calls.reject(BadCall(index, "", reason), source)
             return
         if dialect == FENCED.name and not self._is_handed(name):
             yield self._text.show_block(call_id, fenced_call(name, arguments, schema))
-        yield from self._calls.take(self._calls.asked(call_id, name, arguments, dialect, index))
+        yield from self.found_calls.take(self.found_calls.asked(call_id, name, arguments, dialect, index))
         if repairs:
             yield Notice(REPAIRED, f"A call of {name} was repaired: {' '.join(repairs)}")

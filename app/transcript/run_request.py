@@ -22,7 +22,7 @@ UNTRUSTED = "untrusted"  # its message holds text of third parties
 HELPER = "helper"  # a call of another run waits for it
 SENT_BY = "sent_by"  # the model of another session has written its message
 TRACEPARENT = "traceparent"  # of the request or the call that began it
-TIED = "tied"  # it ends when its client leaves
+TIED = "tied"  # it ends when its client leaves, as all do whose server ends
 CARRIES = "carries"  # its request had more than a message, which only the history keeps
 LABELS = "labels"  # of its message
 KNOWN = "known"  # its words are to be known again when a client sends them
@@ -94,29 +94,14 @@ class ParentRun(Struct, frozen=True):
         )
 
 
-def is_helper(row: RunRow) -> bool:
-    """Return True if a call of another run waits for this one."""
-    return HELPER in row.policy and HELPER in json.loads(row.policy)
-
-
-def is_sent(row: RunRow) -> bool:
-    """Return True if a model of another session has sent the message of this run."""
-    return SENT_BY in row.policy and SENT_BY in json.loads(row.policy)
+def has_mark(row: RunRow, mark: str) -> bool:
+    """Return True if the policy of a run has this mark, such as HELPER or TIED."""
+    return mark in row.policy and mark in json.loads(row.policy)
 
 
 def trace_of(row: RunRow) -> str:
     """Return the traceparent that a run was begun with, also after a restart; empty without one."""
     return str(json.loads(row.policy).get(TRACEPARENT, "")) if TRACEPARENT in row.policy else ""
-
-
-def is_tied(row: RunRow) -> bool:
-    """Return True if the run ends when its client leaves, as all do whose server ends."""
-    return TIED in row.policy and TIED in json.loads(row.policy)
-
-
-def is_known(row: RunRow) -> bool:
-    """Return True if the words of the run are to be known again when a client sends them."""
-    return KNOWN in row.policy and KNOWN in json.loads(row.policy)
 
 
 class RunRequest(Struct, frozen=True):

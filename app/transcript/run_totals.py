@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -159,20 +159,22 @@ REMEMBERED = frozenset({ToolStarted.type, ToolFinished.type, ToolHanded.type, To
 COUNTED = frozenset({RoundStarted.type, Usage.type})
 
 
+def logged(events: Iterable[EventRow], types: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the type and the fields of each event of these types."""
+    return ((row.type, json.loads(row.data)) for row in events if row.type in types)
+
+
 def totals_of(events: Sequence[EventRow], unanswered: Sequence[AskedCall]) -> RunTotals:
     """The account of a run that goes on, from its log; `unanswered` calls are counted when they are answered."""
     totals = RunTotals()
-    for row in events:
-        if row.type not in REMEMBERED | COUNTED:
-            continue
-        fields = json.loads(row.data)
-        match row.type:
+    for kind, fields in logged(events, REMEMBERED | COUNTED):
+        match kind:
             case RoundStarted.type:
                 totals.rounds = fields["round"]
             case Usage.type:
                 used = TokenUsage(fields["prompt_tokens"], fields["completion_tokens"])
                 totals.add(used, measured=fields["measured"], cost=fields.get("cost"), timing=fields.get("timing"))
             case _:
-                totals.remember(row.type, fields)
+                totals.remember(kind, fields)
     totals.calls = len(totals.actions.keys() - {call.id for call in unanswered})
     return totals

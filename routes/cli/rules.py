@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.config.settings import Loaded
-from app.core.operator_rules import OperatorRule
+from app.core.rules import OperatorRule
 from app.policy.rules.compiling import compiled_rules
 from tools.catalogue import CATALOGUE
 from tools.tool import Tool

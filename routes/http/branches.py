@@ -61,7 +61,7 @@ async def branch_fields(services: Services, session: str) -> dict[str, Any]:
     if row is None:
         return {}
     parent = {"session": row.parent, "after": row.after or None} if row.parent else None
-    return {"parent": parent, "branches": [one.fields for one in await partings(services.store, session)]}
+    return {"parent": parent, "branches": await partings(services.store, session)}
 
 
 async def log_fields(services: Services, session: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ async def log_fields(services: Services, session: str) -> dict[str, Any]:
         return {"branches": []}
     documents = [one.id for one in await services.store.documents(session)] if row.parent else []
     copies = {one[:at]: one for one in documents for at, letter in enumerate(one) if letter == "_" and at > len("doc")}
-    return {"branches": [one.fields for one in await partings(services.store, session)], "copies": copies}
+    return {"branches": await partings(services.store, session), "copies": copies}
 
 
 async def delete_branches(services: Services, principal: Principal, session: str) -> None:

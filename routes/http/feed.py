@@ -115,7 +115,7 @@ async def _branches(services: Services, principal: Principal, session: str) -> A
         while not notifier.closed:
             changed.clear()
             with suppress(StoreFailed):  # it is looked at again with the next change
-                found = [one.fields for one in await partings(services.store, session)]
+                found = await partings(services.store, session)
                 if found != known:
                     data = {"type": "branches", "session": session, "branches": found}
                     yield f"event: branches\ndata: {json.dumps(data)}\n\n".encode()

@@ -23,8 +23,8 @@ from app.replicas.secret_store import SecretStore, opened_vault
 from app.replicas.sharing import Sharing
 from app.runs.run_manager import RunManager
 from app.runs.shared.home_watch import HomeWatch, limit_in
-from app.runs.shared.homing_runs import HomingRuns
 from app.runs.shared.shared_jobs import SharedJobs
+from app.runs.shared.shared_runs import SharedRuns
 from app.storage.postgres.store import PostgresStore
 from app.storage.store import Store
 from routes.replication.one_server import Held, RunParts
@@ -57,10 +57,10 @@ class SeveralServers:
         store, journal, replicas, settings = parts.store, parts.journal, self.replicas, self._settings
         async with replicas.opened():
             observe_replica(parts.metrics, lambda: replicas.left_s)
-            runs = HomingRuns(
-                store=store,
-                journal=journal,
-                switch=parts.switch,
+            runs = SharedRuns(
+                store,
+                journal,
+                parts.switch,
                 approvals=parts.approvals,
                 ledger=parts.make_ledger(
                     tallies=StoredTallies(self._store, journal.flush), places=SharedPlaces(self._store, replicas)

@@ -25,6 +25,7 @@ from app.core.events import (
     ApprovalResolved,
     FileChanged,
     ImageReturned,
+    LabelsAdded,
     MessageAdded,
     Notice,
     PlanUpdated,
@@ -41,7 +42,6 @@ from app.core.events import (
     ToolStarted,
 )
 from app.core.helper_events import HelperFinished, HelperStarted
-from app.core.label_events import LabelsAdded
 from routes.terminal.approval_text import answer, one_line, preview_lines, question
 from routes.terminal.rendering.figures import cost, duration, size, speed
 from routes.texts import text

@@ -14,7 +14,7 @@ SITES = {
     "app/models/server_connection.py": "below it",
     "app/models/tokens/counter.py": "reached by a route's `counter`",
     "app/runs/agent.py": "asks a route",
-    "app/runs/relay/call_repair.py": "asks a route",
+    "app/runs/relay/relay_agent.py": "asks a route",
     "app/budget/side_query.py": "asks a route",
     "routes/cli/doctor/models.py": "sends a fixed text without data",
 }

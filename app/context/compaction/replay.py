@@ -68,6 +68,11 @@ class CompactedHistory:
         self._prompt_shortened = False  # the system prompt stays shortened
         self._unfittable = 0  # tokens that trimming could not make fit: retried only at twice as many
 
+    @property
+    def lacks_messages(self) -> bool:
+        """True if some messages of the session are not sent as they were."""
+        return self.incomplete or self.summary is not None
+
     def advance(self, messages: Sequence[Message], room: WindowBudget) -> None:
         """Replay up to the end of the session's messages. Linear: each trimming leaves a quarter of the budget free."""
         total = room.tokens_of(self.opening(room.head)) + sum(map(room.measure, self.kept))
@@ -141,11 +146,9 @@ class HistoryCache:
         They differ after a failed write, or if one contains text that has been registered as a secret since.
         """
         compacted = self._histories.get(session)
-        return (
-            compacted
-            if compacted and compacted.last in (None, *messages[compacted.position - 1 : compacted.position])
-            else None
-        )
+        if compacted and compacted.last not in (None, *messages[compacted.position - 1 : compacted.position]):
+            return None
+        return compacted
 
     def keep(self, session: str, compacted: CompactedHistory) -> CompactedHistory:
         self._histories.pop(session, None)

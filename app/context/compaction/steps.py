@@ -6,6 +6,7 @@ Steps only remove, and their order does not depend on the budget: a larger budge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -36,25 +37,19 @@ class TrimState:
 
     def drop_each(self, parts: Iterable[Iterable[int]], limit: int) -> None:
         """Drop part after part until the total is within the limit."""
-        for part in parts:
-            if self.total <= limit:
-                return
+        for part in takewhile(lambda _: self.total > limit, parts):
             for at in part:
                 if self.kept.pop(at, None):
                     self.total -= self.sizes.pop(at)
 
     def shorten_each(self, positions: Iterable[int], size: int, limit: int) -> None:
         """Shorten text after text to `size` characters until the total is within the limit."""
-        for at in positions:
-            if self.total <= limit:
-                return
+        for at in takewhile(lambda _: self.total > limit, positions):
             self._shorten(at, size)
 
     def describe_each(self, positions: Iterable[int], limit: int) -> None:
         """Replace the attachments of message after message by a description until the total is within the limit."""
-        for at in positions:
-            if self.total <= limit:
-                return
+        for at in takewhile(lambda _: self.total > limit, positions):
             self._describe(at)
 
     def _describe(self, at: int) -> None:

@@ -44,7 +44,7 @@ class Summariser(Struct):
     utility: SideQuery
 
     async def summarise(
-        self, run: str, message_range: MessageRange, conversation: Conversation, totals: RunTotals
+        self, message_range: MessageRange, conversation: Conversation, totals: RunTotals
     ) -> tuple[SummaryRow | None, Sequence[AgentEvent]]:
         """Return the stored summary, or None if there is no usable one. Raises StoreFailed."""
         measure = self.utility.counter.measure
@@ -70,7 +70,7 @@ class Summariser(Struct):
         row = SummaryRow(
             session=conversation.session,
             upto=message_range.end,
-            run=run,
+            run=conversation.run,
             text=text,
             before=before,
             after=after,

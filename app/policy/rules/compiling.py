@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from app.config.sources import SettingsError
-from app.core.operator_rules import OperatorRule
+from app.core.rules import OperatorRule
 from app.policy.rules.argument_facts import BUILT_IN
 from app.policy.rules.operator_rules import DENY, CompiledRule, OperatorRules
 from app.policy.rules.path_globs import PathGlob, glob_error
 from tools.base.rights import CLIENT_TOOLS, names_match
 from tools.catalogue import CATALOGUE
-from tools.shell_policy.plain_commands import Words
 from tools.web.egress import HostPattern, pattern_of
 from tools.web.host_spellings import canonical, folded
 
@@ -48,7 +47,8 @@ def compiled_rules(rows: Sequence[OperatorRule]) -> OperatorRules:
 
 def _compiled(row: OperatorRule, number: int) -> CompiledRule:
     hosts = tuple(pattern for host in row.hosts if (pattern := _host(host)))
-    return CompiledRule(row, number, tuple(map(PathGlob, row.paths)), hosts, tuple(map(_words, row.commands)))
+    commands = tuple(tuple(command.split()) for command in row.commands)
+    return CompiledRule(row, number, tuple(map(PathGlob, row.paths)), hosts, commands)
 
 
 def _host(written: str) -> HostPattern | None:
@@ -61,10 +61,6 @@ def _host(written: str) -> HostPattern | None:
     return (
         pattern if pattern.host == "*" else HostPattern(wild + canonical(pattern.host.removeprefix("*.")), pattern.port)
     )
-
-
-def _words(command: str) -> Words:
-    return tuple(command.split())
 
 
 def _problems(row: OperatorRule, tools: Sequence[str]) -> Iterator[str]:

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app.core.operator_rules import OperatorRule
+from app.core.rules import OperatorRule
 from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
-from app.policy.rules.path_globs import PathGlob, spellings
-from app.policy.rules.strength import Strength
+from app.policy.rules.path_globs import PathGlob, Strength, spellings
 from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, names_match
 from tools.shell_policy.command_facts import CommandFacts
@@ -98,15 +97,12 @@ def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str) ->
         return None
     reason = rule.row.reason if rule.row.reason.endswith((".", "!", "?")) else f"{rule.row.reason}."
     if sure is Strength.POSSIBLE:
-        why = next((one for one in _doubts(facts)), "it may be about the same") if facts else ""
+        doubts = [facts.doubted, *(one.doubted_commands for one in facts.commands)] if facts else []
+        why = next(filter(None, doubts), "it may be about the same" if facts else "")
         return Finding(
             ASK, f"A rule of this server may forbid it ({rule.label}: {reason} {why[:1].upper()}{why[1:]}).", rule.label
         )
     return Finding(rule.row.action, f"A rule of this server ({rule.label}): {reason}", rule.label)
-
-
-def _doubts(facts: ArgumentFacts) -> Iterable[str]:
-    return filter(None, [facts.doubted, *(one.doubted_commands for one in facts.commands)])
 
 
 def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: str) -> Strength:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -12,15 +13,24 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from app.policy.rules.strength import Strength
 from tools.base.patterns import lazy_pattern
 
 _MAGIC = lazy_pattern(r"[*?\[]")
+_PART = lazy_pattern(r"\*\*/|\[(?P<characters>.[^\]]*)\]|.", re.DOTALL)  # of a glob
+_WILD = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
 _APART = lazy_pattern(r"[=,:;<>@|&\"'()\s]+")
 _GLUED = lazy_pattern(r"-{1,2}\w(?=.)")
 _MOST_PATH = 4096
 _PROCESS = lazy_pattern(r"/+proc/[^/]+/(?:task/[^/]+/)?(?:cwd|root|fd|map_files)\b")  # links of a process
 MOST_PIECES = 1_000  # each is looked up in the file system
+
+
+class Strength(IntEnum):
+    """Certainty of a match: what cannot be read is POSSIBLE, which asks at least."""
+
+    NONE = 0
+    POSSIBLE = 1
+    CERTAIN = 2
 
 
 class PathGlob(Struct, frozen=True):
@@ -70,30 +80,14 @@ def _joined(workspace: str, path: str) -> str:
 
 def _regex(glob: str) -> str:
     """Translate a glob: `**` stands for any folders, `*` and `?` stay within a name. Raises re.error when compiled."""
-    parts: list[str] = []
-    at = 0
-    while at < len(glob):
-        if glob.startswith("**/", at):
-            parts.append("(?:.*/)?")
-            at += 3
-        elif glob[at] == "*":
-            parts.append("[^/]*")
-            at += 1
-        elif glob[at] == "?":
-            parts.append("[^/]")
-            at += 1
-        elif glob[at] == "[":
-            end = glob.find("]", at + 2)
-            parts.append(
-                f"[{'^' if glob[at + 1] in '!^' else ''}{re.escape(glob[at + 1 : end].lstrip('!^'))}]".replace(
-                    r"\-", "-"
-                )
-            )
-            at = end + 1
-        else:
-            parts.append(re.escape(glob[at]))
-            at += 1
-    return "".join(parts)
+
+    def translated(found: re.Match[str]) -> str:
+        if (characters := found["characters"]) is None:
+            return _WILD.get(found[0]) or re.escape(found[0])
+        inside = re.escape(characters.lstrip("!^")).replace(r"\-", "-")
+        return f"[{'^' if characters[0] in '!^' else ''}{inside}]"
+
+    return _PART.sub(translated, glob)
 
 
 def glob_error(written: str) -> str | None:

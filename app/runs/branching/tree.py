@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
 from app.storage.branches import Branch, BranchRow
 from app.storage.runs import RunRow
 from app.storage.store import Store
@@ -13,39 +11,25 @@ from app.storage.store import Store
 Held = dict[str, list[tuple[float, Branch]]]  # session -> the branches that have its runs until a time
 
 
-class Turn(Struct, frozen=True):
-    """A run, and the session to open to see it: the one that was used last."""
+async def partings(store: Store, session: str) -> list[dict[str, Any]]:
+    """Return the turns of a session at which it has other branches, in their order, as clients get them.
 
-    run: str
-    session: str
-
-
-class Parting(Struct, frozen=True):
-    """The runs that follow `after` in different branches, oldest first; after None, the first ones."""
-
-    after: str | None
-    turns: list[Turn]
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        return {"after": self.after, "turns": [{"run": one.run, "session": one.session} for one in self.turns]}
-
-
-async def partings(store: Store, session: str) -> list[Parting]:
-    """Return the turns of a session at which it has other branches, in their order."""
+    Each has the runs that follow `after` in different branches, oldest first; after None, the first ones. Of each run
+    it names the session to open to see it: the one that was used last.
+    """
     own = await store.branch(session)
     if own is None:
         return []
     branches = await store.branches(own.tree)
     held = await _held(store, branches)
-    found: list[tuple[float, Parting]] = []
+    found: list[tuple[float, dict[str, Any]]] = []
     for after in {one.after for one in branches if one.parent}:
         last = await store.run(after) if after else None
         if after and (last is None or not await store.holds_run(session, last)):
             continue
         turns = await _turns(store, own, branches, held, last)
         if len(turns) > 1:
-            found.append((last.created if last else 0.0, Parting(after or None, turns)))
+            found.append((last.created if last else 0.0, {"after": after or None, "turns": turns}))
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -57,7 +41,9 @@ async def _held(store: Store, branches: list[Branch]) -> Held:
     return held
 
 
-async def _turns(store: Store, own: BranchRow, branches: list[Branch], held: Held, last: RunRow | None) -> list[Turn]:
+async def _turns(
+    store: Store, own: BranchRow, branches: list[Branch], held: Held, last: RunRow | None
+) -> list[dict[str, str]]:
     """The runs that follow `last` in one branch or another, by their time."""
     after = last.id if last else None
     following = await store.first_runs([one.session for one in branches if one.after == (after or "") and one.parent])
@@ -68,5 +54,5 @@ async def _turns(store: Store, own: BranchRow, branches: list[Branch], held: Hel
         holders = [one for until, one in held.get(run.session, ()) if run.created <= until]
         if holders:
             newest = max(holders, key=lambda one: (one.session == own.session, one.updated, one.session))
-            turns.append(Turn(run.id, newest.session))
+            turns.append({"run": run.id, "session": newest.session})
     return turns

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from app.budget.side_query import SideQuery
-from app.context.compaction.on_request import Compactor, awaits_results
-from app.context.compaction.summarise import Summariser
+from app.context.compaction.replay import CachedCounter
+from app.context.compaction.summarise import MessageRange, Summariser
+from app.context.compaction.summary import cut_position
+from app.context.view import RelayView
+from app.core.events import AgentEvent
+from app.core.messages import Message, for_models, unanswered
 from app.labels.consent import clear_request
 from app.runs.agent import Agent
 from app.runs.composition.unattended import stored_options
 from app.runs.discipline.limit_enforcer import ANSWERED, LimitEnforcer
 from app.runs.recovery.left_off import LeftOff
-from app.runs.relay.relay_agent import RelayView
 from app.runs.run_context import RunContext
 from app.runs.run_factory import NO_PARAMETERS, RunFactory
 from app.runs.run_options import RunOptions
 from app.runs.tool_executor import ToolExecutor
 from app.storage.principals import Principal
+from app.storage.sessions import SummaryRow
 from app.storage.store import Store
+from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.run_request import NotFound
 from tools.tool import NO_TOOLS
+
+LEAST = 256  # tokens to summarise: what stands around the notes takes about a hundred
 
 
 class NothingToCompact(Exception):
@@ -29,23 +37,48 @@ class NothingToCompact(Exception):
 
 
 class CompactingAgent(Agent, kw_only=True):
-    """An agent that asks its model for one summary. Nothing is half: the summary is one row, or there is none."""
+    """An agent that asks its model for one summary. Nothing is half: the summary is one row, or there is none.
 
-    compactor: Compactor
+    `summaries` returns those of a session, the one of most messages last.
+    """
+
+    summariser: Summariser
+    summaries: Callable[[str], Awaitable[Sequence[SummaryRow]]]
     adds_words: ClassVar[bool] = False
     takes_messages: ClassVar[bool] = False
     keeps_files: ClassVar[bool] = False  # so that it runs at any server
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
-        context.guards.enter(context.run, ())
+        context.guards.enter(())
         await context.emit(self._started(context))
         inbox.close()
         self.scope.check_not_paused()
         if self.scope.labels:
             await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
-        for event in await self.compactor.compact(context.run, context.conversation, self.totals):
-            await context.emit(event)
+        await context.emit_all(await self._compact(context.conversation))
         await context.emit(self.finished(ANSWERED, context.conversation))
+
+    async def _compact(self, conversation: Conversation) -> Sequence[AgentEvent]:
+        """Store the summary, and return the events that say so, or why there is none. Raises StoreFailed."""
+        message_range = await self.older_half(conversation.session, conversation.messages)
+        if message_range is None:
+            return ()
+        redacted: MessageRange = conversation.redactor.redact_value(message_range)
+        _, events = await self.summariser.summarise(redacted, conversation, self.totals)
+        return events
+
+    async def older_half(self, session: str, messages: Sequence[Message]) -> MessageRange | None:
+        """Return what is to be summarised; None where that is too little. Raises StoreFailed."""
+        rows = [row for row in await self.summaries(session) if row.upto <= len(messages)]
+        start = rows[-1].upto if rows else 0
+        sent = [*messages[:start], *map(for_models, messages[start:])]
+        counter = self.summariser.utility.counter
+        await counter.prepare(sent[start:])
+        measure = CachedCounter(counter.measure)
+        end = cut_position(sent, start, sum(map(measure, sent[start:])) // 2, measure)
+        if end is None or sum(map(measure, sent[start:end])) < LEAST:
+            return None
+        return MessageRange(start, end, Message("user", rows[-1].text) if rows else None)
 
 
 def compacting_agent(factory: RunFactory, principal: Principal, options: RunOptions) -> CompactingAgent:
@@ -58,7 +91,8 @@ def compacting_agent(factory: RunFactory, principal: Principal, options: RunOpti
         ToolExecutor(scope),
         RelayView(route, NO_PARAMETERS),
         LimitEnforcer(factory.limits(options)),
-        compactor=Compactor(Summariser(notes), factory.store.summaries),
+        summariser=Summariser(notes),
+        summaries=factory.store.summaries,
     )
 
 
@@ -74,11 +108,11 @@ async def policy_kept(store: Store, session: str) -> str:
 async def check_compactable(agent: CompactingAgent, store: Store, session: str) -> None:
     """Raises NothingToCompact, StoreFailed."""
     messages = await store.messages(session)
-    if awaits_results(messages):
+    if next(unanswered(messages), None):  # they belong in front of anything else
         raise NothingToCompact(
             "Calls of this conversation wait for the results of its client. Send these with POST /chat first."
         )
-    if await agent.compactor.older_half(session, messages) is None:
+    if await agent.older_half(session, messages) is None:
         raise NothingToCompact(
             "The older half of this conversation is too short for a summary. Go on, and ask again when it is longer."
         )

@@ -88,10 +88,10 @@ class ProfiledOptions(Struct, frozen=True):
         )
 
 
-def defaults_of(settings: Settings, role: Role, model: str | None = None) -> Mapping[str, Any]:
+def defaults_of(settings: Settings, role: Role) -> Mapping[str, Any]:
     """The values of the settings, in the words of `POST /chat`."""
     return {
-        "model": model,
+        "model": None,
         "temperature": settings.model_temperature,
         "approval": settings.mode_of(role),
         "when_absent": WhenAbsent.WAIT,
@@ -104,7 +104,7 @@ def defaults_of(settings: Settings, role: Role, model: str | None = None) -> Map
     }
 
 
-def effective_values(layers: Layers, model: str | None = None) -> list[Value]:
+def effective_values(layers: Layers, model: str | None) -> list[Value]:
     """Every option with its value and source; `model` is the default one."""
     values = layers.values()
     return [

@@ -22,7 +22,7 @@ from app.runs.run_factory import RunFactory
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import ALL, RunRow
-from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest, is_sent
+from app.transcript.run_request import SENT_BY, IdempotencyKey, NotFound, RunRequest, has_mark
 from app.transcript.run_totals import totals_of
 from tools.base.rights import Risk
 from tools.catalogue import HELPER_TOOLS, MEMORY, SESSION_TOOLS
@@ -70,7 +70,7 @@ class UnattendedRuns(Struct, frozen=True):
         principal = await principal_named(self.factory.store, row.principal)
         options = stored_options(row.policy)
         agent = await self._agent(principal, options)
-        agent.scope.gate.takes_grants = not is_sent(row)
+        agent.scope.gate.takes_grants = not has_mark(row, SENT_BY)
         return agent, agent.time_limit_within(self.factory.limits(options).seconds)
 
     async def start_follow_up(self, job: Job, message: str) -> None:
@@ -88,7 +88,7 @@ class UnattendedRuns(Struct, frozen=True):
             options = options.model_copy(update={"mode": "act"})
         # Stored so: a restart must not give them back.
         options = options.model_copy(update={"max_rounds": rounds, "client_tools": None, "terminal": None})
-        sent_by = job.session if last and is_sent(last[0]) else ""
+        sent_by = job.session if last and has_mark(last[0], SENT_BY) else ""
         notice = Notice("follow_ups", LAST) if room.last else None
         await self.start(principal, options, RunRequest(message, job.session, key=key, notice=notice, sent_by=sent_by))
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ from app.runs.delegation.shared_limits import Member, ParentLimits, SharedLimits
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.recovery.state import left_off
 from app.runs.run_options import RunOptions
-from app.runs.run_scope import ParentCall
+from app.runs.run_scope import ParentCall, both
 from app.storage.changes import StoreFailed
 from app.storage.runs import HelperRow, RunRow
 from app.transcript.run_request import ParentRun, RunRequest, Stopping
@@ -175,7 +175,7 @@ class CallHelpers(Struct, frozen=True):
             raise ToolFailed(f"The helper cannot begin: {refused}") from refused
         agent.first_contact = None  # its tools are the parent's, which has waited for them
         _narrow(agent.scope.gate, gate, tainted=is_tainted(parent))
-        agent.scope.waiting = _both(parent.scope.waiting, agent.scope.waiting)
+        agent.scope.waiting = both(parent.scope.waiting, agent.scope.waiting)
         return agent
 
     async def _start(self, agent: Agent, task: str, depth: int) -> RunRow:
@@ -227,7 +227,9 @@ class CallHelpers(Struct, frozen=True):
                 )
             )
         view = HelperView(helper.id, call)
-        member = Member(lambda: agent.totals, _limits_of(agent).family)
+        limits = agent.discipline.limits
+        assert isinstance(limits, SharedLimits)
+        member = Member(lambda: agent.totals, limits.family)
         self.limits.family.under_way.append(member)
         try:
             async with aclosing(self._progress(view, helper.id, started, seen)) as steps:
@@ -284,23 +286,6 @@ def _narrow(gate: Gate, parent: Gate, *, tainted: bool) -> None:
         gate.plan()
     if tainted:
         gate.taint()
-
-
-def _limits_of(agent: Agent) -> SharedLimits:
-    limits = agent.discipline.limits
-    assert isinstance(limits, SharedLimits)
-    return limits
-
-
-def _both(
-    above: Callable[[], AbstractContextManager[None]], own: Callable[[], AbstractContextManager[None]]
-) -> Callable[[], AbstractContextManager[None]]:
-    @contextmanager
-    def waiting() -> Iterator[None]:
-        with above(), own():
-            yield
-
-    return waiting
 
 
 def _result(view: HelperView, helper: str, *, untrusted: bool) -> Result:

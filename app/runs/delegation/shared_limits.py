@@ -2,55 +2,49 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
 
 from app.core.helper_events import HelperFinished, HelperStarted
-from app.runs.discipline.limits import CALL_LIMIT, ROUND_LIMIT, TOKEN_LIMIT, Gauge, Limits
+from app.runs.discipline.limits import CALL_LIMIT, DEADLINE, ROUND_LIMIT, TOKEN_LIMIT, Gauge, Limits
 from app.storage.runs import EventRow
-from app.transcript.run_totals import RunTotals
+from app.transcript.run_totals import RunTotals, logged
 
 Totals = Callable[[], RunTotals]
 
 
 class Family(Struct):
-    """The helpers of one run. `ended` sums those that are over; `begun` counts all below the person's run."""
+    """The helpers of one run. `ended` sums those that are over; `begun` counts all below the person's run.
+
+    What they take is counted by the reasons of limits.
+    """
 
     under_way: list[Member] = field(default_factory=list)
-    ended: Taken = field(default_factory=lambda: Taken())
+    ended: Counter[str] = field(default_factory=Counter)
     begun: int = 0
 
-    def taken(self) -> Taken:
+    def taken(self) -> Counter[str]:
         """Return what all helpers have taken so far, their own helpers included."""
-        total = self.ended
-        for member in self.under_way:
-            total = total.plus(member.taken())
-        return total
+        return sum((member.taken() for member in self.under_way), self.ended)
 
     def take_up(self, events: Iterable[EventRow]) -> None:
         """Count what helpers have taken in an earlier server, by the log of the run."""
-        for event in events:
-            if event.type == HelperStarted.type:
+        for kind, fields in logged(events, (HelperStarted.type, HelperFinished.type)):
+            if kind == HelperStarted.type:
                 self.begun += 1
-            elif event.type == HelperFinished.type:
-                fields = json.loads(event.data)
+            else:
                 used = fields["usage"]["prompt_tokens"] + fields["usage"]["completion_tokens"]
-                self.ended = self.ended.plus(Taken(fields["rounds"], fields["calls"], used))
+                self.ended += taken(fields["rounds"], fields["calls"], used)
 
     def leave(self, member: Member) -> None:
         self.under_way.remove(member)
-        self.ended = self.ended.plus(member.taken())
+        self.ended += member.taken()
 
 
-class Taken(Struct, frozen=True):
-    rounds: int = 0
-    calls: int = 0
-    tokens: int = 0
-
-    def plus(self, other: Taken) -> Taken:
-        return Taken(self.rounds + other.rounds, self.calls + other.calls, self.tokens + other.tokens)
+def taken(rounds: int, calls: int, tokens: int) -> Counter[str]:
+    return Counter({ROUND_LIMIT: rounds, CALL_LIMIT: calls, TOKEN_LIMIT: tokens})
 
 
 class Member(Struct, eq=False):
@@ -59,9 +53,9 @@ class Member(Struct, eq=False):
     totals: Totals
     family: Family
 
-    def taken(self) -> Taken:
+    def taken(self) -> Counter[str]:
         own = self.totals()
-        return Taken(own.rounds, own.calls, own.tokens).plus(self.family.taken())
+        return taken(own.rounds, own.calls, own.tokens) + self.family.taken()
 
 
 class SharedLimits(Limits, frozen=True):
@@ -85,20 +79,19 @@ class SharedLimits(Limits, frozen=True):
         yield from tightest.values()
 
     def _all(self, totals: RunTotals, elapsed_s: float) -> Iterator[Gauge]:
-        taken = self.family.taken()
-        extra = {ROUND_LIMIT: taken.rounds, CALL_LIMIT: taken.calls, TOKEN_LIMIT: taken.tokens}
+        extra = self.family.taken()
         for gauge in super().gauges(totals, elapsed_s):
-            yield Gauge(gauge.reason, gauge.unit, gauge.limit, gauge.used + extra.get(gauge.reason, 0), gauge.kept)
+            yield Gauge(gauge.reason, gauge.unit, gauge.limit, gauge.used + extra[gauge.reason], gauge.kept)
         if self.above:
             for gauge in self.above.limits._all(self.above.totals(), 0):
-                if gauge.reason in extra:  # its time is given to each helper as its time limit
+                if gauge.reason != DEADLINE:  # its time is given to each helper as its time limit
                     kept = gauge.kept + (gauge.reason == ROUND_LIMIT)  # a last round for each level
                     yield Gauge(gauge.reason, gauge.unit, gauge.limit, gauge.used, kept)
 
     def spent(self, totals: RunTotals) -> bool:
         """Return True if the token limit of the run, or of one above, leaves no room for even a last round."""
         above = self.above is not None and self.above.limits.spent(self.above.totals())
-        return above or 0 < self.tokens <= totals.tokens + self.family.taken().tokens
+        return above or 0 < self.tokens <= totals.tokens + self.family.taken()[TOKEN_LIMIT]
 
 
 class ParentLimits(Struct, frozen=True):

@@ -153,14 +153,13 @@ class Digests:
             raise NotFound("Its run was deleted.")
         conversation = conversation_of(run, [], self._journal.put, self._journal)
         reply = query.reply()
-        data = as_data(messages, await query.room())
+        data = {DATA: ends_of(transcript(messages), await query.room())}
         answer = await query.ask(RULE, data, reply, RunTotals(), conversation, most_tokens=MOST_TOKENS)
         await self._journal.flush()
         if answer.trouble:
             logger.info("no title for session %s: the model %s", row.session, answer.trouble)
             return "", ""
-        title, summary = title_and_summary(self._journal.redactor.redact(reply.shown))
-        return title, summary
+        return title_and_summary(self._journal.redactor.redact(reply.shown))
 
 
 def is_due(row: DigestRow, messages: Sequence[Message]) -> bool:
@@ -199,11 +198,6 @@ async def opened_digests(factory: RunFactory, journal: EventWriter) -> AsyncGene
         finally:
             with suppress(ValueError):
                 factory.runs.outboxes.remove(digests.of_run)
-
-
-def as_data(messages: Sequence[Message], characters: int) -> dict[str, str]:
-    """Return the conversation as data, its head and tail if it is long."""
-    return {DATA: ends_of(transcript(messages), characters)}
 
 
 def title_and_summary(answer: str) -> tuple[str, str]:

@@ -31,7 +31,7 @@ def to_make_natively(reply: Reply, refused: Collection[str], toolbox: Toolbox, c
     """
     if not reply.doubts_text or times_sent(ASKED, context.totals):
         return {}
-    calls = [call for call in reply.text_calls if call.id not in refused]
+    calls = [call for call in reply.found_calls.in_text if call.id not in refused]
     named = [call.id for call in calls if toolbox.tool(toolbox.normalise_call(call.name, call.arguments)[0])]
     if not named or insists(context.conversation.messages[: context.conversation.begins]):
         return {}

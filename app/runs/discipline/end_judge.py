@@ -41,7 +41,7 @@ class EndJudge(Struct, frozen=True):
 
         Whatever goes wrong with a query, the reply is an answer then.
         """
-        request = _request(conversation)
+        request = request_of(conversation)
         end = end_of(reply.shown, request, worked=totals.calls_run > 0)
         if end is not End.DOUBTFUL or self.side_query is None:
             return end is End.ANNOUNCEMENT, ()
@@ -62,5 +62,6 @@ def judge_of(utility: SideQuery | None) -> EndJudge:
     return EndJudge(replace(utility, time_limit_s=TIME_LIMIT_S) if utility else None)
 
 
-def _request(conversation: Conversation) -> str:
+def request_of(conversation: Conversation) -> str:
+    """Return the person's last message."""
     return next((in_words(one) for one in reversed(conversation.messages) if one.role == "user"), "")

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from app.budget.side_query import DATA_RULE, SideAnswer, SideQuery, ends_of
-from app.core.messages import Message, in_words
+from app.core.messages import Message
+from app.runs.discipline.end_judge import request_of
 from app.runs.discipline.verifier import listed, named, words_of
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
@@ -41,7 +42,8 @@ async def synthesise(side_query: SideQuery, reply: Reply, totals: RunTotals, con
     data = words_of(conversation, room // 4)
     if totals.actions:
         data["What was done"] = listed(totals, room // 8)
-    for number, result in enumerate(list(_results(conversation))[-MOST_RESULTS:], start=1):
+    results = [one for one in conversation.messages[conversation.begins :] if one.role == "tool"]
+    for number, result in enumerate(results[-MOST_RESULTS:], start=1):
         data[f"Result {number}, of {result.name}"] = ends_of(result.text, room // 10)
     # Of temperature 0 small models fall into saying the same sentence for ever.
     return await side_query.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, temperature=None)
@@ -49,8 +51,7 @@ async def synthesise(side_query: SideQuery, reply: Reply, totals: RunTotals, con
 
 def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation, why: str = "") -> str:
     """Say what was done, what is missing and why, where the model gave no answer."""
-    request = next((in_words(one) for one in reversed(conversation.messages) if one.role == "user"), "")
-    asked = " ".join(request.split())
+    asked = " ".join(request_of(conversation).split())
     asked = f"{asked[:MOST_REQUEST]}…" if len(asked) > MOST_REQUEST else asked
     done = ", ".join(_done(totals)) or "nothing"
     why = why or WHY.get(reason, reason.replace("_", " "))
@@ -63,11 +64,6 @@ def answer_of(conversation: Conversation) -> str:
         case [Message(role="assistant", calls=(), shown=str(words))] if words.strip():
             return words
     return ""
-
-
-def _results(conversation: Conversation) -> Iterator[Message]:
-    """Return the tool results of the current run."""
-    return (one for one in conversation.messages[conversation.begins :] if one.role == "tool")
 
 
 def _done(totals: RunTotals) -> Iterator[str]:

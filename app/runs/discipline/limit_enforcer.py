@@ -107,13 +107,13 @@ class LimitEnforcer:
             self._unsure = ""
         if ends := self._last(totals):
             broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
-            return RoundPlan(
-                tools=False, notes=nonempty(self.wanting, go_on, LAST if offers else ""), notices=broken, ends=ends
-            )
+            last = filter(None, (self.wanting, go_on, LAST if offers else ""))
+            return RoundPlan(tools=False, notes=tuple(last), notices=broken, ends=ends)
         notes, notices = nearly_over(self.limits.nearly(totals, self._elapsed_s()), totals)
         nudge, self._nudge = self._nudge, ""
         nudged = (Notice("nudge", NUDGED),) if nudge else ()
-        return RoundPlan(notes=nonempty(self.wanting, go_on, nudge, *notes), notices=(*nudged, *notices))
+        told = filter(None, (self.wanting, go_on, nudge, *notes))
+        return RoundPlan(notes=tuple(told), notices=(*nudged, *notices))
 
     def go_on(self, plan: RoundPlan, reply: Reply, failure: ProviderFailed, totals: RunTotals) -> Notice | None:
         """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row."""
@@ -238,10 +238,8 @@ class LimitEnforcer:
 
     def left_s(self) -> float | None:
         """Until the run is stopped, if it has a time limit; as much as there was when it began to wait for a person."""
-        return self._ends_at - self._now() if self._ends_at is not None else None
-
-    def _now(self) -> float:
-        return self._clock() if self._waiting_since is None else self._waiting_since
+        now = self._clock() if self._waiting_since is None else self._waiting_since
+        return self._ends_at - now if self._ends_at is not None else None
 
     def tool_left_s(self) -> float:
         """Return the seconds a tool may take so that enough is left for a last round."""
@@ -261,7 +259,3 @@ def rounds_of(messages: Sequence[Message]) -> Iterator[tuple[Sequence[AskedCall]
         if message.calls:
             results = {call.id: told[call.id] for call in message.calls if call.id in told}
             yield message.calls, results, bool((message.shown or "").strip())
-
-
-def nonempty(*notes: str) -> tuple[str, ...]:
-    return tuple(note for note in notes if note)

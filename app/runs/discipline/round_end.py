@@ -90,8 +90,7 @@ class RoundEnd(Struct, kw_only=True):
             return False
         self.scope.check_not_paused()
         announces, events = await self.end_judge.announces(reply, self.totals, self.conversation)
-        for event in events:
-            await self.context.emit(event)
+        await self.context.emit_all(events)
         return announces
 
     async def _take(self, messages: Sequence[Message]) -> bool:
@@ -100,8 +99,7 @@ class RoundEnd(Struct, kw_only=True):
             self.conversation.append(message)
         if messages and any(one.untrusted for one in self.conversation.messages[-len(messages) :]):
             self.scope.gate.taint()
-        for message in messages:
-            await self.context.emit(added(message))
+        await self.context.emit_all(map(added, messages))
         return bool(messages)
 
     async def _answer_anyway(self, reason: str, draft: str) -> str:
@@ -117,8 +115,7 @@ class RoundEnd(Struct, kw_only=True):
             self.scope.check_not_paused()
             await emit(Notice("synthesis", ASKED))
             answer = await synthesise(self.side_query, self.new_reply(), self.totals, self.conversation)
-            for notice in (*answer.notices, *answer_again(self.side_query.provider, answer.reply)):
-                await emit(notice)
+            await self.context.emit_all((*answer.notices, *answer_again(self.side_query.provider, answer.reply)))
             await emit(answer.usage)
             text, cut = answer_in(answer.reply), bool(answer.trouble)
             why = IN_VAIN if answer.reply.is_whole_thought else ""

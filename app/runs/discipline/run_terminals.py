@@ -57,15 +57,13 @@ class RunTerminals(Struct, frozen=True):
     shown: TerminalSize | None = None
     is_left: Callable[[str], bool] = lambda _: False  # that all readers of a run have left it
 
-    def window(self, run: str) -> Window | None:
-        if self.use == "off" or (self.use == "auto" and (self.shown is None or self.is_left(run))):
+    @property
+    def usual(self) -> Window | None:
+        """The window of the terminals that commands of the run may get; None if they get none."""
+        if self.use == "off" or (self.use == "auto" and self.shown is None):
             return None
         return self.shown.window if self.shown else Window()
 
-    @property
-    def size(self) -> str:
-        """Columns and rows of the terminals that commands of the run may get; empty if they get none."""
-        if self.use == "off" or (self.use == "auto" and self.shown is None):
-            return ""
-        window = self.shown.window if self.shown else Window()
-        return f"{window.width}x{window.height}"
+    def window(self, run: str) -> Window | None:
+        """The window of a command that begins now."""
+        return None if self.use == "auto" and self.is_left(run) else self.usual

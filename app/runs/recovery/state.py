@@ -31,7 +31,7 @@ from app.storage.approvals import ApprovalRow
 from app.storage.runs import ALL, EventRow, InboxRow, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import CARRIES, LABELS, UNASKED, UNTRUSTED, RunRequest
-from app.transcript.run_totals import totals_of
+from app.transcript.run_totals import logged, totals_of
 from app.transcript.timings import seconds_of
 
 OPEN = "pending"
@@ -104,11 +104,8 @@ def _used_s(row: RunRow, events: Sequence[EventRow], questions: Sequence[Approva
     """Return the run's time so far: that of its requests and calls. The time without a server is nobody's."""
     seconds = 0.0
     running = dict[str, float]()
-    for event in events:
-        if event.type not in (Usage.type, ToolProgress.type, ToolFinished.type):
-            continue
-        fields = json.loads(event.data)
-        match event.type:
+    for kind, fields in logged(events, (Usage.type, ToolProgress.type, ToolFinished.type)):
+        match kind:
             case Usage.type:
                 seconds += seconds_of(fields.get("timing") or {}, fields["completion_tokens"])
             case ToolProgress.type:
@@ -131,8 +128,8 @@ def _words(events: Sequence[EventRow], row: RunRow, questions: Sequence[Approval
 
 def crashes(events: Sequence[EventRow]) -> int:
     """Return how often a run has gone on after the death of its server."""
-    notices = (json.loads(one.data) for one in events if one.type == Notice.type)
-    return sum((one["code"], one["message"]) == (RESUMED, CRASHED) for one in notices)
+    notices = logged(events, (Notice.type,))
+    return sum((one["code"], one["message"]) == (RESUMED, CRASHED) for _, one in notices)
 
 
 def _request(row: RunRow, inbox: Sequence[InboxRow]) -> RunRequest | None:
@@ -162,50 +159,43 @@ def _unanswered(calls: Sequence[AskedCall], approval: ApprovalRow | None, events
     refused = dict[str, str]()
     resolved = False
     waiting = {call.id for call in calls}
-    for event in events:
-        if event.type in (ToolRejected.type, ApprovalResolved.type):
-            fields = json.loads(event.data)
-            if event.type == ApprovalResolved.type:
-                resolved = resolved or (approval is not None and fields["call"] == approval.call)
-            elif fields.get("call") in waiting:
-                refused[fields["call"]] = fields["reason"]
+    for kind, fields in logged(events, (ToolRejected.type, ApprovalResolved.type)):
+        if kind == ApprovalResolved.type:
+            resolved = resolved or (approval is not None and fields["call"] == approval.call)
+        elif fields.get("call") in waiting:
+            refused[fields["call"]] = fields["reason"]
     return Unanswered(calls, refused, approval, resolved)
 
 
 def _written(events: Sequence[EventRow]) -> tuple[str, int]:
     """Return the text of a reply that the log shows, and how much the model had written at least."""
     text, characters = "", 0
-    for event in events:
-        match event.type:
-            case TextDelta.type:
-                text += (words := json.loads(event.data)["text"])
-                characters += len(words)
-            case ReasoningDelta.type | ToolDelta.type:
-                characters += len(json.loads(event.data)["text"])
-            case TextReclassified.type:
-                text = text[: max(0, len(text) - json.loads(event.data)["characters"])]
+    written = (TextDelta.type, ReasoningDelta.type, ToolDelta.type, TextReclassified.type)
+    for kind, fields in logged(events, written):
+        if kind == TextReclassified.type:
+            text = text[: max(0, len(text) - fields["characters"])]
+            continue
+        characters += len(fields["text"])
+        if kind == TextDelta.type:
+            text += fields["text"]
     return text, characters
 
 
 def _dropped(events: Sequence[EventRow], known: Sequence[AskedCall]) -> dict[str, str | None]:
     """Return the calls that a reply was writing, with their names."""
     calls = dict[str, str | None]()
-    for event in events:
-        if event.type in (ToolDelta.type, ToolRejected.type):
-            fields = json.loads(event.data)
-            if event.type == ToolRejected.type:
-                calls.pop(fields.get("call", ""), None)
-            else:
-                calls.setdefault(fields["call"], fields.get("name"))
+    for kind, fields in logged(events, (ToolDelta.type, ToolRejected.type)):
+        if kind == ToolRejected.type:
+            calls.pop(fields.get("call", ""), None)
+        else:
+            calls.setdefault(fields["call"], fields.get("name"))
     return {call: name for call, name in calls.items() if all(call != one.id for one in known)}
 
 
 def _drafts(events: Sequence[EventRow]) -> dict[str, str]:
     drafts = dict[str, str]()
-    for event in events:
-        if event.type in (DocumentStarted.type, DocumentFinished.type):
-            fields = json.loads(event.data)
-            drafts.pop(fields["call"], None)
-            if event.type == DocumentStarted.type:
-                drafts[fields["call"]] = fields["document"]
+    for kind, fields in logged(events, (DocumentStarted.type, DocumentFinished.type)):
+        drafts.pop(fields["call"], None)
+        if kind == DocumentStarted.type:
+            drafts[fields["call"]] = fields["document"]
     return drafts

@@ -25,11 +25,11 @@ from app.runs.run_manager import AgentOf, RunManager
 from app.runs.run_task import state_of
 from app.storage.approvals import ApprovalDecided
 from app.storage.runs import ALL, EventRow, InboxTaken, RunEnded, RunRow
-from app.storage.state import RESTORED, StateStore
+from app.storage.state import RESTORED
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
-from app.transcript.run_request import UNTRUSTED, NotFound, is_helper, is_tied
+from app.transcript.run_request import HELPER, TIED, UNTRUSTED, NotFound, has_mark
 from app.transcript.run_totals import totals_of
 
 MOST_CRASHES = 3  # after which a run goes on; the next one ends it
@@ -68,7 +68,7 @@ class Takeover(Struct, frozen=True):
 
     async def _go_on(self, row: RunRow) -> AgentEvent | None:
         """Begin the task of the run; return its terminal event if it cannot go on."""
-        if is_helper(row):
+        if has_mark(row, HELPER):
             return None if await self._is_awaited(row) else interrupted()
         try:
             agent, time_limit_s = await self.agent_of(row)
@@ -85,9 +85,9 @@ class Takeover(Struct, frozen=True):
         if left is None:
             return interrupted()
         if left.words != WAITED:
-            if is_tied(row):
+            if has_mark(row, TIED):
                 return interrupted()
-            if await is_of_backup(self.store, row):
+            if row.created < float(await self.store.state(RESTORED) or 0):  # of a backup
                 return interrupted(OF_BACKUP)
             if (times := crashes(events)) >= MOST_CRASHES:
                 return interrupted(TOO_OFTEN.format(times=times + 1))
@@ -156,11 +156,6 @@ class Takeover(Struct, frozen=True):
 
 def interrupted(message: str = INTERRUPTION) -> RunFailed:
     return RunFailed("interrupted", message, retryable=True)
-
-
-async def is_of_backup(store: StateStore, row: RunRow) -> bool:
-    """Return True for a run that began before the database was restored. Raises StoreFailed."""
-    return row.created < float(await store.state(RESTORED) or 0)
 
 
 @asynccontextmanager

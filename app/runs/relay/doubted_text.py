@@ -28,7 +28,7 @@ class DoubtedText(Struct):
     def _passed(self, events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
         for event in events:
             match event:
-                case ToolDelta(call, name=str()) | ToolRejected(_, str(call)) if self.reply.is_in_text(call):
+                case ToolDelta(call, name=str()) | ToolRejected(_, str(call)) if call in self.reply.found_calls.places:
                     if call not in self._calls:
                         self._calls.add(call)
                         self._held.append(call)

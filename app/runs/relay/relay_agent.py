@@ -6,8 +6,10 @@ mended: every call, in whatever dialect, is handed over as one call of the clien
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,13 +17,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.kinds import BudgetSpent
-from app.context.relay_prompt import relay_opening
-from app.context.view import Fitted
-from app.core.events import AgentEvent, Notice, RoundStarted, TextDelta, TextReclassified, ToolHanded, ToolRejected
+from app.core.events import (
+    AgentEvent,
+    Notice,
+    RoundStarted,
+    TextDelta,
+    TextReclassified,
+    ToolHanded,
+    ToolRejected,
+    Usage,
+)
 from app.core.messages import AskedCall, Message
-from app.core.provider import ModelRequest, ProviderFailed
-from app.models.endpoints.failover import ModelRoute
-from app.models.tokens.counter import TokenCounter
+from app.core.provider import ProviderFailed
 from app.models.wire.call_ids import CallIds, id_for_client, unpacked
 from app.models.wire.tool_choice import may_call
 from app.policy.call_rows import CallRequest, decide_call
@@ -31,7 +38,6 @@ from app.runs.client_tools import tool_of
 from app.runs.discipline.doubted_calls import TEXT_CALL
 from app.runs.discipline.limit_enforcer import ANSWERED
 from app.runs.recovery.left_off import LeftOff
-from app.runs.relay.call_repair import ask_again, problems
 from app.runs.relay.doubted_text import DoubtedText
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.run_context import RunContext
@@ -41,64 +47,21 @@ from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
-from app.transcript.run_totals import RunTotals
 from tools.base.rights import CLIENT_TOOLS
 from tools.base.schemas import client_argument_error
-from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
+TIME_LIMIT_S = 60.0  # of a question for calls that fit
 ONLY_ROUND = RoundPlan(ends=ANSWERED)  # so that nothing goes on if the answer breaks off
 REPAIRED = "The model was asked once more for calls that did not fit their schemas, and has corrected them."
 UNREPAIRED = "The model was asked once more for calls that did not fit their schemas, without success."
+FITS = "This call fits. Make it again, together with the corrected ones."
 TOO_MANY = "This call was not handed over: a reply may make {limit} calls, and they are made."
 LEFT_IN_TEXT = (
     "What looks like a call of {names} was left in the text: it may be a quotation, and this model calls its tools "
     "natively."
 )
 UNREADABLE = "A call of {name} could not be read and was left out: {reason}"
-
-
-class RelayView(Struct):
-    """The client's messages as they are: what does not fit the model is the client's to shorten."""
-
-    model: ModelRoute
-    parameters: Mapping[str, Any]
-    inactivity_s: float | None = None
-    files: Mapping[str, bytes] = field(default_factory=dict)  # by SHA-256
-    run: str = ""
-
-    @property
-    def counter(self) -> TokenCounter:
-        return self.model.counter
-
-    async def fit(
-        self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
-    ) -> Fitted:
-        counter = self.counter
-        await counter.window()  # finds out the model's abilities, which the opening depends on
-        request = ModelRequest(
-            conversation.messages,
-            tools,
-            opening=lambda: relay_opening(self.model.call_form, tools, self.parameters),
-            inactivity_s=self.inactivity_s,
-            read=self._read,
-            verbatim=True,
-            parameters=self.parameters,
-        )
-        counted = sum(map(counter.measure, request.whole()))
-        counted += counter.described(tools) if self.model.native_tools else 0
-        return Fitted(request, counted, counter, counter.scale)
-
-    def fits_model(self, _: Fitted) -> bool:
-        """False: counts of prompts that are sent as they came teach nothing about those that are made here."""
-        return False
-
-    def refused(self, _: Fitted, __: ProviderFailed) -> bool:
-        """False: a prompt that is too long is the client's to shorten."""
-        return False
-
-    async def _read(self, sha256: str) -> bytes:
-        return self.files[sha256]
 
 
 class RelayedCall(Struct, frozen=True):
@@ -131,8 +94,7 @@ class RelayAgent(Agent):
         return history
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
-        context.guards.enter(context.run, ())
-        self.view.run = context.run
+        context.guards.enter(())
         await context.emit(self._started(context))
         self.totals.rounds = 1
         await context.emit(RoundStarted(1))
@@ -215,23 +177,60 @@ class RelayAgent(Agent):
     async def _calls(self, context: RunContext, reply: Reply) -> list[RelayedCall]:
         """Return the calls of the reply, none if it was cut: corrected by one more question where `repairs` says so."""
         calls = self._fitted(reply)
-        wrong = problems(reply, [one.call for one in calls], self.toolbox.schemas) if self.repairs else {}
+        wrong = self._problems(reply, calls) if self.repairs else {}
         if not wrong:
             return calls
         again = self._reply(context.conversation)
-        fitted = await self.view.fit(context.conversation, self.toolbox.offered, ONLY_ROUND, self.totals)
         try:
-            usage = await ask_again(context, self.provider, self.scope.run_budget, fitted, wrong=wrong, reply=again)
+            usage = await self._ask_again(context, wrong, again)
         except BudgetSpent as spent:  # the calls are made and paid
             await context.emit(Notice("budget", str(spent)))
             return calls
         await context.emit(usage)
         if again.doubts_text:
-            again.leave_in_text([call.id for call in again.text_calls])
+            again.found_calls.leave_in_text([call.id for call in again.found_calls.in_text])
         corrected = self._fitted(again)
-        better = corrected and not problems(again, [one.call for one in corrected], self.toolbox.schemas)
+        better = corrected and not self._problems(again, corrected)
         await context.emit(Notice("call_repair", REPAIRED if better else UNREPAIRED))
         return corrected if better else calls
+
+    def _problems(self, reply: Reply, calls: Sequence[RelayedCall]) -> dict[str, str]:
+        """Return why calls do not fit, by call: those that could not be read, and those that their schemas refuse."""
+        found = dict[str, str]()
+        for call in (one.call for one in calls):
+            schema = self.toolbox.schemas.get(call.name)
+            reason = reply.refused.get(call.id) or (schema and client_argument_error(call.name, schema, call.arguments))
+            if reason:
+                found[call.id] = reason
+        return found
+
+    async def _ask_again(self, context: RunContext, wrong: Mapping[str, str], reply: Reply) -> Usage:
+        """Have the model make the calls of its last message again; they are in `reply` afterwards, if it has made any.
+
+        Nothing of it is shown, and the conversation stays as the client knows it. Raises BudgetSpent, StoreFailed.
+        """
+        conversation, budget = context.conversation, self.scope.run_budget
+        fitted = await self.view.fit(conversation, self.toolbox.offered, ONLY_ROUND, self.totals)
+        calls = conversation.messages[-1].calls
+        results = [Message("tool", wrong.get(call.id, FITS), call=call.id, name=call.name) for call in calls]
+        request = replace(fitted.request, messages=[*conversation.messages, *results], inactivity_s=TIME_LIMIT_S)
+        counted = fitted.counted + sum(map(fitted.counter.measure, results))
+        metered = await budget.metered_request(self.provider, request, counted, conversation)
+        with metered.receiving(reply, self.totals):
+            try:
+                async with asyncio.timeout(TIME_LIMIT_S), aclosing(self.provider.stream(metered.request())) as pieces:
+                    async for piece in pieces:
+                        tuple(reply.add(piece))
+                        if metered.is_outgrown:
+                            await metered.afford()
+            except (TimeoutError, ProviderFailed) as failure:
+                reply.stopped = None  # it broke off: no call of it counts
+                if isinstance(failure, ProviderFailed):
+                    metered.failed(failure)
+            finally:
+                tuple(reply.end())
+        await budget.check_reply(self.provider, reply, conversation)
+        return metered.usage
 
     def _fitted(self, reply: Reply) -> list[RelayedCall]:
         """Return the calls with names and arguments as the client has declared them."""
@@ -258,12 +257,11 @@ class RelayAgent(Agent):
 
     async def _settle(self, context: RunContext, reply: Reply, text: DoubtedText) -> None:
         """Leave calls in the text that may be quotations, or stand in a reply that was cut. Raises StoreFailed."""
-        conversation, calls, self.doubted_text = context.conversation, reply.text_calls, None
+        conversation, calls, self.doubted_text = context.conversation, reply.found_calls.in_text, None
         quoted = await self.scope.provenance.quotations(calls, conversation, self.toolbox)
         names = {call.id: call.name for call in calls}
-        left = reply.leave_in_text(names if reply.is_cut else quoted)
-        for event in self._corrected(text.released(left)):
-            await context.emit(event)
+        left = reply.found_calls.leave_in_text(names if reply.is_cut else quoted)
+        await context.emit_all(self._corrected(text.released(left)))
         if left:
             called = ", ".join(dict.fromkeys(names[call] or "a tool" for call in left))
             await context.emit(Notice(TEXT_CALL, LEFT_IN_TEXT.format(names=called)))

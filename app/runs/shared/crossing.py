@@ -17,11 +17,7 @@ from tools.base.pause_check import Paused
 
 NOT_HERE = "not_here"  # the server does not have the run: its owner has changed
 WITH_WORDS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (
-        *(RunOver, NotFound, UnsafeName, NoApproval, UnfitArguments),
-        *(KeyReused, Stopping),
-    )
+    kind.__name__: kind for kind in (RunOver, NotFound, UnsafeName, NoApproval, UnfitArguments, KeyReused, Stopping)
 }
 WITHOUT: dict[str, type[Exception]] = {kind.__name__: kind for kind in (InboxFull, ApprovalExpired, Paused)}
 CROSSING: tuple[type[Exception], ...] = (

@@ -1,19 +1,26 @@
-"""The runs of a server that shares its database: what another server has is done there."""
+"""The runs of a server that shares its database: what another server has is done there.
+
+Where the servers do not all have one workspace, the runs of a person are at their home, a node.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import aclosing, suppress
 from typing import Any
 
 from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from app.budget.budgets import Ledger
 from app.core.attachments import File
-from app.log.event_writer import EventWriter
+from app.core.events import TERMINAL
+from app.log.event_writer import PAGE, EventWriter
+from app.log.log_compaction import rest_after
+from app.log.run_stream import page_of
 from app.policy.approvals import Approvals
 from app.policy.policy_context import Writes
 from app.policy.stored_grants import Review
@@ -22,9 +29,9 @@ from app.runs.agent import Agent
 from app.runs.recovery.left_off import ABANDONED, SUSPENDED
 from app.runs.run_manager import AgentOf, MakeOutbox, Resume, RunManager
 from app.runs.run_task import RunTask
+from app.runs.session_queue import SharedQueue
 from app.runs.shared.crossing import CROSSING, NOT_HERE, error_of, refusal_of
-from app.runs.shared.remote_stream import watched_elsewhere
-from app.runs.shared.shared_queue import SharedQueue
+from app.runs.shared.homes import HomeAway, begun_at, begun_here
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import LeaseLost, StoreFailed
 from app.storage.kill_switch import KillSwitch
@@ -33,13 +40,18 @@ from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import RunRequest
 from tools.base.tasks import gather_all
+from tools.process.process_tree import run_shielded
 
 ASKED_S = 60.0  # that a request waits for a server to have its run: longer than it takes to notice a dead one
+RELEASE_S = 1.0  # between two tries to leave a run to its home
+NEWS_S = 1.0  # between two looks into the store for events of a run elsewhere, if no message comes
 LOOK_S = 0.25  # between two looks for the owner of a run that has none
 NO_OWNER = "No server has run {run} at the moment. Try again."
 UNKNOWN = "The server that has run {run} has stopped just now. Look whether your message is in GET /sessions/{session}."
 LOST_WORDS = "The database did not confirm in time that this server is alive: others continue its runs. Try again."
 ENDED = object()
+
+logger = logging.getLogger(__name__)
 
 
 class SharedRuns(RunManager):
@@ -74,16 +86,20 @@ class SharedRuns(RunManager):
         self._line = SharedQueue(store, replicas)
         self.replicas = replicas
         self.writes = Writes(last=math.inf)
+        self._agent_of: AgentOf | None = None
+        self._nodes = replicas.nodes
         self._observe_takeover = observe_takeover
         replicas.answerers.update(
             cancel=self._cancel_here,
             steer=self._steer_here,
             decide=self._decide_here,
             session=self._follow_session_here,
+            start=self._start_here,
         )
 
-    async def recover(self, resume: Resume, _agent_of: AgentOf) -> None:
+    async def recover(self, resume: Resume, agent_of: AgentOf) -> None:
         """Go on with runs that no server has, as long as this one runs: those of another server are not touched."""
+        self._agent_of = agent_of
 
         async def take_over(run: str) -> None:
             await self._lost.keep(run)  # it has ended here, and its end was not stored
@@ -91,13 +107,52 @@ class SharedRuns(RunManager):
                 return
             if row.ended is None:
                 self._observe_takeover()
-                if await resume(row, await self.replicas.nodes.asked_of(run)):
+                if await resume(row, await self._nodes.asked_of(run)):
                     return
             self.replicas.session_moved(row.session)  # no task of it says so, now that its end is stored
 
         self.replicas.begin_taking(take_over)
 
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
+        """Begin a run where the files of its principal are. Also raises HomeAway."""
+        if self._nodes.shares or not agent.keeps_files or turn.helper_of:
+            return await self._start_once(agent, principal, turn)
+        self._may_begin()
+        if (home := await self._nodes.fix_home(principal.name)) == self._nodes.here:
+            return await self._start_once(agent, principal, turn)
+        begun = await begun_at(home, self.replicas, self._store, agent=agent, principal=principal, turn=turn)
+        return begun or await self._start_once(agent, principal, replace(turn, parked=True))
+
+    async def _start_here(self, body: Body) -> Any:
+        assert self._agent_of
+        try:
+            return await begun_here(body, self._nodes, self._agent_of, self._start_once)
+        except CROSSING as error:
+            raise refusal_of(error) from error
+
+    async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
+        row = await super()._start(agent, principal, turn)
+        if turn.parked:
+            await run_shielded(self._release(row.id))
+        return row
+
+    def _begin(self, live: RunTask) -> None:
+        if live.turn is None or not live.turn.parked:
+            super()._begin(live)
+            return
+        self._ring(live.row)
+        self.ledger.leave(live.row.principal, live.row.session)
+
+    async def _release(self, run: str) -> None:
+        """Leave a run that is stored to its home, however long the database is away."""
+        while True:
+            try:
+                return await self.replicas.release([run])
+            except StoreFailed as failure:
+                logger.warning("run %s is not left to its node yet: %s", run, failure)
+                await asyncio.sleep(RELEASE_S)
+
+    async def _start_once(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run. If a lock was lost, so that another server has begun one for the same key, that one counts."""
         row = await super().start(agent, principal, turn)
         if turn.key is None:
@@ -126,12 +181,38 @@ class SharedRuns(RunManager):
         return max(now, last[0].created + 1e-6) if last else now
 
     def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
-        return self._here(run, after) or watched_elsewhere(
-            self._store, self.replicas, run, after, partial(self._here, run)
-        )
+        return self._here(run, after) or self._watched_elsewhere(run, after)
 
     def _here(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None] | None:
         return super().watch(run, after) if run in self._live or run in self._unlisted else None
+
+    async def _watched_elsewhere(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
+        """The run's events, whoever has it meanwhile: by message as they become durable, else from the store."""
+        with self.replicas.following(run) as feed:
+            while True:
+                if (stream := self._here(run, after)) is not None:  # taken over
+                    async with aclosing(stream) as pages:
+                        async for rows in pages:
+                            yield rows
+                    return
+                feed.news.clear()
+                row = None
+                rows = feed.take(after)
+                if not rows:
+                    row = await self._store.run(run)  # before its events: one that has ended has them all
+                    rows = [rest_after(one, after) for one in await self._store.events(run, after, PAGE)]
+                if rows:
+                    rows = page_of(rows)
+                    after = rows[-1].seq
+                    yield rows
+                    if rows[-1].type in TERMINAL:
+                        return
+                elif row is None or row.ended is not None:
+                    return
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(NEWS_S):
+                            await feed.news.wait()
 
     async def is_active(self, run: str) -> bool:
         return run in self._live or ((row := await self._store.run(run)) is not None and row.ended is None)
@@ -152,6 +233,8 @@ class SharedRuns(RunManager):
     async def cancel(self, run: str, why: str = "cancelled") -> None:
         if run in self._live:
             await super().cancel(run, why)
+        elif not self._nodes.shares and await self._nodes.end(run, why):
+            await self.ended(run)  # by any server
         else:
             await self._ask_owner(run, "cancel", {"run": run, "why": why})
 
@@ -228,6 +311,8 @@ class SharedRuns(RunManager):
 
         Raises what the owner raises, and StoreFailed. With `again` the next owner is asked after one that has stopped.
         """
+        if not self._nodes.shares and (away := await self._nodes.waits_for(run)):
+            raise HomeAway(away)
         deadline = asyncio.get_running_loop().time() + ASKED_S
         while asyncio.get_running_loop().time() < deadline:
             owner, has_ended = await self.replicas.owner_of(run)

@@ -76,6 +76,7 @@ class Desk:
             self.stored,
             redactor=Redactor(["hunter2-secret"]),
             log_event=self.events.append,
+            run="run_1",
         )
 
     def view(self) -> View:
@@ -87,7 +88,6 @@ class Desk:
             summaries=self.summaries,
             summariser=summariser,
             summarise_at=0.85,
-            run="run_1",
         )
 
 

@@ -172,6 +172,6 @@ def test_a_run_that_goes_on_knows_what_nobody_has_screened() -> None:
     mine, strange = Message("tool", "ok", call="c0"), Message("tool", f"{UNSCREENED}\nBuy!", call="c0")
     for read, refused in (([], False), ([mine], False), ([strange], True), ([strange, Message("user", "Go")], True)):
         guards = Guards(screens_results=True)
-        guards.enter("run_1", read)
+        guards.enter(read)
         assert bool(guards.objection(call, effect=True)) is refused
         assert guards.objection(call, effect=False) is None

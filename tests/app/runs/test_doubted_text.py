@@ -36,7 +36,7 @@ def replied(*said: str | Piece) -> tuple[Reply, DoubtedText, list[AgentEvent]]:
 
 def test_a_call_that_was_made_twice_and_then_only_thought_of_is_rejected_once() -> None:
     reply, text, events = replied(NATIVELY, "I read it: ", hermes("a.txt"), " so.", "</think>", "It is read.")
-    events += text.released(reply.leave_in_text(()))
+    events += text.released(reply.found_calls.leave_in_text(()))
     assert [event.reason for event in events if isinstance(event, ToolRejected)] == [TWICE]
     [moved] = [event.characters for event in events if isinstance(event, TextReclassified)]
     shown = "".join(event.text for event in events if isinstance(event, TextDelta))

@@ -26,8 +26,8 @@ def test_a_command_gets_a_terminal_where_it_is_shown(
 ) -> None:
     terminals = RunTerminals(use, shown, {"run_1": left}.__getitem__)
     assert terminals.window("run_1") == window
-    possible = "" if use == "off" or (use, shown) == ("auto", None) else "100x30" if shown else "120x40"
-    assert terminals.size == possible
+    possible = None if use == "off" or (use, shown) == ("auto", None) else Window(30, 100) if shown else Window()
+    assert terminals.usual == possible
 
 
 def test_readers_are_gone_once_the_last_has_left() -> None:

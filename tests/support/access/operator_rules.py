@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from app.core.operator_rules import OperatorRule
-from app.core.rules import ApprovalMode
+from app.core.rules import ApprovalMode, OperatorRule
 from app.policy.gate import decide
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.compiling import compiled_rules

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
-from app.core.provider import BaseProvider
 from app.models.scripted import Scripted
 from app.models.tokens.counter import AGAIN_S, ANSWER, DEFAULT_WINDOW, LONG, ROLE, TokenCounter
 from app.models.tokens.estimates import HIGHEST, LOWEST, LRUCache, Scale, estimated
@@ -249,7 +248,7 @@ def test_only_so_much_is_remembered() -> None:
 
 
 def test_a_model_that_nobody_counts_for_adds_nothing() -> None:
-    assert BaseProvider().added(result("x")) == ""
+    assert Scripted([]).added(result("x")) == ""
 
 
 async def test_an_opening_costs_what_its_messages_cost_whatever_has_been_learned_since() -> None:
