@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +75,7 @@ class CommandsForbidden(UnfitServer):
 
 
 class McpServers:
-    """`problem` is what is wrong with the whole file, if anything is.
+    """`manager` runs them. `problem` is what is wrong with the whole file, if anything is.
 
     While the server is paused (`check_paused` raises) nothing is added, connected, enabled or approved; what becomes
     of the file is taken in, and begins when it goes on.
@@ -115,35 +115,23 @@ class McpServers:
             keep=KeptFiles(store, settings.max_attachment_bytes),
             observe=observe,
         )
-        self._manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
+        self.manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
         """Raises StoreFailed. Waits for no server."""
-        await self._manager.open()
+        await self.manager.open()
         await self._reload()  # without the lock: nobody else knows it yet
         try:
             async with in_background(self.watch_forever(), "mcp.json"):
                 yield
         finally:
-            await self._manager.close()
+            await self.manager.close()
             await self._sign_ins.close()
-
-    async def stop_all(self) -> None:
-        """End all servers with what they have started."""
-        await self._manager.stop_all()
-
-    def go_on(self) -> None:
-        """After a pause."""
-        self._manager.resume()
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools as they are classified now: the same list until they or that change."""
-        return self.trust.classification.of_all(self._manager.tools())
-
-    async def changed(self) -> None:
-        """Wait until `status` or `tools` say something else than now."""
-        await self._manager.changed()
+        return self.trust.classification.of_all(self.manager.tools())
 
     def sources(self) -> dict[str, Collection[str]]:
         """The names of the servers that offer tools, and the tools' names."""
@@ -151,50 +139,34 @@ class McpServers:
 
     def instructions(self) -> dict[str, str]:
         """The servers' instructions to models, as accepted; of those that have any."""
-        return {name: self._redactor.redact(text) for name, text in self._manager.instructions().items()}
+        return {name: self._redactor.redact(text) for name, text in self.manager.instructions().items()}
 
     def status(self) -> list[Status]:
-        return self._manager.status()
+        return self.manager.status()
 
     def redact(self, text: str) -> str:
         """Return a text of a server without the secrets that it was started with."""
         return self._redactor.redact(text)
 
-    def unseen(self) -> list[str]:
-        """The names of the enabled servers whose tools have never been listed."""
-        return self._manager.unseen()
-
-    def sample(self, name: str, tool: str) -> Tool:
-        """A tool as the server may have it. Raises KeyError."""
-        return self._manager.sample(name, tool)
-
     def offer_tool(self, name: str, feature: Feature) -> Tool:
         """The host's tool for resources or prompts of a server, to decide on. Raises NoSuchServer."""
         self.named(name)
-        return self._manager.offer_tool(name, feature)
+        return self.manager.offer_tool(name, feature)
 
     async def offers(self, name: str, context: Context) -> Offers:
         """The resources and prompts of a server. Raises NoSuchServer, RequestFailed."""
         self.named(name)
-        return await self._manager.offers(name, context)
+        return await self.manager.offers(name, context)
 
     async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
         """Raises NoSuchServer, RequestFailed."""
         self.named(name)
-        return await self._manager.read_resource(name, uri, context)
+        return await self.manager.read_resource(name, uri, context)
 
     async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
         """Raises NoSuchServer, RequestFailed."""
         self.named(name)
-        return await self._manager.prompt(name, prompt, arguments, context)
-
-    def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
-        """Connect to servers that were never seen; return those that are worth `first_wait`."""
-        return self._manager.begin_first_wait(names, seconds)
-
-    async def first_wait(self, names: Collection[str]) -> None:
-        """Wait until these servers are connected, have failed, or have had their time."""
-        await self._manager.first_wait(names)
+        return await self.manager.prompt(name, prompt, arguments, context)
 
     def named(self, name: str) -> Status:
         """Raises NoSuchServer."""
@@ -205,7 +177,7 @@ class McpServers:
 
     def logs(self, name: str) -> list[str]:
         self.named(name)
-        return self._manager.logs(name)
+        return self.manager.logs(name)
 
     async def watch_forever(self) -> None:
         """Take in what becomes of the file."""
@@ -236,14 +208,14 @@ class McpServers:
         await self.trust.take(wanted, list(gone))
         for name in gone:
             del self._configs[name]
-            await self._manager.remove(name)
+            await self.manager.remove(name)
             await self._sign_ins.forget(name)
         for name, config in wanted.items():
             old, self._configs[name] = self._configs.get(name), config
             if old is None or replace(old, trust=config.trust, tool_trust=config.tool_trust) != config:
                 self._redactor.add(*secrets_of(config))
-                await self._manager.add(config)
-        await self._manager.follow_pins()
+                await self.manager.add(config)
+        await self.manager.follow_pins()
 
     def _read_file(self) -> None:
         seen = _state_of(self._file)
@@ -313,7 +285,7 @@ class McpServers:
         self._check_paused()
         self.named(name)
         await self._store.write([self._audit(name, "reconnected", by)])
-        await self._manager.reconnect(name)
+        await self.manager.reconnect(name)
 
     async def approve(self, name: str, tool: str | None, by: str, digest: str | None = None) -> list[str]:
         """Trust what was held (one tool, as `digest` was seen), or all; names. Raises NothingHeld, HeldChanged, ..."""
@@ -321,7 +293,7 @@ class McpServers:
         held = [one.tool for one in self.named(name).held]
         if tool is not None and tool not in held:
             raise NothingHeld(f"{name} has no tool {tool[:80]!a} that is held. GET /mcp/servers/{name} lists those.")
-        approved = await self._manager.approve(name, tool, digest)
+        approved = await self.manager.approve(name, tool, digest)
         await self._store.write([self._audit(name, "approved", by, ", ".join(approved))])
         return approved
 
@@ -349,14 +321,14 @@ class McpServers:
         """A person came back from a page with this. The server's name. Raises SignInFailed, Paused."""
         self._check_paused()
         name = self._sign_ins.finish(state, code, issuer)
-        await self._manager.reconnect(name)
+        await self.manager.reconnect(name)
         return name
 
     async def follow_sign_ins(self) -> None:
         """Use the tokens that another server has got."""
         for name in await self._sign_ins.follow():
             if self.named(name).state is ServerState.NEEDS_AUTH:
-                await self._manager.reconnect(name)
+                await self.manager.reconnect(name)
 
     def not_signed_in(self, state: str, reason: str) -> str:
         """A person came back without a permission. The server's name. Raises SignInFailed."""

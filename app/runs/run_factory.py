@@ -234,7 +234,7 @@ class RunFactory(Struct, kw_only=True):
         return self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
-        rules, unseen = self.settings.tools, self.mcp.unseen()
+        rules, unseen = self.settings.tools, self.mcp.manager.unseen()
         return FirstContact(
             self.mcp,
             gate=gate,
