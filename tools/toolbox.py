@@ -17,9 +17,11 @@ from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.base.schemas import CORRECT, argument_error, client_argument_error
+from tools.base.texts import shortened
 from tools.tool import Context, Tool, ToolList, binds_nothing
 
 _NAMED = 20
+_NAME = 80  # characters of one that a model has made up
 UNKNOWN_TOOL, ARGUMENTS = "unknown_tool", "arguments"  # the refusals of the dispatcher itself
 
 _log = logging.getLogger(__name__)
@@ -154,7 +156,7 @@ class Toolbox:
         tool = self.tool(name)
         if tool is None:
             near = self._near(name)
-            reason = f"No tool is called {_shortened(name)!r}. {self._what_there_is(near)}"
+            reason = f"No tool is called {shortened(name, _NAME)!r}. {self._what_there_is(near)}"
             return Refuse(reason, intended=next(iter(near), ""), by=UNKNOWN_TOOL)
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
@@ -193,7 +195,7 @@ class Toolbox:
             result = Result(ok=False, text=str(failure))
         except Exception as error:  # noqa: BLE001 - one of two allowed: a tool that breaks must not end the run
             _log.exception("the tool %s broke", call_name)
-            result = Result(ok=False, text=f"{call_name} broke: {_shortened(repr(error), 500)}. Try another way.")
+            result = Result(ok=False, text=f"{call_name} broke: {shortened(repr(error), 500)}. Try another way.")
         yield result
 
     async def binding(self, name: str, arguments: Arguments, workspace: Path) -> str:
@@ -213,7 +215,9 @@ class Toolbox:
         """Return the names of tools that may be used, listed or not, that a call may have meant; the nearest first."""
         listed = self.offered
         hidden = () if listed is (usable := self.usable) else usable
-        return near_names(_shortened(name), dict.fromkeys(tool.name for tools in (listed, hidden) for tool in tools))
+        return near_names(
+            shortened(name, _NAME), dict.fromkeys(tool.name for tools in (listed, hidden) for tool in tools)
+        )
 
     def _named(self, name: str) -> str:
         """Return a tool's name as hints have it."""
@@ -227,7 +231,3 @@ class Toolbox:
             return f"There are: {', '.join(map(self._named, near))}."
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"There are: {', '.join(names[:_NAMED])}{more}."
-
-
-def _shortened(text: str, characters: int = 80) -> str:
-    return text if len(text) <= characters else text[:characters] + "…"

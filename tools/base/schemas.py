@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
+from tools.base.texts import shortened
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -152,4 +153,4 @@ def _path(*steps: str | int) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return shortened(text, _SHOWN)

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
+from tools.base.texts import without_surrogates
 from tools.mcp.call_context import CallContext
 from tools.mcp.connection.failure_reasons import leaves
-from tools.mcp.connection.repair import whole
 from tools.mcp.model import Hooks, Timeouts
 from tools.mcp.results import line, pictures_of, result_text
 from tools.mcp.server import Server, Unavailable
@@ -44,7 +44,7 @@ class ServerCall:
     def __init__(self, server: Server, tool: str, arguments: Arguments, context: Context, hooks: Hooks) -> None:
         self._server = server
         self._tool = tool
-        self._arguments = whole(arguments)
+        self._arguments = without_surrogates(arguments)
         self._context = context
         self._hooks = hooks
         self._limits: Timeouts = server.config.tool_timeouts.get(tool, server.config.timeouts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tools.base.escape_invisible import visible
 from tools.base.patterns import lazy_pattern
 from tools.base.pictures import shown_pictures
+from tools.base.texts import shortened
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -56,8 +57,7 @@ def _decoded(data: str) -> bytes | None:
 
 def line(text: str) -> str:
     """Return untrusted text as part of one line: without line breaks and invisible characters, shortened."""
-    shown = _SPACES.sub(" ", visible(text)).strip()
-    return shown if len(shown) <= _LINE else shown[:_LINE] + "…"
+    return shortened(_SPACES.sub(" ", visible(text)).strip(), _LINE)
 
 
 async def _piece(block: ContentBlock, keep: Keep) -> str | None:

@@ -18,6 +18,7 @@ from tools.base.outcome import Progress, Result
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import Permit
 from tools.base.rights import Risk, Role
+from tools.base.texts import shortened
 from tools.mcp.tool_choice import ToolChoices
 from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering, tokens_of
 from tools.toolbox import Allow, Current, Decide, Decision, Offer, Toolbox, as_listed, offered_by
@@ -104,7 +105,7 @@ class SearchedToolbox(Toolbox):
         self._limit = limit
         self._unlisted = hidden
         of = f" (servers: {', '.join(sources)})" if sources else ""
-        description = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
+        description = f"Find more tools{shortened(of, MAX_SOURCES)} by what they do."
         self._meta_tools = (
             Tool(SEARCH, description, _QUERY, Risk.READ, answering(self._search), role=Role.GUEST),
             Tool(
@@ -239,14 +240,10 @@ async def _explain_usage(_: Arguments, __: Context) -> str:
 
 
 def _describe(tool: Tool) -> str:
-    schema = _cut(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")), MAX_SCHEMA)
-    return f"{tool.name}: {_cut(tool.description, MAX_DESCRIPTION)}\narguments: {schema}"
+    schema = shortened(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")), MAX_SCHEMA)
+    return f"{tool.name}: {shortened(tool.description, MAX_DESCRIPTION)}\narguments: {schema}"
 
 
 def _spaced(text: str) -> str:
     """`createPullRequest` as three words; without halves of characters, which SQLite does not take."""
     return _HUMP.sub(" ", text).encode(errors="replace").decode()
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[:characters] + "…"

@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tools.base.permit import canonical
 from tools.base.rights import Origin
-from tools.mcp.definitions import Definition, UnusableDefinition, canonical, definition, difference, sha256
+from tools.mcp.definitions import Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, public_name
 

@@ -39,17 +39,11 @@ class HostPattern:
     host: str
     port: int | None = None
 
-    def matches(self, host: str, port: int) -> bool:
-        """Return whether it names this host, lower case and without a dot at its end."""
+    def matches(self, host: str, port: int | None) -> bool:
+        """Return whether it names this host, lower case and without a dot at its end, or all of such a pattern."""
         if self.port not in (None, port):
             return False
         return self.host in (ANY, host) or (self.host.startswith("*.") and host.endswith(self.host[1:]))
-
-    def covers(self, other: HostPattern) -> bool:
-        """Return whether everything that `other` names is named by this one, too."""
-        if self.port not in (None, other.port):
-            return False
-        return self.host in (ANY, other.host) or (self.host.startswith("*.") and other.host.endswith(self.host[1:]))
 
 
 def hosts_wanted(arguments: Arguments) -> tuple[str, ...]:
@@ -125,7 +119,7 @@ def covers(granted: Iterable[str], wanted: Iterable[str]) -> bool:
     """Return whether `granted` covers all hosts of `wanted`; a pattern that names no host covers nothing."""
     given = [pattern for host in granted if (pattern := pattern_of(host))]
     requested = [pattern_of(host) for host in wanted]
-    return all(one is not None and any(pattern.covers(one) for pattern in given) for one in requested)
+    return all(one is not None and any(pattern.matches(one.host, one.port) for pattern in given) for one in requested)
 
 
 def describe_hosts(hosts: Iterable[str]) -> str:

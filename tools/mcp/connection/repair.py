@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tools.base.patterns import lazy_pattern
-
 _BLOCKS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
     "image": ("data", "mimeType"),
@@ -15,7 +13,6 @@ _BLOCKS: dict[str, tuple[str, ...]] = {
     "resource": (),
 }
 _ROLES = ("user", "assistant")
-_SURROGATE = lazy_pattern(rb"\\u[dD][89a-fA-F]")
 _SHOWN = 1_000
 
 
@@ -35,21 +32,6 @@ def repaired(method: str, result: dict[str, Any]) -> list[str]:
         case "prompts/get":
             return _prompt(result)
     return []
-
-
-def without_surrogates(line: bytes, message: Any) -> Any:
-    """Replace lone surrogates in a message: they could not be stored or sent."""
-    return whole(message) if _SURROGATE.search(line) else message
-
-
-def whole(message: Any) -> Any:
-    """Replace lone surrogates."""
-    written = json.dumps(message, ensure_ascii=False)
-    try:
-        written.encode()
-    except UnicodeEncodeError:
-        return json.loads(written.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return message
 
 
 def _tools(result: dict[str, Any]) -> list[str]:

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 from tools.base.escape_invisible import visible
 from tools.base.schemas import argument_error
+from tools.base.texts import shortened
 from tools.mcp.call_context import CallContext, current_call
 from tools.mcp.connection.elicitation import ElicitationHandler
 from tools.mcp.connection.http import LastFailure, client_for, transport_for
@@ -35,7 +36,7 @@ from tools.mcp.connection.offer_requests import list_offers, pages
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.connection.stdio import Stdio
 from tools.mcp.connection.traffic import MonitoredTransport, Traffic
-from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS, shortened
+from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS
 from tools.mcp.model import Hooks, ServerConfig
 from tools.mcp.offers import Offers
 from tools.mcp.operations import Operation, OperationEnd
