@@ -213,15 +213,20 @@ class Manager:
 
     async def offers(self, name: str, context: Context) -> Offers:
         """Return the resources and prompts of a server, connecting if need be. Raises KeyError, RequestFailed."""
-        return await OfferRequest(self._servers[name], "list", context, self._hooks).offers()
+        offers: Offers = await OfferRequest(self._servers[name], "list", context, self._hooks).answer()
+        return offers
 
     async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
         """Raises KeyError, RequestFailed."""
-        return await OfferRequest(self._servers[name], "resources/read", context, self._hooks).resource(uri)
+        request = OfferRequest(self._servers[name], "resources/read", context, self._hooks)
+        result: ReadResourceResult = await request.answer(lambda client: client.read_resource(uri))
+        return result
 
     async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
         """Raises KeyError, RequestFailed."""
-        return await OfferRequest(self._servers[name], "prompts/get", context, self._hooks).prompt(prompt, arguments)
+        request = OfferRequest(self._servers[name], "prompts/get", context, self._hooks)
+        result: GetPromptResult = await request.answer(lambda client: client.get_prompt(prompt, dict(arguments)))
+        return result
 
     def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
         """Connect to unseen servers, all at once; return those to wait for, at most `seconds` since the first wait."""

@@ -79,14 +79,8 @@ class BoxInit:
 
     def close(self) -> None:
         """Close all descriptors."""
-        for end in (
-            self.messages,
-            self._info_end,
-            self._block_end,
-            self._release,
-            -1 if self.handle is None else self.handle,
-        ):
-            if end >= 0:
+        for end in (self.messages, self._info_end, self._block_end, self._release, self.handle):
+            if end is not None and end >= 0:
                 os.close(end)
         self.messages = self._info_end = self._block_end = self._release = -1
         self.handle = None

@@ -17,7 +17,7 @@ from tools.base.outcome import Progress, ToolFailed
 from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
 from tools.process.orphan_reaper import MARK, clear, watched
-from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep
+from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep_now
 from tools.process.signals import reset_signals
 from tools.process.terminal import Terminal
 from tools.sandbox.box_init import TERM_S, BoxInit
@@ -179,7 +179,7 @@ def _close(read_end: int, init: BoxInit | None) -> None:
 
 
 async def _swept(made: _Made) -> None:
-    await sweep(made.mark)
+    await asyncio.to_thread(sweep_now, made.mark)
     await asyncio.to_thread(made.clear)
 
 
@@ -225,21 +225,17 @@ class _Child:
         return code if code >= 0 else 128 - code
 
     def progress(self, elapsed_s: float) -> Progress:
-        seconds = round(elapsed_s, 3)
-        output = self.output
-        if terminal := self._terminal:
-            hides = terminal.hides_input
-            return Progress(
-                seconds,
-                tail=output.tail,
-                lines=output.lines,
-                bytes=output.bytes,
-                output=output,
-                type_in=terminal.write,
-                hides_input=hides,
-                resize=self._resize,
-            )
-        return Progress(seconds, output.tail, output.lines, output.bytes, output)
+        output, terminal = self.output, self._terminal
+        return Progress(
+            round(elapsed_s, 3),
+            tail=output.tail,
+            lines=output.lines,
+            bytes=output.bytes,
+            output=output,
+            type_in=terminal.write if terminal else None,
+            hides_input=terminal is not None and terminal.hides_input,
+            resize=self._resize if terminal else None,
+        )
 
     def _resize(self, window: Window) -> None:
         if self._terminal and not self.exited.is_set():
@@ -261,7 +257,7 @@ class _Child:
                 await self._end_box(self._init)
             else:
                 self._signal(signal.SIGKILL)
-                await sweep(self._made.mark)
+                await asyncio.to_thread(sweep_now, self._made.mark)
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
             if self._made.anything:
                 await asyncio.to_thread(self._made.clear)

@@ -29,7 +29,6 @@ from tools.sandbox.placeholders import (
     is_marked,
     make_file,
     make_folder,
-    make_placeholder,
     mark,
     own_folder,
     placeholder_source,
@@ -112,7 +111,8 @@ class Seals(Struct, frozen=True):
     def _decide(self) -> dict[str, list[str]]:
         """Decide for all commands until the last has ended; none runs now. Raises OSError."""
         for name in self.names:
-            make_placeholder(self.workspace / name)
+            if make_folder(place := self.workspace / name):
+                mark(place)
         git = self.workspace / _GIT
         if _is_repository(git):
             _complete(git)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -24,7 +24,7 @@ from tools.base.outcome import ToolFailed
 from tools.mcp.call_context import current_call
 from tools.mcp.connection.lines import MAX_LINE
 from tools.mcp.model import ServerConfig
-from tools.web.certificates import trusted_certificates
+from tools.web.bodies import trusted_certificates
 from tools.web.public_hosts import resolve
 from tools.web.url_target import target
 
@@ -54,16 +54,17 @@ class LastFailure:
 
 
 class FaultTolerantTransport(httpx2.AsyncBaseTransport):
-    """Returns an error response where another transport would raise, if the request is a JSON-RPC message."""
+    """Returns an error response where another transport would raise, if the request is a JSON-RPC message.
+
+    `on_failure` is called for every failure: an SSE connection (the older transport) does not survive one.
+    """
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, last_failure: LastFailure, on_failure: OnFailure | None = None
+        self, inner: httpx2.AsyncBaseTransport, last_failure: LastFailure, on_failure: OnFailure | None
     ) -> None:
         self._inner = inner
         self._last_failure = last_failure
-        self._on_failure = (
-            on_failure  # called for every failure: an SSE connection (the older transport) does not survive one
-        )
+        self._on_failure = on_failure
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         is_message = request.method == "POST" and request.headers.get("content-type", "").startswith("application/json")
@@ -207,15 +208,7 @@ def client_for(
 def transport_for(config: ServerConfig, client: httpx2.AsyncClient) -> Transport:
     """Build the transport for the SDK's client. The HTTP client is closed with it."""
     if config.transport == "sse":
-
-        def given(
-            headers: Mapping[str, str] | None = None,
-            timeout: httpx2.Timeout | None = None,
-            auth: httpx2.Auth | None = None,
-        ) -> httpx2.AsyncClient:
-            return client
-
-        return sse_client(config.url, httpx_client_factory=given)
+        return sse_client(config.url, httpx_client_factory=lambda *_, **__: client)
     return _streamable(config.url, client)
 
 
