@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tools.base.access.memory import KINDS
+from tools.base.access import KINDS
 from tools.base.rights import Risk, Role
 from tools.base.workspace import CallPath, Folder, ReadFile, WrittenFile
 from tools.builtin.ask_user import ask_user

@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from app.replicas.secret_store import SecretStore
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
+from tools.base.file_stamps import Stamp, stamp_of
 from tools.base.patterns import lazy_pattern
 from tools.base.pause_check import CheckPaused
 from tools.base.rights import Trust
@@ -33,9 +34,17 @@ from tools.base.tasks import in_background
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
-from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, ServerState, Status, ToolsChanged
+from tools.mcp.model import (
+    Hooks,
+    McpEvent,
+    ObserveOperation,
+    ServerChanged,
+    ServerConfig,
+    ServerState,
+    Status,
+    ToolsChanged,
+)
 from tools.mcp.offers import Feature, Offers
-from tools.mcp.operations import ObserveOperation
 from tools.tool import Context, Tool
 
 if TYPE_CHECKING:
@@ -338,13 +347,11 @@ class McpServers:
         return AuditRow(time.time(), by, f"mcp {name}", decision, why=self._redactor.redact(why[:500]), by=by)
 
 
-def _state_of(file: Path | None) -> tuple[int, int, int] | None:
+def _state_of(file: Path | None) -> Stamp | None:
     """A value that changes when the file does; None while there is none."""
-    try:
-        found = file.stat() if file else None
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino) if found else None
+    with suppress(OSError):
+        return stamp_of(file.stat()) if file else None
+    return None
 
 
 def _log(event: McpEvent) -> None:

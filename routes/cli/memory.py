@@ -17,7 +17,7 @@ from routes.cli.remote import NoServer, Refusal, Remote
 from routes.terminal.approval_text import exact
 from routes.terminal.chat import default_url
 from routes.terminal.event_client import ChatFailed
-from tools.base.access.memory import KINDS
+from tools.base.access import KINDS
 
 COLUMNS = ("id", "kind", "day", "text")
 NONE = "Nothing is remembered."

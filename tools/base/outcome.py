@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -11,12 +12,20 @@ from tools.base.hidden_fields import repr_without
 from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
 
+T = TypeVar("T")
 TypeIn = Callable[[bytes], int]
 Resize = Callable[[Window], None]
 
 
 class ToolFailed(Exception):
     """A tool failed. The message is for the model and says what to do next."""
+
+
+def required(access: T | None, otherwise: str) -> T:
+    """Return what a run has for its tools. Raises ToolFailed, which says what to do without."""
+    if access is None:
+        raise ToolFailed(otherwise)
+    return access
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from parsing import Arguments
-from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.outcome import Progress, Result, ToolFailed, required
 from tools.base.patterns import lazy_pattern
 from tools.base.screen import without_controls
 from tools.jobs.manager import Jobs
@@ -53,10 +53,9 @@ Ask = Callable[[Jobs, Arguments, Context], Awaitable[str]]
 
 def _asking(ask: Ask) -> Callable[[Arguments, Context], Awaitable[str]]:
     async def answer(arguments: Arguments, context: Context) -> str:
-        if context.jobs is None:
-            raise ToolFailed(OFF)
+        jobs = required(context.jobs, OFF)
         try:
-            return await ask(context.jobs, arguments, context)
+            return await ask(jobs, arguments, context)
         except JobsFailed as failure:
             raise ToolFailed(str(failure)) from failure
 

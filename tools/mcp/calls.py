@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
+from tools.base.tasks import retrieve, wait_at_most
 from tools.base.texts import without_surrogates
 from tools.mcp.call_context import CallContext
 from tools.mcp.connection.failure_reasons import leaves
@@ -123,9 +124,7 @@ class ServerCall:
             if now >= due:
                 return False
             call.woken.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(due, ends) - now):
-                    await call.woken.wait()
+            await wait_at_most(min(due, ends) - now, call.woken)
         return True
 
     def _deadline(self, call: CallContext) -> float:
@@ -204,6 +203,5 @@ class ServerCall:
 
 
 def _ended(call: CallContext, task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # retrieved, so that asyncio does not warn
+    retrieve(task)
     call.woken.set()

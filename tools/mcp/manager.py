@@ -99,15 +99,15 @@ class Manager:
         return self._tools
 
     def _tool(self, name: str, server: Server, one: Definition) -> Tool:
-        call_of = ResourceCall if one is OFFER_TOOLS["resources"] else ServerCall
-        run = self._running(server.config.name, one.name, call_of)
-        leaves = partial(call_sent, server.config.name, one.name)
-        origin = Origin(server.config.name, one.name, one.hints)
+        server_name = server.config.name
+        run = self._running(server_name, one.name, ResourceCall if one is OFFER_TOOLS["resources"] else ServerCall)
+        leaves = partial(call_sent, server_name, one.name)
+        origin = Origin(server_name, one.name, one.hints)
         return Tool(
             name, one.description, one.parameters, Risk.ADMIN, run, untrusted=True, leaves=leaves, origin=origin
         )
 
-    def _running(self, server_name: str, tool: str, call_of: type[ServerCall] = ServerCall) -> Run:
+    def _running(self, server_name: str, tool: str, call_of: type[ServerCall]) -> Run:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
             server = self._servers.get(server_name)
             if server is None:

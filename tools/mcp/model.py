@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -11,7 +12,6 @@ from msgspec import Struct, field
 
 from tools.base.hidden_fields import repr_without
 from tools.base.rights import Origin, Trust
-from tools.mcp.operations import ObserveOperation
 from tools.tool import Context
 
 if TYPE_CHECKING:
@@ -214,6 +214,36 @@ class NeedsAuth(Exception):
 
 class SignInFailed(Exception):
     """A sign-in cannot go on. The message says what to do next."""
+
+
+class Operation(Struct, frozen=True):
+    """A request to a server, as an observer of the host sees it.
+
+    `target` is the name of a tool, empty for other methods; `context` is the call's.
+
+    `url` is empty for a server that is a process.
+    """
+
+    server: str
+    url: str
+    protocol: str
+    method: str
+    target: str
+    context: Context
+
+
+class OperationEnd(Struct):
+    """The end of an operation: `error` is `tool_error` or a code of JSON-RPC; None after a success.
+
+    Any other exception passes through the context manager.
+    """
+
+    error: str | None = None
+    status_code: int | None = None
+
+
+ObserveOperation = Callable[[Operation], AbstractContextManager[OperationEnd]]
+"""Surrounds an operation, in a task of its own. On leaving, the end says what became of it."""
 
 
 class Hooks(Struct, frozen=True):

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from tools.mcp.connection.last_words import request_for_key
+from tools.mcp.connection.failure_reasons import request_for_key
 from tools.mcp.model import ServerConfig, ServerState, Status
 from tools.mcp.server import Server
 

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from tools.base.outcome import Progress, ToolFailed
 from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
+from tools.base.tasks import wait_at_most
 from tools.process.orphan_reaper import MARK, clear, watched
 from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep_now
 from tools.process.signals import reset_signals
@@ -75,7 +76,7 @@ async def stream(
                 shown_at, shown_bytes = now, child.output.bytes
                 yield child.progress(now - started)
             else:
-                await _wait(child.exited if changed else child.change(), min(due, deadline) - now)
+                await wait_at_most(min(due, deadline) - now, child.exited if changed else child.change())
         overdue = not child.exited.is_set()
     finally:
         await run_shielded(child.end())
@@ -83,12 +84,6 @@ async def stream(
     if child.output.bytes != shown_bytes and (now >= shown_at + _SOONEST_S or child.output.is_coloured):
         yield child.progress(now - started)
     yield Finished(child.exit_code, child.output.text(), now - started, overdue)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 class _Made(Struct):
@@ -261,7 +256,7 @@ class _Child:
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
             if self._made.anything:
                 await asyncio.to_thread(self._made.clear)
-            await _wait(self._silent, self._drain_s)
+            await wait_at_most(self._drain_s, self._silent)
         finally:
             self._close()
 
@@ -292,7 +287,7 @@ class _Child:
         self._signal(signal.SIGCONT)  # it exits with the code of its command
         if not init.gone():
             await asyncio.to_thread(init.gone, _KILLED_S)
-        await _wait(self.exited, DRAIN_S)
+        await wait_at_most(DRAIN_S, self.exited)
         self._signal(signal.SIGKILL)
 
     async def _readable(self, handle: int) -> None:

@@ -148,14 +148,11 @@ def _complete(git: Path) -> None:
     make_file(git / "config", _PLAIN)
     if make_file(git / "commondir", ITSELF):
         mark(git / "commondir")
-    if _CONFIG_OF_WORKTREE in _bytes_of(git / "config").lower():
-        make_file(git / "config.worktree", "")
-
-
-def _bytes_of(config: Path) -> bytes:
+    config = b""
     with suppress(OSError):
-        return config.read_bytes()
-    return b""
+        config = (git / "config").read_bytes()
+    if _CONFIG_OF_WORKTREE in config.lower():
+        make_file(git / "config.worktree", "")
 
 
 def _links(git: Path) -> frozenset[str]:

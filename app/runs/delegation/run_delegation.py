@@ -13,8 +13,7 @@ from app.runs.delegation.shared_limits import ParentLimits, SharedLimits
 from app.runs.discipline.limits import Limits
 from app.runs.run_options import RunOptions
 from app.runs.run_scope import ParentCall
-from tools.base.access.helpers import HelperAccess
-from tools.base.access.sessions import SessionAccess
+from tools.base.access import HelperAccess, SessionAccess
 
 
 class RunDelegation(Struct):

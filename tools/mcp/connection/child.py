@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tools.base.tasks import wait_at_most
 from tools.mcp.connection.lines import Endless, LineSplitter, Oversized
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.model import ServerConfig
@@ -204,9 +205,7 @@ class Child(asyncio.SubprocessProtocol):
         return await asyncio.to_thread(descendants, self.pid) if self.pid and not self.exited.is_set() else []
 
     async def _exits_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.exited.wait()
+        await wait_at_most(seconds, self.exited)
         return self.exited.is_set()
 
     def _signal_group(self, what: signal.Signals) -> None:

@@ -150,7 +150,9 @@ class PublicTransport(httpx2.AsyncBaseTransport):
         try:
             found = await target(request.url, self._private_hosts, resolve)
         except ToolFailed as failure:
-            raise httpx2.ConnectError(_refusal(str(failure)), request=request) from failure
+            ours = "and servers that are added at run time must be"
+            why = str(failure).replace("and web_fetch reaches nothing else", ours)
+            raise httpx2.ConnectError(why, request=request) from failure
         # One for each host: TLS is verified per host, and two may share an address.
         inner = self._by_host.get(found.host) or self._by_host.setdefault(found.host, _plain(None))
         headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
@@ -169,10 +171,6 @@ class PublicTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await asyncio.gather(*(inner.aclose() for inner in self._by_host.values()))
-
-
-def _refusal(message: str) -> str:
-    return message.replace("and web_fetch reaches nothing else", "and servers that are added at run time must be")
 
 
 def _plain(proxy: str | None) -> httpx2.AsyncHTTPTransport:

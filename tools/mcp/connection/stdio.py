@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -46,9 +45,7 @@ class Stdio:
             raise
         return _Inbox(self.child, self._traffic), _Outbox(self.child)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # A scope that was cancelled cancels again and again; shielded, it waits for the process once.
         with anyio.CancelScope(shield=True):
             await run_shielded(self.child.end())
