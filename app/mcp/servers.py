@@ -208,7 +208,9 @@ class McpServers:
     async def _reload(self) -> None:
         rows = {row.name: row for row in await self._store.mcp_servers()}
         self._read_file()
-        added = {name: self._config_of(row) for name, row in rows.items() if row.entry is not None}
+        added = {
+            name: self._config_of(name, json.loads(row.entry)) for name, row in rows.items() if row.entry is not None
+        }
         wanted = added | self._of_file
         for name, row in rows.items():
             if name in wanted and row.enabled is not None:
@@ -238,14 +240,13 @@ class McpServers:
         else:
             self._of_file = {config.name: config for config in configured.configs}
 
-    def _config_of(self, row: McpServerRow) -> ServerConfig:
-        entry = json.loads(row.entry or "{}")
-        return config_of(row.name, entry, Variables(None, Path(), self._workspace), from_api=True)
+    def _config_of(self, name: str, entry: Any) -> ServerConfig:
+        return config_of(name, entry, Variables(None, Path(), self._workspace), from_api=True)
 
     async def add(self, name: str, entry: Mapping[str, Any], by: str) -> Status:
         """Take in a server, or change the one of this name. Raises UnfitServer, ServerOfFile, Paused, ..."""
         self._check_paused()
-        config = config_of(name, dict(entry), Variables(None, Path(), self._workspace), from_api=True)
+        config = self._config_of(name, dict(entry))
         if config.problem:
             raise UnfitServer(config.problem)
         if config.transport == "stdio":

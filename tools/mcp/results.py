@@ -28,8 +28,7 @@ _SPACES = lazy_pattern(r"\s+")
 
 async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) -> str:
     """Return the text of a result, at most MAX_TEXT characters, and notes about it."""
-    pieces = [piece for block in result.content if (piece := await _piece(block, keep)) is not None]
-    text = "\n".join(pieces)
+    text = "\n".join([await _content(block, keep) for block in result.content if _is_for_model(block)])
     structured = result.structured_content
     if structured is not None and not _is_in_text(structured, result.content):
         text = "\n".join(filter(None, (text, json.dumps(structured, ensure_ascii=False))))
@@ -58,11 +57,6 @@ def _decoded(data: str) -> bytes | None:
 def line(text: str) -> str:
     """Return untrusted text as part of one line: without line breaks and invisible characters, shortened."""
     return shortened(_SPACES.sub(" ", visible(text)).strip(), _LINE)
-
-
-async def _piece(block: ContentBlock, keep: Keep) -> str | None:
-    """Return the text of a block; None when its audience is not the model."""
-    return await _content(block, keep) if _is_for_model(block) else None
 
 
 async def _content(block: ContentBlock, keep: Keep) -> str:

@@ -19,6 +19,7 @@ from mcp.client import Transport
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
+from msgspec import Struct
 
 from tools.base.outcome import ToolFailed
 from tools.mcp.call_context import current_call
@@ -45,12 +46,11 @@ _NOT_RUN = (401, 403, 404, 405)  # refused before the call was processed
 OnFailure = Callable[[str], None]
 
 
-class LastFailure:
+class LastFailure(Struct):
     """The last HTTP failure of a connection, for errors that the SDK does not describe."""
 
-    def __init__(self) -> None:
-        self.status = 0
-        self.message = ""
+    status: int = 0
+    message: str = ""
 
 
 class FaultTolerantTransport(httpx2.AsyncBaseTransport):

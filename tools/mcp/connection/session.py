@@ -35,7 +35,7 @@ from tools.mcp.connection.http import LastFailure, client_for, transport_for
 from tools.mcp.connection.offer_requests import list_offers, pages
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.connection.stdio import Stdio
-from tools.mcp.connection.traffic import MonitoredTransport, Traffic
+from tools.mcp.connection.traffic import Traffic, monitored
 from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS
 from tools.mcp.model import Hooks, Operation, OperationEnd, ServerConfig
 from tools.mcp.offers import Offers
@@ -145,7 +145,7 @@ class McpSession:
 
     def _entered(self) -> Client:
         return Client(
-            MonitoredTransport(self._transport(), self.traffic, lambda error: self.end(str(error))),
+            monitored(self._transport(), self.traffic, lambda error: self.end(str(error))),
             mode=self._mode,
             cache=None,
             client_info=_CLIENT_INFO,

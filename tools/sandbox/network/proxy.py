@@ -160,16 +160,14 @@ class Proxy:
                 f"the hosts allowed for this call; ask again with network: {again}"
             )
         rest = [
-            f"{host} {_describe_refusal(why)}" for host, why in self._refused.items() if not isinstance(why, NotAllowed)
+            f"{host} {why}: check the name" if isinstance(why, NoSuchHost) else f"{host} was refused: it {why}"
+            for host, why in self._refused.items()
+            if not isinstance(why, NotAllowed)
         ]
         lines += rest[:_SHOWN]
         if len(rest) > _SHOWN:
             lines.append(f"{len(rest) - _SHOWN} more were refused")
         return [f"[network: {line}]" for line in lines]
-
-
-def _describe_refusal(why: HostRefused) -> str:
-    return f"{why}: check the name" if isinstance(why, NoSuchHost) else f"was refused: it {why}"
 
 
 def _parse_request(head: bytes) -> _ProxyRequest:
