@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -44,11 +44,7 @@ from tools.mcp.model import (
     Status,
     ToolsChanged,
 )
-from tools.mcp.offers import Feature, Offers
-from tools.tool import Context, Tool
-
-if TYPE_CHECKING:
-    from mcp_types import GetPromptResult, ReadResourceResult
+from tools.tool import Tool
 
 LOOK_EVERY_S = 1.0  # how often the file is looked at
 # A child process with these variables runs code of their author, whatever the command is.
@@ -58,13 +54,6 @@ _DANGEROUS = lazy_pattern(
 )
 
 logger = logging.getLogger(__name__)
-
-
-class NoSuchServer(Exception):
-    """No MCP server has this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no MCP server {name[:80]!a}. GET /mcp/servers lists them.")
 
 
 class NothingHeld(Exception):
@@ -157,36 +146,9 @@ class McpServers:
         """Return a text of a server without the secrets that it was started with."""
         return self._redactor.redact(text)
 
-    def offer_tool(self, name: str, feature: Feature) -> Tool:
-        """The host's tool for resources or prompts of a server, to decide on. Raises NoSuchServer."""
-        self.named(name)
-        return self.manager.offer_tool(name, feature)
-
-    async def offers(self, name: str, context: Context) -> Offers:
-        """The resources and prompts of a server. Raises NoSuchServer, RequestFailed."""
-        self.named(name)
-        return await self.manager.offers(name, context)
-
-    async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
-        """Raises NoSuchServer, RequestFailed."""
-        self.named(name)
-        return await self.manager.read_resource(name, uri, context)
-
-    async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
-        """Raises NoSuchServer, RequestFailed."""
-        self.named(name)
-        return await self.manager.prompt(name, prompt, arguments, context)
-
     def named(self, name: str) -> Status:
         """Raises NoSuchServer."""
-        for status in self.status():
-            if status.name == name:
-                return status
-        raise NoSuchServer(name)
-
-    def logs(self, name: str) -> list[str]:
-        self.named(name)
-        return self.manager.logs(name)
+        return self.manager.named(name)
 
     async def watch_forever(self) -> None:
         """Take in what becomes of the file."""

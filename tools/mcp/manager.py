@@ -22,6 +22,7 @@ from tools.mcp.model import (
     Hooks,
     McpEvent,
     MemoryPinStore,
+    NoSuchServer,
     Pin,
     PinStore,
     ServerChanged,
@@ -128,6 +129,15 @@ class Manager:
     def status(self) -> list[Status]:
         return [status_of(server) for _, server in sorted(self._servers.items())]
 
+    def named(self, name: str) -> Status:
+        return status_of(self._server(name))
+
+    def _server(self, name: str) -> Server:
+        try:
+            return self._servers[name]
+        except KeyError:
+            raise NoSuchServer(name) from None
+
     async def add(self, config: ServerConfig) -> None:
         """Add a server, or replace the one of this name. Returns at once."""
         pins = [pin for pin in await self._services.pins.pins() if pin.server == config.name]
@@ -160,15 +170,16 @@ class Manager:
                 self._on_change(server, None)
 
     async def remove(self, name: str) -> None:
-        """End a server and forget its pins. Raises KeyError, as do all that take a name."""
-        server = self._servers.pop(name)
+        """End a server and forget its pins. Raises NoSuchServer, as do all that take a name."""
+        server = self._server(name)
+        del self._servers[name]
         self._on_change(server, None)
         await run_shielded(server.stop(ServerState.DISABLED))  # `close` does not know it any more
         await self._services.pins.forget(name)
 
     async def reconnect(self, name: str) -> None:
         """Reconnect at once, without backoff."""
-        server = self._servers[name]
+        server = self._server(name)
         if server.state is not ServerState.DISABLED:
             await server.stop()
             server.start()
@@ -178,7 +189,7 @@ class Manager:
 
         `digest` is that of the definition that was reviewed. Raises HeldChanged.
         """
-        server = self._servers[name]
+        server = self._server(name)
         approved = server.catalogue.approve(tool, digest)
         await server.save()
         if approved:
@@ -187,15 +198,15 @@ class Manager:
 
     def logs(self, name: str) -> list[str]:
         """Return the last 200 lines of the server's stderr, its log messages and the events of its connection."""
-        return self._servers[name].log.lines()
+        return self._server(name).log.lines()
 
     async def settled(self, name: str, seconds: float) -> Status:
         """Wait until a server is not connecting any more, and its tools are known if it is reachable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not self._servers[name].is_settled:
+                while not self._server(name).is_settled:
                     await self.changed()
-        return status_of(self._servers[name])
+        return self.named(name)
 
     def unseen(self) -> list[str]:
         """Return the names of the enabled servers whose tools have never been listed."""
@@ -203,28 +214,28 @@ class Manager:
 
     def sample(self, name: str, tool: str) -> Tool:
         """Return a tool as the server may have it, to decide on before the server's tools are known."""
-        server = self._servers[name]
+        server = self._server(name)
         return self._tool(server.public(tool), server, definition({"name": tool}))
 
     def offer_tool(self, name: str, feature: Feature) -> Tool:
-        """Return the host's tool for resources or prompts of a server, to decide on. Raises KeyError."""
-        server = self._servers[name]
+        """Return the host's tool for resources or prompts of a server, to decide on."""
+        server = self._server(name)
         return self._tool(server.offer_name(feature), server, OFFER_TOOLS[feature])
 
     async def offers(self, name: str, context: Context) -> Offers:
-        """Return the resources and prompts of a server, connecting if need be. Raises KeyError, RequestFailed."""
-        offers: Offers = await OfferRequest(self._servers[name], "list", context, self._hooks).answer()
+        """Return the resources and prompts of a server, connecting if need be. Raises NoSuchServer, RequestFailed."""
+        offers: Offers = await OfferRequest(self._server(name), "list", context, self._hooks).answer()
         return offers
 
     async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
-        """Raises KeyError, RequestFailed."""
-        request = OfferRequest(self._servers[name], "resources/read", context, self._hooks)
+        """Raises NoSuchServer, RequestFailed."""
+        request = OfferRequest(self._server(name), "resources/read", context, self._hooks)
         result: ReadResourceResult = await request.answer(lambda client: client.read_resource(uri))
         return result
 
     async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
-        """Raises KeyError, RequestFailed."""
-        request = OfferRequest(self._servers[name], "prompts/get", context, self._hooks)
+        """Raises NoSuchServer, RequestFailed."""
+        request = OfferRequest(self._server(name), "prompts/get", context, self._hooks)
         result: GetPromptResult = await request.answer(lambda client: client.get_prompt(prompt, dict(arguments)))
         return result
 

@@ -83,6 +83,13 @@ class HeldTool(Struct, frozen=True):
     digest: str = ""
 
 
+class NoSuchServer(Exception):
+    """No MCP server has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no MCP server {name[:80]!a}. GET /mcp/servers lists them.")
+
+
 class HeldChanged(Exception):
     """The server's definition has changed since it was reviewed."""
 
