@@ -20,6 +20,8 @@ def repaired(method: str, result: dict[str, Any]) -> list[str]:
     """Repair the result of a request in place; return notes on what was changed."""
     is_modern = "resultType" in result
     result.setdefault("resultType", "complete")  # the protocol's default; without it the SDK refuses the result
+    if method.endswith("/list") and not isinstance(result.get("nextCursor"), str | None):
+        del result["nextCursor"]
     match method:
         case "tools/list":
             return _tools(result)
@@ -41,8 +43,6 @@ def _tools(result: dict[str, Any]) -> list[str]:
         return ["The list of tools was no list."]
     notes: list[str] = []
     result["tools"] = [tool for tool in given if _mend_tool(tool, notes)]
-    if not isinstance(result.get("nextCursor"), str | None):
-        del result["nextCursor"]
     return notes
 
 
@@ -103,8 +103,6 @@ def _offers(result: dict[str, Any], field: str, key: str) -> list[str]:
     found = given if isinstance(given, list) else []
     usable = [one for one in found if isinstance(one, dict) and isinstance(one.get(key), str)]
     result[field] = [_plain_offer(one, key) for one in usable]
-    if not isinstance(result.get("nextCursor"), str | None):
-        del result["nextCursor"]
     whole_list = isinstance(given, list) and len(usable) == len(found)
     return [] if whole_list else [f"Entries of {field} could not be read and were left out."]
 
@@ -112,22 +110,18 @@ def _offers(result: dict[str, Any], field: str, key: str) -> list[str]:
 def _plain_offer(one: dict[str, Any], key: str) -> dict[str, Any]:
     fields = {name: one[name] for name, kind in _OFFER_FIELDS.items() if isinstance(one.get(name), kind)}
     if "arguments" in fields:
-        fields["arguments"] = [_argument(given) for given in fields["arguments"] if _has_name(given)]
+        named = (
+            given for given in fields["arguments"] if isinstance(given, dict) and isinstance(given.get("name"), str)
+        )
+        fields["arguments"] = list(map(_argument, named))
     name = one.get("name")
     return {**fields, "name": name if isinstance(name, str) else one[key], key: one[key]}
 
 
-def _has_name(given: Any) -> bool:
-    return isinstance(given, dict) and isinstance(given.get("name"), str)
-
-
 def _argument(given: dict[str, Any]) -> dict[str, Any]:
     about = given.get("description")
-    return {
-        "name": given["name"],
-        "required": given.get("required") is True,
-        **({"description": about} if isinstance(about, str) else {}),
-    }
+    described = {"description": about} if isinstance(about, str) else {}
+    return {"name": given["name"], "required": given.get("required") is True, **described}
 
 
 def _contents(result: dict[str, Any]) -> list[str]:

@@ -240,7 +240,7 @@ class McpSession:
 
     async def _list(self, client: Client) -> None:
         try:
-            found = await pages(lambda cursor: client.list_tools(cursor=cursor), "tools", MAX_TOOLS)
+            found = await pages(client.list_tools, "tools", MAX_TOOLS)
         except MCPError:
             if client.server_capabilities.tools is not None:
                 raise
