@@ -35,17 +35,12 @@ def unmarked(arguments: Arguments) -> Arguments:
     """The arguments of `bash` with every leading `#!bg` turned into `background`. Idempotent: no marker is left for
     later code to act on, so the call that is approved is the call that runs."""
     command = arguments.get("command")
-    if not isinstance(command, str) or not (end := _end_of_markers(command)):
+    if not isinstance(command, str):
         return arguments
-    return {**arguments, "command": command[end:], "background": True}
-
-
-def _end_of_markers(command: str) -> int:
-    """Return the end of all leading markers; 0 without one. One pass: a model may write a million."""
     end = 0
-    while found := _MARKER.match(command, end):
+    while found := _MARKER.match(command, end):  # one pass: a model may write a million
         end = found.end()
-    return end
+    return {**arguments, "command": command[end:], "background": True} if end else arguments
 
 
 Ask = Callable[[Jobs, Arguments, Context], Awaitable[str]]
