@@ -78,7 +78,7 @@ def _directory_in(parent: int, name: str, *, create: bool) -> int:
         return os.open(name, DIRECTORY, dir_fd=parent)
     except NotADirectoryError:
         # Linux answers so for a link too, which deserves its own sentence.
-        if kind_of(parent, name) == "a symbolic link":
+        if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             raise ToolFailed(f"{name} is a symbolic link, and links are not followed: use the real path.") from None
         raise
 
@@ -123,15 +123,6 @@ def write(workspace: Path, parts: tuple[str, ...], content: bytes) -> None:
             raise
 
 
-def kind_of(parent: int, name: str) -> str:
-    """Return the kind of an entry: `a file`, `a directory`, `a symbolic link`, `a FIFO` ..."""
-    return _kind(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-
-
-def _kind(mode: int) -> str:
-    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a file")
-
-
 def _only_regular(parent: int, name: str, shown: str, *, missing_is_fine: bool = False) -> int | None:
     """The permissions of a regular file; None when it is missing and may be."""
     try:
@@ -142,7 +133,8 @@ def _only_regular(parent: int, name: str, shown: str, *, missing_is_fine: bool =
             return None
         raise
     if not stat.S_ISREG(mode):
-        raise ToolFailed(f"{shown} is {_kind(mode)}, not a file: give the path of a regular file.")
+        kind = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a file")
+        raise ToolFailed(f"{shown} is {kind}, not a file: give the path of a regular file.")
     return stat.S_IMODE(mode)
 
 

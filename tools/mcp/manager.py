@@ -92,7 +92,7 @@ class Manager:
         """Return the tools that may be listed and called now: pinned definitions, also of stopped servers, by name."""
         if self._tools is None:
             servers = [server for server in self._servers.values() if server.state is not ServerState.DISABLED]
-            found = [(name, server, one) for server in servers for name, one in _listed(server)]
+            found = [(name, server, one) for server in servers for name, one in server.listed()]
             # A public name that two tools claim is ambiguous: neither is listed.
             claimed = Counter(name for name, _, _ in found)
             rows = [self._tool(name, server, one) for name, server, one in found if claimed[name] == 1]
@@ -262,9 +262,3 @@ class Manager:
         if self._hooks.on_event:
             event: McpEvent = changes or ServerChanged(status_of(server))
             self._hooks.on_event(event)
-
-
-def _listed(server: Server) -> list[tuple[str, Definition]]:
-    """Return the tools of a server by their public names, with the host's own for its resources if it has any."""
-    tools = [(server.public(name), one) for name, one in server.catalogue.listed.items()]
-    return [*tools, (server.offer_name("resources"), OFFER_TOOLS["resources"])] if server.has("resources") else tools

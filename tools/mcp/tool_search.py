@@ -109,12 +109,7 @@ class SearchedToolbox(Toolbox):
         self._meta_tools = (
             Tool(SEARCH, description, _QUERY, Risk.READ, answering(self._search), role=Role.GUEST),
             Tool(
-                CALL,
-                "Call a tool that search_tools found.",
-                _CALL,
-                Risk.READ,
-                answering(_explain_usage),
-                role=Role.GUEST,
+                CALL, f"Call a tool that {SEARCH} found.", _CALL, Risk.READ, answering(_explain_usage), role=Role.GUEST
             ),
         )
 
