@@ -21,7 +21,7 @@ from tools.base.rights import Risk, Role
 from tools.base.texts import shortened
 from tools.mcp.tool_choice import ToolChoices
 from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering, tokens_of
-from tools.toolbox import Allow, Current, Decide, Decision, Offer, Toolbox, as_listed, offered_by
+from tools.toolbox import Allow, Current, Decide, Decision, Offer, Toolbox, as_listed
 
 SEARCH, CALL = "search_tools", "call_tool"
 FOUND = 6  # tools in the result of one search
@@ -70,36 +70,21 @@ def toolbox_within(
         return whole
     hidden = frozenset(tool.name for tool in bulky)
     used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(
-        tools,
-        decide,
-        principal,
-        hidden,
-        sources=used,
-        offer=offer,
-        choices=choices,
-        limit=limit,
-        later=later,
-        current=current,
-    )
+    return SearchedToolbox(whole, hidden, used, choices=choices, limit=limit, later=later)
 
 
 class SearchedToolbox(Toolbox):
-    """The `hidden` tools are as usable as the others, but not listed; but for those that were chosen."""
+    """A toolbox whose `hidden` tools are as usable as the others, but not listed; but for those that were chosen."""
 
     def __init__(
         self,
-        tools: Iterable[Tool],
-        decide: Decide,
-        principal: str,
+        whole: Toolbox,
         hidden: frozenset[str],
-        *,
         sources: Sequence[str] = (),
-        offer: Offer | None = None,
+        *,
         choices: ToolChoices | None = None,
         limit: float = 0,
         later: ToolList | None = None,
-        current: Current = as_listed,
     ) -> None:
         self._choices = choices
         self._limit = limit
@@ -114,11 +99,11 @@ class SearchedToolbox(Toolbox):
         )
 
         def decided(tool: Tool, arguments: Arguments | None) -> Decision:
-            return Allow() if tool.name in (SEARCH, CALL) else decide(tool, arguments)
+            return Allow() if tool.name in (SEARCH, CALL) else whole._decide(tool, arguments)
 
-        self._found = ToolList(tool for tool in tools if tool.name not in (SEARCH, CALL))
-        super().__init__([*self._found, *self._meta_tools], decided, principal, current=current)
-        self._offer_found = offer or offered_by(decide)
+        self._found = ToolList(tool for tool in whole._all if tool.name not in (SEARCH, CALL))
+        super().__init__([*self._found, *self._meta_tools], decided, whole._principal, current=whole._current)
+        self._offer_found = whole._offer
         self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
         self._hidden = hidden
         self._index: Index | None = None
