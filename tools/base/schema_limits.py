@@ -35,7 +35,7 @@ class TooMuchWork(Exception):
     """A check exceeds its time or reference limit."""
 
 
-def errors_of(schema: str, value: object, most: int) -> list[ValidationError]:
+def errors_of(schema: str, value: Any, most: int) -> list[ValidationError]:
     """Return the first errors of a value, within the limits. Raises TooMuchWork, SCHEMA_FAULTS, RecursionError."""
     with _limited():
         return list(islice(_validator(schema).iter_errors(value), most))
