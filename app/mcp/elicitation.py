@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,12 +24,12 @@ async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
     schema = dict(question.schema or {})
 
     def objection(answer: Arguments) -> str | None:
-        return None if question.url else argument_error(name, schema, _with_defaults(schema, answer))
+        return None if question.url else argument_error(name, schema, question.with_defaults(answer))
 
     content = await ask(name, _shown(question), _reason(question), objection)
     if isinstance(content, NoAnswer):
         return DECLINED
-    return ElicitationAnswer("accept", None if question.url else _with_defaults(schema, content))
+    return ElicitationAnswer("accept", None if question.url else content)
 
 
 def _may_be_asked(question: ElicitationQuestion) -> bool:
@@ -53,10 +52,3 @@ def _reason(question: ElicitationQuestion) -> str:
     if question.url:
         return f"The MCP server {question.server} asks you to open a page{during}. Approve once you have done so."
     return f"The MCP server {question.server} asks you{during}. Approve with the answers as arguments, or deny."
-
-
-def _with_defaults(schema: Mapping[str, Any], answer: Arguments) -> dict[str, Any]:
-    """The answer, with what the form says for fields that were left out."""
-    fields = schema.get("properties")
-    named = fields.items() if isinstance(fields, dict) else ()
-    return {name: one["default"] for name, one in named if isinstance(one, dict) and "default" in one} | answer

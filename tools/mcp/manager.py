@@ -108,7 +108,7 @@ class Manager:
             name, one.description, one.parameters, Risk.ADMIN, run, untrusted=True, leaves=leaves, origin=origin
         )
 
-    def _running(self, server_name: str, tool: str, call_of: type[ServerCall]) -> Run:
+    def _running(self, server_name: str, tool: str, call_of: type[ServerCall] = ServerCall) -> Run:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
             server = self._servers.get(server_name)
             if server is None:

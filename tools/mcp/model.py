@@ -179,6 +179,12 @@ class ElicitationQuestion(Struct, frozen=True):
     tool: str | None = None
     context: Context | None = None
 
+    def with_defaults(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer, with the form's defaults for the fields that it leaves out."""
+        fields = (self.schema or {}).get("properties")
+        named = fields.items() if isinstance(fields, dict) else ()
+        return {name: one["default"] for name, one in named if isinstance(one, dict) and "default" in one} | content
+
 
 class ElicitationAnswer(Struct, frozen=True):
     """The answer to a question. Only `accept` has content."""

@@ -45,6 +45,10 @@ class HostPattern:
             return False
         return self.host in (ANY, host) or (self.host.startswith("*.") and host.endswith(self.host[1:]))
 
+    def covers(self, other: HostPattern) -> bool:
+        """Return whether everything that `other` names is named by this one, too."""
+        return self.matches(other.host, other.port)
+
 
 def hosts_wanted(arguments: Arguments) -> tuple[str, ...]:
     """The patterns of hosts that a call asks for: `()` none, `("*",)` any public host. Total.
@@ -119,7 +123,7 @@ def covers(granted: Iterable[str], wanted: Iterable[str]) -> bool:
     """Return whether `granted` covers all hosts of `wanted`; a pattern that names no host covers nothing."""
     given = [pattern for host in granted if (pattern := pattern_of(host))]
     requested = [pattern_of(host) for host in wanted]
-    return all(one is not None and any(pattern.matches(one.host, one.port) for pattern in given) for one in requested)
+    return all(one is not None and any(pattern.covers(one) for pattern in given) for one in requested)
 
 
 def describe_hosts(hosts: Iterable[str]) -> str:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class SignIns:
     """The sign-ins to all servers. `auth` is for `Hooks.auth`.
 
-    `callback_url` is where the pages lead back to.
+    `callback_url` is where the pages lead back to; `client_metadata_url`, an https page with the client's metadata,
+    saves the registration at servers that support it.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class SignIns:
         place: Path | TokenPlace,
         callback_url: str,
         *,
+        client_metadata_url: str | None = None,
         on_secret: Callable[[str], object] = lambda secret: None,
         private_hosts: Sequence[str] = (),
     ) -> None:
         self.callback_url = callback_url
         self._place = TokenFolder(place) if isinstance(place, Path) else place
+        self._client_metadata_url = client_metadata_url
         self._on_secret = on_secret
         self._private_hosts = private_hosts
         self._flows: dict[tuple[str, ...], Flow] = {}  # by server, and what tokens depend on
@@ -51,7 +54,9 @@ class SignIns:
 
         key = (config.name, config.url, config.client_id, config.client_secret, self.callback_url)
         if key not in self._flows:
-            self._flows[key] = Flow(config, self._file(config), self.callback_url, self._private_hosts)
+            self._flows[key] = Flow(
+                config, self._file(config), self.callback_url, self._client_metadata_url, self._private_hosts
+            )
         return self._flows[key]
 
     def finish(self, state: str, code: str, issuer: str | None = None) -> str:

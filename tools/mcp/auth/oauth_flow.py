@@ -58,6 +58,7 @@ class Flow(OAuthClientProvider):
         config: ServerConfig,
         file: TokenFile,
         callback_url: str,
+        client_metadata_url: str | None,
         private_hosts: Sequence[str],
     ) -> None:
         local = is_loopback(urlsplit(callback_url).hostname or "")
@@ -66,7 +67,7 @@ class Flow(OAuthClientProvider):
             redirect_uris=[AnyUrl(callback_url)],
             application_type="native" if local else "web",
         )
-        super().__init__(config.url, metadata, self)
+        super().__init__(config.url, metadata, self, client_metadata_url=client_metadata_url)
         self._config = config
         self._file = file
         self._private_hosts = private_hosts

@@ -46,7 +46,7 @@ class ElicitationHandler:
             call.touch()
             asking.cancel()
         answer = asking.result() if asking.done() and not asking.cancelled() else ElicitationAnswer("cancel")
-        content = dict(answer.content or {}) if answer.action == "accept" else None
+        content = question.with_defaults(dict(answer.content or {})) if answer.action == "accept" else None
         return ElicitResult(action=answer.action, content=content)
 
     def _question(self, params: ElicitRequestParams, call: CallContext | None) -> ElicitationQuestion | None:
