@@ -12,8 +12,7 @@ from typing import BinaryIO
 
 from parsing import Arguments
 from tools.base.diffs import unified_diff
-from tools.base.outcome import Progress, Result, ToolFailed
-from tools.base.pictures import MOST_BYTES, is_picture
+from tools.base.outcome import MOST_BYTES, Progress, Result, ToolFailed, is_picture
 from tools.base.replacement import replace_once
 from tools.base.texts import encoded
 from tools.base.workspace import ReadFile, WrittenFile

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tools.base.escape_invisible import visible
+from tools.base.outcome import shown_pictures
 from tools.base.patterns import lazy_pattern
-from tools.base.pictures import shown_pictures
 from tools.base.texts import shortened
 
 if TYPE_CHECKING:
