@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tools.base.access.memory import KINDS
+from tools.base.access import KINDS
 from tools.base.rights import Risk, Role
 from tools.base.workspace import CallPath, Folder, ReadFile, WrittenFile
 from tools.builtin.ask_user import ask_user
@@ -64,6 +64,11 @@ def _confined(
     return Tool(name, description, parameters, risk, run, role=role, confined=True, paths=paths, **more)
 
 
+def _reading(name: str, description: str, parameters: dict[str, Any], run: Run, **more: Any) -> Tool:
+    """Such a tool that changes no file: for guests, too."""
+    return _confined(name, description, parameters, Risk.READ, run, role=Role.GUEST, **more)
+
+
 TOOLS = (
     _confined(
         "bash",
@@ -85,13 +90,11 @@ TOOLS = (
         normalise=normalise_network,
         leaves=hosts_reached,
     ),
-    _confined(
+    _reading(
         "read_file",
         "Read a text file from line offset.",
         _object({"path": _TEXT}, {"offset": _FROM_1}),
-        Risk.READ,
         read_page,
-        role=Role.GUEST,
         paths={"path": ReadFile},
     ),
     _confined(
@@ -110,104 +113,82 @@ TOOLS = (
         off_the_loop(edit_file),
         paths={"path": WrittenFile},
     ),
-    _confined(
+    _reading(
         "list_files",
         "List a directory, or the files below it that match a pattern such as *.py.",
         _object({}, {"path": _TEXT, "pattern": _TEXT}),
-        Risk.READ,
         off_the_loop(list_files),
-        role=Role.GUEST,
         paths={"path": Folder},
     ),
-    _confined(
-        "job_status", "Show background jobs.", _object({}, {"id": _TEXT}), Risk.READ, job_status, role=Role.GUEST
-    ),
-    _confined(
+    _reading("job_status", "Show background jobs.", _object({}, {"id": _TEXT}), job_status),
+    _reading(
         "job_output",
         "Read a job's output from byte offset, or its last lines.",
         _object({"id": _TEXT}, {"offset": _FROM_0, "tail": _FROM_1}),
-        Risk.READ,
         job_output,
-        role=Role.GUEST,
     ),
     _confined("job_cancel", "Stop a job.", _object({"id": _TEXT}), Risk.WRITE, job_cancel),
-    _confined(
+    _reading(
         "recall_history",
         "Find earlier words of this conversation.",
         _object({"query": _TEXT}, {"limit": _FROM_1}),
-        Risk.READ,
         recall_history,
-        role=Role.GUEST,
     ),
-    _confined(
+    _reading(
         "read_result",
         "Read the rest of an earlier call's result.",
         _object({"call": _TEXT}, {"offset": _FROM_0, "size": _FROM_1}),
-        Risk.READ,
         read_result,
-        role=Role.GUEST,
     ),
-    _confined(
+    _reading(
         "ask_user",
         "Ask the person a question that only they can answer.",
         _object({"question": _TEXT}, {"choices": _TEXTS}),
-        Risk.READ,
         answering(ask_user),
-        role=Role.GUEST,
         needs_person=True,
         least_window=LARGE_WINDOW,
     ),
-    _confined(
+    _reading(
         "update_plan",
         "Keep the plan of a longer task: all its steps, each pending, active or done.",
         _object({"steps": {"type": "array", "items": _STEP}}),
-        Risk.READ,
         answering(update_plan),
-        role=Role.GUEST,
         normalise=with_plain_steps,
         least_window=LARGE_WINDOW,
     ),
-    _confined(
+    _reading(
         "create_document",
         "Write a longer text or code, which the person reads and edits beside the chat. kind: markdown, plain or a "
         "language.",
         _object({"title": _TEXT, "content": _TEXT}, {"kind": _TEXT}),
-        Risk.READ,
         answering(create_document),
-        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
     ),
-    _confined(
+    _reading(
         "update_document",
         "Replace old, which occurs once in a document, by new.",
         _REPLACEMENT,
-        Risk.READ,
         answering(update_document),
-        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
     ),
-    _confined(
+    _reading(
         "suggest_edits",
         "Suggest such a replacement to the person.",
         _object(_REPLACEMENT["properties"], {"reason": _TEXT}),
-        Risk.READ,
         answering(suggest_edits),
-        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
     ),
-    _confined(
+    _reading(
         "read_document",
         "Read a document as it is now, or list all.",
         _object({}, {"document": _TEXT, "offset": _FROM_0}),
-        Risk.READ,
         answering(read_document),
-        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
     ),
@@ -224,21 +205,17 @@ TOOLS = (
 )
 
 # Beside the others in runs that plan first.
-SUBMIT_PLAN = _confined(
+SUBMIT_PLAN = _reading(
     "submit_plan",
     "Show the steps of your plan to the person. Once they accept it, all tools can be used.",
     _object({"steps": _TEXTS | {"minItems": 1}}),  # a person is not asked about an empty plan
-    Risk.READ,
     answering(submit_plan),
-    role=Role.GUEST,
     approval="always",
     normalise=with_texts,
     plans=True,
 )
 # Where there are skills.
-READ_SKILL = _confined(
-    "read_skill", "Read a skill.", _object({"name": _TEXT}), Risk.READ, answering(read_skill), role=Role.GUEST
-)
+READ_SKILL = _reading("read_skill", "Read a skill.", _object({"name": _TEXT}), answering(read_skill))
 # Where a search engine is configured, which `with_backend` adds.
 WEB_SEARCH = Tool(
     "web_search",
@@ -251,24 +228,20 @@ WEB_SEARCH = Tool(
 )
 # Where there is a memory over conversations.
 MEMORY = (
-    _confined(
+    _reading(
         "remember",
         "Keep for later conversations what the person says of themselves, their work and wishes: one sentence.",
         _object({"text": _TEXT}, {"kind": {"type": "string", "enum": [*KINDS]}}),
-        Risk.READ,
         answering(remember),
-        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
         keeps=True,
     ),
-    _confined(
+    _reading(
         "recall_memory",
         "Find what earlier conversations with the person have left in memory.",
         _object({"query": _TEXT}, {"limit": _FROM_1}),
-        Risk.READ,
         recall_memory,
-        role=Role.GUEST,
         least_window=LARGE_WINDOW,
         in_turn=True,
     ),

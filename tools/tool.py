@@ -12,10 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access.document import DocumentAccess
-from tools.base.access.helpers import HelperAccess
-from tools.base.access.memory import MemoryAccess
-from tools.base.access.sessions import SessionAccess
+from tools.base.access import DocumentAccess, HelperAccess, MemoryAccess, SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window

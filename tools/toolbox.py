@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.near_names import near_names
 from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.patterns import lazy_pattern
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.base.schemas import CORRECT, argument_error, client_argument_error
+from tools.base.texts import shortened
 from tools.tool import Context, Tool, ToolList, binds_nothing
 
 _NAMED = 20
+_NAME = 80  # characters of one that a model has made up
 UNKNOWN_TOOL, ARGUMENTS = "unknown_tool", "arguments"  # the refusals of the dispatcher itself
+
+_NEAREST = 3
+_MOST_NAMED = 6
+_MOST_COMPARED = 500  # names, letter by letter: the loop waits for it
+_MCP = "mcp__"
+_SEPARATORS = lazy_pattern(r"[\W_]+")
+_HASHED = lazy_pattern(r"_[0-9a-f]{10}$")  # the end of a public name that was changed or cut
+# Names that models know such tools by from elsewhere, without separators: only to name the right one.
+ALSO_CALLED: Mapping[str, Collection[str]] = {
+    "bash": ("shell", "sh", "terminal", "cmd", "command", "runcommand", "executecommand", "runshellcommand", "exec"),
+    "python": ("codeinterpreter", "ipython", "runpython", "executepython", "runcode", "executecode"),
+    "read_file": ("cat", "view", "viewfile", "openfile", "getfile", "readtextfile"),
+    "write_file": ("createfile", "savefile", "create", "writetofile", "newfile"),
+    "edit_file": ("strreplace", "replaceinfile", "applypatch", "strreplaceeditor", "replace"),
+    "list_files": ("ls", "dir", "listdir", "listdirectory", "glob", "findfiles", "searchfiles"),
+    "web_fetch": ("curl", "browse", "browser", "openurl", "visit", "geturl", "httpget"),
+    "web_search": ("search", "google", "googlesearch", "searchweb", "internetsearch", "bing", "duckduckgo", "searxng"),
+}
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +176,7 @@ class Toolbox:
         tool = self.tool(name)
         if tool is None:
             near = self._near(name)
-            reason = f"No tool is called {_shortened(name)!r}. {self._what_there_is(near)}"
+            reason = f"No tool is called {shortened(name, _NAME)!r}. {self._what_there_is(near)}"
             return Refuse(reason, intended=next(iter(near), ""), by=UNKNOWN_TOOL)
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
@@ -193,7 +215,7 @@ class Toolbox:
             result = Result(ok=False, text=str(failure))
         except Exception as error:  # noqa: BLE001 - one of two allowed: a tool that breaks must not end the run
             _log.exception("the tool %s broke", call_name)
-            result = Result(ok=False, text=f"{call_name} broke: {_shortened(repr(error), 500)}. Try another way.")
+            result = Result(ok=False, text=f"{call_name} broke: {shortened(repr(error), 500)}. Try another way.")
         yield result
 
     async def binding(self, name: str, arguments: Arguments, workspace: Path) -> str:
@@ -213,7 +235,9 @@ class Toolbox:
         """Return the names of tools that may be used, listed or not, that a call may have meant; the nearest first."""
         listed = self.offered
         hidden = () if listed is (usable := self.usable) else usable
-        return near_names(_shortened(name), dict.fromkeys(tool.name for tools in (listed, hidden) for tool in tools))
+        return _near_names(
+            shortened(name, _NAME), dict.fromkeys(tool.name for tools in (listed, hidden) for tool in tools)
+        )
 
     def _named(self, name: str) -> str:
         """Return a tool's name as hints have it."""
@@ -229,5 +253,27 @@ class Toolbox:
         return f"There are: {', '.join(names[:_NAMED])}{more}."
 
 
-def _shortened(text: str, characters: int = 80) -> str:
-    return text if len(text) <= characters else text[:characters] + "…"
+def _near_names(name: str, names: Iterable[str]) -> list[str]:
+    """Return the names that are written alike, that have this one behind their server, or else that mean the same.
+
+    They only serve to name the right one, never to run another.
+    """
+    names, called = list(names), _forms(name)
+    whole = [one for one in names if _loose(one) == _loose(name)]
+    behind = [one for one in names if called & _forms(one)]
+    meant = [one for one in names if _loose(name) in ALSO_CALLED.get(one, ())]
+    if not (whole or behind):
+        alike = difflib.get_close_matches(name, list(islice(names, _MOST_COMPARED)), n=_NEAREST)
+        return alike or meant
+    return list(dict.fromkeys([*whole, *behind, *meant]))[:_MOST_NAMED]
+
+
+def _forms(name: str) -> frozenset[str]:
+    """Return a name without its separators: whole, without `mcp__`, and the part behind its server."""
+    plain = _HASHED.sub("", name).removeprefix(_MCP)
+    tool = plain.partition("__")[2]
+    return frozenset(filter(None, map(_loose, (name, plain, tool))))
+
+
+def _loose(name: str) -> str:
+    return _SEPARATORS.sub("", name).casefold()

@@ -22,7 +22,7 @@ from app.documents.limits import (
 from app.storage.documents import MODEL, OPEN, DocumentRow, SuggestionRow, VersionRow
 from app.transcript.conversation import Conversation
 from app.transcript.document_drafts import document_id
-from tools.base.access.document import Document
+from tools.base.access import Document
 from tools.base.outcome import ToolFailed
 from tools.base.replacement import Replacement, replace_once
 
@@ -31,7 +31,7 @@ NOT_KEPT = "Nothing is kept of this conversation. Write the text in your answer.
 
 
 class CallDocuments(Struct, frozen=True):
-    """`call` is the id of the call. Implements `tools.base.access.document.DocumentAccess`."""
+    """`call` is the id of the call. Implements `tools.base.access.DocumentAccess`."""
 
     library: Library
     conversation: Conversation

@@ -17,7 +17,7 @@ import httpx2
 from app.core.hook_rows import HookRow
 from app.hooks.verdicts import HookFailed
 from tools.process.orphan_reaper import MARK, watched
-from tools.process.process_tree import run_shielded, sweep
+from tools.process.process_tree import run_shielded, sweep_now
 from tools.process.signals import reset_signals
 from tools.web.bodies import connect
 
@@ -79,7 +79,7 @@ async def _end(process: Process, mark: str) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-    await sweep(mark)
+    await asyncio.to_thread(sweep_now, mark)
     await process.wait()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,11 +10,9 @@ from parsing import Arguments
 from tools.base.schemas import argument_error
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion
 from tools.mcp.names import question_name
-from tools.mcp.secret_fields import requests_secret
 from tools.tool import NoAnswer
 
 DECLINED = ElicitationAnswer("decline")
-MAX_MESSAGE = 2000  # characters of what a server says
 
 
 async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
@@ -27,30 +24,27 @@ async def elicit(question: ElicitationQuestion) -> ElicitationAnswer:
     schema = dict(question.schema or {})
 
     def objection(answer: Arguments) -> str | None:
-        return None if question.url else argument_error(name, schema, _with_defaults(schema, answer))
+        return None if question.url else argument_error(name, schema, question.with_defaults(answer))
 
     content = await ask(name, _shown(question), _reason(question), objection)
     if isinstance(content, NoAnswer):
         return DECLINED
-    return ElicitationAnswer("accept", None if question.url else _with_defaults(schema, content))
+    return ElicitationAnswer("accept", None if question.url else content)
 
 
 def _may_be_asked(question: ElicitationQuestion) -> bool:
-    """A form must not ask for secrets, and a page must not be open to eavesdroppers."""
+    """A page must not be open to eavesdroppers. A form for secrets does not come so far."""
     if question.url:
         parts = urlsplit(question.url)
         # Browsers end the name of a host at a backslash, and undo what is escaped in it.
         return parts.scheme == "https" and bool(parts.hostname) and not set("@\\%") & set(parts.netloc)
-    if unfit(dict(question.schema or {})):
-        return False  # it could not be written as JSON
-    return not requests_secret(question.message, question.schema or {})
+    return not unfit(dict(question.schema or {}))  # which could not be written as JSON
 
 
 def _shown(question: ElicitationQuestion) -> dict[str, Any]:
-    message = question.message[:MAX_MESSAGE]
     if question.url:
-        return {"message": message, "url": question.url, "host": urlsplit(question.url).hostname}
-    return {"message": message, "schema": dict(question.schema or {})}
+        return {"message": question.message, "url": question.url, "host": urlsplit(question.url).hostname}
+    return {"message": question.message, "schema": dict(question.schema or {})}
 
 
 def _reason(question: ElicitationQuestion) -> str:
@@ -58,18 +52,3 @@ def _reason(question: ElicitationQuestion) -> str:
     if question.url:
         return f"The MCP server {question.server} asks you to open a page{during}. Approve once you have done so."
     return f"The MCP server {question.server} asks you{during}. Approve with the answers as arguments, or deny."
-
-
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, dict) else {}
-
-
-def _with_defaults(schema: Mapping[str, Any], answer: Arguments) -> dict[str, Any]:
-    """The answer, with what the form says for fields that were left out."""
-    usual = {
-        name: field["default"]
-        for name, field in _properties(schema).items()
-        if isinstance(field, dict) and "default" in field
-    }
-    return usual | dict(answer)

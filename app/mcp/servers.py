@@ -7,10 +7,10 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from app.replicas.secret_store import SecretStore
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
+from tools.base.file_stamps import Stamp, stamp_of
 from tools.base.patterns import lazy_pattern
 from tools.base.pause_check import CheckPaused
 from tools.base.rights import Trust
@@ -33,13 +34,17 @@ from tools.base.tasks import in_background
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
-from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, ServerState, Status, ToolsChanged
-from tools.mcp.offers import Feature, Offers
-from tools.mcp.operations import ObserveOperation
-from tools.tool import Context, Tool
-
-if TYPE_CHECKING:
-    from mcp_types import GetPromptResult, ReadResourceResult
+from tools.mcp.model import (
+    Hooks,
+    McpEvent,
+    ObserveOperation,
+    ServerChanged,
+    ServerConfig,
+    ServerState,
+    Status,
+    ToolsChanged,
+)
+from tools.tool import Tool
 
 LOOK_EVERY_S = 1.0  # how often the file is looked at
 # A child process with these variables runs code of their author, whatever the command is.
@@ -49,13 +54,6 @@ _DANGEROUS = lazy_pattern(
 )
 
 logger = logging.getLogger(__name__)
-
-
-class NoSuchServer(Exception):
-    """No MCP server has this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no MCP server {name[:80]!a}. GET /mcp/servers lists them.")
 
 
 class NothingHeld(Exception):
@@ -75,7 +73,7 @@ class CommandsForbidden(UnfitServer):
 
 
 class McpServers:
-    """`problem` is what is wrong with the whole file, if anything is.
+    """`manager` runs them. `problem` is what is wrong with the whole file, if anything is.
 
     While the server is paused (`check_paused` raises) nothing is added, connected, enabled or approved; what becomes
     of the file is taken in, and begins when it goes on.
@@ -115,35 +113,23 @@ class McpServers:
             keep=KeptFiles(store, settings.max_attachment_bytes),
             observe=observe,
         )
-        self._manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
+        self.manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
         """Raises StoreFailed. Waits for no server."""
-        await self._manager.open()
+        await self.manager.open()
         await self._reload()  # without the lock: nobody else knows it yet
         try:
             async with in_background(self.watch_forever(), "mcp.json"):
                 yield
         finally:
-            await self._manager.close()
+            await self.manager.close()
             await self._sign_ins.close()
-
-    async def stop_all(self) -> None:
-        """End all servers with what they have started."""
-        await self._manager.stop_all()
-
-    def go_on(self) -> None:
-        """After a pause."""
-        self._manager.resume()
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools as they are classified now: the same list until they or that change."""
-        return self.trust.classification.of_all(self._manager.tools())
-
-    async def changed(self) -> None:
-        """Wait until `status` or `tools` say something else than now."""
-        await self._manager.changed()
+        return self.trust.classification.of_all(self.manager.tools())
 
     def sources(self) -> dict[str, Collection[str]]:
         """The names of the servers that offer tools, and the tools' names."""
@@ -151,61 +137,18 @@ class McpServers:
 
     def instructions(self) -> dict[str, str]:
         """The servers' instructions to models, as accepted; of those that have any."""
-        return {name: self._redactor.redact(text) for name, text in self._manager.instructions().items()}
+        return {name: self._redactor.redact(text) for name, text in self.manager.instructions().items()}
 
     def status(self) -> list[Status]:
-        return self._manager.status()
+        return self.manager.status()
 
     def redact(self, text: str) -> str:
         """Return a text of a server without the secrets that it was started with."""
         return self._redactor.redact(text)
 
-    def unseen(self) -> list[str]:
-        """The names of the enabled servers whose tools have never been listed."""
-        return self._manager.unseen()
-
-    def sample(self, name: str, tool: str) -> Tool:
-        """A tool as the server may have it. Raises KeyError."""
-        return self._manager.sample(name, tool)
-
-    def offer_tool(self, name: str, feature: Feature) -> Tool:
-        """The host's tool for resources or prompts of a server, to decide on. Raises NoSuchServer."""
-        self.named(name)
-        return self._manager.offer_tool(name, feature)
-
-    async def offers(self, name: str, context: Context) -> Offers:
-        """The resources and prompts of a server. Raises NoSuchServer, RequestFailed."""
-        self.named(name)
-        return await self._manager.offers(name, context)
-
-    async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
-        """Raises NoSuchServer, RequestFailed."""
-        self.named(name)
-        return await self._manager.read_resource(name, uri, context)
-
-    async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
-        """Raises NoSuchServer, RequestFailed."""
-        self.named(name)
-        return await self._manager.prompt(name, prompt, arguments, context)
-
-    def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
-        """Connect to servers that were never seen; return those that are worth `first_wait`."""
-        return self._manager.begin_first_wait(names, seconds)
-
-    async def first_wait(self, names: Collection[str]) -> None:
-        """Wait until these servers are connected, have failed, or have had their time."""
-        await self._manager.first_wait(names)
-
     def named(self, name: str) -> Status:
         """Raises NoSuchServer."""
-        for status in self.status():
-            if status.name == name:
-                return status
-        raise NoSuchServer(name)
-
-    def logs(self, name: str) -> list[str]:
-        self.named(name)
-        return self._manager.logs(name)
+        return self.manager.named(name)
 
     async def watch_forever(self) -> None:
         """Take in what becomes of the file."""
@@ -227,7 +170,9 @@ class McpServers:
     async def _reload(self) -> None:
         rows = {row.name: row for row in await self._store.mcp_servers()}
         self._read_file()
-        added = {name: self._config_of(row) for name, row in rows.items() if row.entry is not None}
+        added = {
+            name: self._config_of(name, json.loads(row.entry)) for name, row in rows.items() if row.entry is not None
+        }
         wanted = added | self._of_file
         for name, row in rows.items():
             if name in wanted and row.enabled is not None:
@@ -236,14 +181,14 @@ class McpServers:
         await self.trust.take(wanted, list(gone))
         for name in gone:
             del self._configs[name]
-            await self._manager.remove(name)
+            await self.manager.remove(name)
             await self._sign_ins.forget(name)
         for name, config in wanted.items():
             old, self._configs[name] = self._configs.get(name), config
             if old is None or replace(old, trust=config.trust, tool_trust=config.tool_trust) != config:
                 self._redactor.add(*secrets_of(config))
-                await self._manager.add(config)
-        await self._manager.follow_pins()
+                await self.manager.add(config)
+        await self.manager.follow_pins()
 
     def _read_file(self) -> None:
         seen = _state_of(self._file)
@@ -257,14 +202,13 @@ class McpServers:
         else:
             self._of_file = {config.name: config for config in configured.configs}
 
-    def _config_of(self, row: McpServerRow) -> ServerConfig:
-        entry = json.loads(row.entry or "{}")
-        return config_of(row.name, entry, Variables(None, Path(), self._workspace), from_api=True)
+    def _config_of(self, name: str, entry: Any) -> ServerConfig:
+        return config_of(name, entry, Variables(None, Path(), self._workspace), from_api=True)
 
     async def add(self, name: str, entry: Mapping[str, Any], by: str) -> Status:
         """Take in a server, or change the one of this name. Raises UnfitServer, ServerOfFile, Paused, ..."""
         self._check_paused()
-        config = config_of(name, dict(entry), Variables(None, Path(), self._workspace), from_api=True)
+        config = self._config_of(name, dict(entry))
         if config.problem:
             raise UnfitServer(config.problem)
         if config.transport == "stdio":
@@ -313,7 +257,7 @@ class McpServers:
         self._check_paused()
         self.named(name)
         await self._store.write([self._audit(name, "reconnected", by)])
-        await self._manager.reconnect(name)
+        await self.manager.reconnect(name)
 
     async def approve(self, name: str, tool: str | None, by: str, digest: str | None = None) -> list[str]:
         """Trust what was held (one tool, as `digest` was seen), or all; names. Raises NothingHeld, HeldChanged, ..."""
@@ -321,7 +265,7 @@ class McpServers:
         held = [one.tool for one in self.named(name).held]
         if tool is not None and tool not in held:
             raise NothingHeld(f"{name} has no tool {tool[:80]!a} that is held. GET /mcp/servers/{name} lists those.")
-        approved = await self._manager.approve(name, tool, digest)
+        approved = await self.manager.approve(name, tool, digest)
         await self._store.write([self._audit(name, "approved", by, ", ".join(approved))])
         return approved
 
@@ -349,14 +293,14 @@ class McpServers:
         """A person came back from a page with this. The server's name. Raises SignInFailed, Paused."""
         self._check_paused()
         name = self._sign_ins.finish(state, code, issuer)
-        await self._manager.reconnect(name)
+        await self.manager.reconnect(name)
         return name
 
     async def follow_sign_ins(self) -> None:
         """Use the tokens that another server has got."""
         for name in await self._sign_ins.follow():
             if self.named(name).state is ServerState.NEEDS_AUTH:
-                await self._manager.reconnect(name)
+                await self.manager.reconnect(name)
 
     def not_signed_in(self, state: str, reason: str) -> str:
         """A person came back without a permission. The server's name. Raises SignInFailed."""
@@ -366,13 +310,11 @@ class McpServers:
         return AuditRow(time.time(), by, f"mcp {name}", decision, why=self._redactor.redact(why[:500]), by=by)
 
 
-def _state_of(file: Path | None) -> tuple[int, int, int] | None:
+def _state_of(file: Path | None) -> Stamp | None:
     """A value that changes when the file does; None while there is none."""
-    try:
-        found = file.stat() if file else None
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino) if found else None
+    with suppress(OSError):
+        return stamp_of(file.stat()) if file else None
+    return None
 
 
 def _log(event: McpEvent) -> None:

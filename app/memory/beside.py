@@ -20,7 +20,7 @@ from app.memory.call_memory import OwnMemory, memory_of
 from app.memory.search import FoundMemory
 from app.storage.changes import StoreFailed
 from app.transcript.titles import one_line
-from tools.base.access.memory import Memory
+from tools.base.access import Memory
 
 LONGEST = 300  # characters of a line
 SHOWN = 80  # of a line in the notice

@@ -15,7 +15,7 @@ from app.memory.words import digest_form
 from app.models.http.json_body import encodable
 from app.storage.memories import MODEL, MemoryRow
 from app.transcript.conversation import Conversation
-from tools.base.access.memory import Memory
+from tools.base.access import Memory
 from tools.base.outcome import ToolFailed
 
 UNKNOWN = "There is no memory {id}. recall_memory shows the ids."
@@ -36,7 +36,7 @@ class OwnMemory(Struct, kw_only=True):
 
 
 class CallMemory(Struct, frozen=True):
-    """Implements `tools.base.access.memory.MemoryAccess`."""
+    """Implements `tools.base.access.MemoryAccess`."""
 
     memory: OwnMemory
     conversation: Conversation

@@ -40,7 +40,7 @@ from app.storage.store import Store
 from app.transcript.conversation import Conversation
 from app.transcript.run_request import UNASKED, NotFound
 from app.transcript.run_totals import RunTotals
-from tools.base.access.memory import KINDS
+from tools.base.access import KINDS
 from tools.base.pause_check import Paused
 from tools.base.tasks import in_background
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.base.access.memory import FACT, KINDS
+from tools.base.access import FACT, KINDS
 from tools.base.escape_invisible import visible
 
 MOST_BYTES = 2_000  # of one memory

@@ -44,9 +44,9 @@ class FirstContact(Struct):
         if not self.unseen:
             return None
         names = [name for name in self._still_unseen() if self._may_use(name)]
-        if awaited := self.servers.begin_first_wait(names, self.limit_s):
+        if awaited := self.servers.manager.begin_first_wait(names, self.limit_s):
             await emit(Notice("mcp_waiting", WAITING.format(names=_listed(awaited))))
-            await self.servers.first_wait(awaited)
+            await self.servers.manager.first_wait(awaited)
         still = self._still_unseen()
         missing = [one for one in self.servers.status() if one.name in names and one.name in still]
         if missing and (awaited or begins_session):
@@ -54,7 +54,7 @@ class FirstContact(Struct):
         return self.toolbox() if len(still) < len(self.unseen) else None
 
     def _still_unseen(self) -> list[str]:
-        unseen = self.servers.unseen()
+        unseen = self.servers.manager.unseen()
         return [name for name in self.unseen if name in unseen]
 
     def _may_use(self, server: str) -> bool:
@@ -65,7 +65,7 @@ class FirstContact(Struct):
         patterns = [*(rule.match for rule in self.rules), *gate.principal.tools]
         mentioned = {SAMPLE, *(pattern.rpartition("__")[2].strip("*") for pattern in patterns)} - {""}
         classified = self.servers.trust.classification.of
-        samples = (classified(self.servers.sample(server, tool)) for tool in mentioned)
+        samples = (classified(self.servers.manager.sample(server, tool)) for tool in mentioned)
         return any(not isinstance(gate.decide(tool), Refuse) for tool in samples)
 
     def _described(self, status: Status) -> str:
@@ -79,7 +79,7 @@ class FirstContact(Struct):
 
 def is_expected(name: str, servers: McpServers) -> bool:
     """Return whether a tool of this name may come with a server that is connecting for the first time."""
-    unseen = servers.unseen()
+    unseen = servers.manager.unseen()
     coming = (one.name for one in servers.status() if one.name in unseen and one.state in NOT_YET) if unseen else ()
     return any(has_prefix(name, server) for server in coming)
 

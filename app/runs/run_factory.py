@@ -77,8 +77,7 @@ from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN
 from tools.jobs.manager import Jobs
-from tools.mcp.tool_choice import ToolChoices
-from tools.mcp.tool_search import toolbox_within
+from tools.mcp.tool_search import ToolChoices, toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Toolbox
@@ -237,7 +236,7 @@ class RunFactory(Struct, kw_only=True):
         return self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
-        rules, unseen = self.settings.tools, self.mcp.unseen()
+        rules, unseen = self.settings.tools, self.mcp.manager.unseen()
         return FirstContact(
             self.mcp,
             gate=gate,

@@ -24,8 +24,7 @@ from app.runs.live_outputs import Outputs
 from app.runs.tool_results import Results
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
-from tools.base.access.helpers import HelperAccess
-from tools.base.access.sessions import SessionAccess
+from tools.base.access import HelperAccess, SessionAccess
 from tools.tool import Context
 from tools.toolbox import Toolbox
 

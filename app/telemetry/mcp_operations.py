@@ -14,7 +14,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_
 from app.telemetry import conventions as names
 from app.telemetry.instruments import Attributes, Instruments
 from app.telemetry.providers import server_attributes
-from tools.mcp.operations import Operation, OperationEnd
+from tools.mcp.model import Operation, OperationEnd
 
 OF_CALL = frozenset({names.TOOL_NAME.name, names.ERROR.name})  # its span has them itself
 

@@ -17,7 +17,7 @@ from app.config.sources import SettingsError
 from app.core.observers import Observers
 from app.redaction.redactor import Redactor
 from app.telemetry.content import CAPTURE, ContentWriter, wants_content
-from tools.mcp.operations import ObserveOperation
+from tools.mcp.model import ObserveOperation
 
 if TYPE_CHECKING:
     from app.telemetry.exporting import Exports

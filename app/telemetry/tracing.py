@@ -38,7 +38,7 @@ from app.telemetry.content import ContentWriter
 from app.telemetry.instruments import Attributes, Instruments
 from app.telemetry.mcp_operations import ObservedOperation, OpenCall
 from app.telemetry.providers import provider_attributes, response_model
-from tools.mcp.operations import Operation, OperationEnd
+from tools.mcp.model import Operation, OperationEnd
 
 SPOKEN = frozenset({"retry", "fallback", "waiting", "queued", "key_disabled"})  # notices whose words hold no content
 NS = 1_000_000_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -115,10 +116,11 @@ def _commands(changes: list[FileChange]) -> dict[str, CommandFiles]:
 def _event(workspace: Path, change: FileChange, call: str, row: CommandFiles | None, most: int) -> FileChanged:
     path, entry = os.fsencode(change.path).decode(errors="replace"), change.entry
     runs_at = row.command if row else None
+    event = partial(FileChanged, call, path, change.change, unkept=change.unkept)
     if entry is None:
-        return FileChanged(call, path, change.change, unkept=change.unkept)
+        return event()
     if not _is_file(entry):
-        return FileChanged(call, path, change.change, kind=FOLDER_KIND, unkept=change.unkept, runs_at=runs_at)
+        return event(kind=FOLDER_KIND, runs_at=runs_at)
     try:
         with regular_file(workspace, inside(workspace, change.path)) as opened:
             size = os.fstat(opened).st_size
@@ -128,10 +130,8 @@ def _event(workspace: Path, change: FileChange, call: str, row: CommandFiles | N
             if row and row.holds and size <= BEGINNING and _lacks(os.pread(opened, BEGINNING, 0), row.holds):
                 runs_at = None
     except (ToolFailed, OSError):  # gone again, or out of reach
-        return FileChanged(call, path, change.change, entry.size, unkept=change.unkept, runs_at=runs_at)
-    return FileChanged(
-        call, path, change.change, size=size, sha256=digest, kind=kind, unkept=change.unkept, runs_at=runs_at
-    )
+        return event(size=entry.size, runs_at=runs_at)
+    return event(size=size, sha256=digest, kind=kind, runs_at=runs_at)
 
 
 def _lacks(content: bytes, text: bytes) -> bool:

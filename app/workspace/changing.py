@@ -13,11 +13,10 @@ from app.workspace.placing import check_name
 from app.workspace.private_files import private_reason
 from app.workspace.scanner import DEEPEST
 from tools.base.outcome import ToolFailed
-from tools.base.workspace import directory, explained, inside
+from tools.base.workspace import CREATE, directory, explained, inside
 from tools.sandbox.owner_run_paths import owner_run_reason, owner_run_rule
 
 MOST_REMOVED = 20_000  # files and folders at once
-_CLAIM = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 ROOT = "This is the workspace itself. Name a file or folder in it."
 TOO_MANY = f"{{path}} holds more than {MOST_REMOVED:,} files. Remove its folders one by one, or with a command."
 OF_OTHERS = "{path} is not changed: the folders of other people are in it."
@@ -103,7 +102,7 @@ def _claim(target: int, name: str, shown: str, *, folder: bool) -> None:
         if folder:
             os.mkdir(name, dir_fd=target)
         else:
-            os.close(os.open(name, _CLAIM, 0o600, dir_fd=target))
+            os.close(os.open(name, CREATE, 0o600, dir_fd=target))
     except FileExistsError:
         raise NameTaken(shown) from None
 

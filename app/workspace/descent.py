@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from tools.base.workspace import DIRECTORY
 
 
 class Entry(Struct, frozen=True):
@@ -33,7 +33,7 @@ class _Level(Struct):
 
 def entries_below(parent: int, name: str) -> Iterator[Entry]:
     """Yield what is in a folder, each inner one behind what is in it. Links are not followed. Raises OSError."""
-    here = os.open(name, _FOLDER, dir_fd=parent)
+    here = os.open(name, DIRECTORY, dir_fd=parent)
     try:
         levels = [_level(here, name)]
         while levels:
@@ -64,7 +64,7 @@ def remove_below(parent: int, name: str) -> None:
 
 def _changed(here: int, name: str) -> int:
     """Open another folder, and close this one."""
-    other = os.open(name, _FOLDER, dir_fd=here)
+    other = os.open(name, DIRECTORY, dir_fd=here)
     os.close(here)
     return other
 

@@ -42,7 +42,8 @@ def description_of(data: bytes, media_type: str) -> str:
 
 
 def _counted(number: int, noun: str, *, more: bool = False) -> str:
-    return f"{number:,}{' or more' if more else ''} {noun if number == 1 and not more else noun + 's'}"
+    many = "entries" if noun == "entry" else f"{noun}s"
+    return f"{number:,}{' or more' if more else ''} {noun if number == 1 and not more else many}"
 
 
 def _lines(data: bytes) -> str:
@@ -57,16 +58,11 @@ def _table(data: bytes) -> str:
 
 
 def _zip(data: bytes) -> str:
-    entries = _entries(data)
-    return _counted(entries, "entry").replace("entrys", "entries")
-
-
-def _entries(data: bytes) -> int:
-    """Return the number of entries as the archive's end says it; reading them all may take seconds."""
+    """Count the entries as the archive's end says it; reading them all may take seconds."""
     at = data.rfind(_END_OF_ZIP, max(0, len(data) - _END_ROOM))
     if at < 0:
         raise zipfile.BadZipFile
-    return int(struct.unpack_from("<H", data, at + 10)[0])
+    return _counted(struct.unpack_from("<H", data, at + 10)[0], "entry")
 
 
 def _opened(data: bytes) -> zipfile.ZipFile:
@@ -101,7 +97,7 @@ def _pages(data: bytes) -> str:
 def _tar(data: bytes) -> str:
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         entries = sum(1 for _ in islice(archive, MOST_ENTRIES))
-    return _counted(entries, "entry", more=entries == MOST_ENTRIES).replace("entrys", "entries")
+    return _counted(entries, "entry", more=entries == MOST_ENTRIES)
 
 
 DESCRIBED: Mapping[str, Callable[[bytes], str]] = {

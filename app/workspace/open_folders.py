@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
+
+from tools.base.workspace import DIRECTORY
 
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_BELOW = _ROOT | os.O_NOFOLLOW
 
 
 class OpenFolders:
@@ -22,7 +22,7 @@ class OpenFolders:
     def __enter__(self) -> OpenFolders:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leave()
         os.close(self.root)
 
@@ -34,7 +34,7 @@ class OpenFolders:
             return
         if parts[:-1] != self._above:
             self._enter(parts[:-1])
-        opened = os.open(parts[-1], _BELOW, dir_fd=self._parent)
+        opened = os.open(parts[-1], DIRECTORY, dir_fd=self._parent)
         try:
             yield opened
         finally:
@@ -44,7 +44,7 @@ class OpenFolders:
         self._leave()
         try:
             for part in above:
-                opened = os.open(part, _BELOW, dir_fd=self._parent)
+                opened = os.open(part, DIRECTORY, dir_fd=self._parent)
                 self._close_parent()
                 self._parent = opened
         except OSError:

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from app.core.attachments import File
 from app.storage.changes import StoreFailed
 from tools.base.outcome import ToolFailed
-from tools.base.workspace import directory, regular_file
+from tools.base.workspace import CREATE, directory, regular_file
 from tools.sandbox.owner_run_paths import owner_run_reason
 
 MOST_NAME = 200  # bytes
 MOST_TRIES = 1_000
 # Of file systems that know no files without a name (network drives, FAT), or give them none later; no /proc.
 UNNAMED_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.EPERM, errno.EXDEV, errno.ENOENT})
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeName(Exception):
@@ -114,12 +113,12 @@ def create_whole(parent: int, name: str, data: bytes) -> bool:
 def create_whole_beside(parent: int, name: str, data: bytes) -> bool:
     """Do the same where files need a name: an empty one holds it until a whole one is renamed to it."""
     try:
-        os.close(os.open(name, _CREATE, 0o666, dir_fd=parent))
+        os.close(os.open(name, CREATE, 0o666, dir_fd=parent))
     except FileExistsError:
         return False
     temporary = f".{secrets.token_hex(8)}.tmp"
     try:
-        with os.fdopen(os.open(temporary, _CREATE, 0o666, dir_fd=parent), "wb") as file:
+        with os.fdopen(os.open(temporary, CREATE, 0o666, dir_fd=parent), "wb") as file:
             file.write(data)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:

@@ -26,13 +26,13 @@ from app.storage.checkpoints import FILE, FOLDER, LEFT_OUT, LINK, SKIPPED, Entri
 from app.workspace.open_folders import OpenFolders
 from app.workspace.skipped import HEAVY, is_protected
 from tools.base.file_stamps import is_settled
+from tools.base.workspace import READ
 from tools.sandbox.placeholders import has_mark
 
 MODE = 0o777  # the bits of a mode that are kept
 DEEPEST = 128  # folders in each other
 BATCH = 8 << 20  # bytes of contents that are stored at a time
 CHECK_EVERY = 64  # entries between two looks at the clock
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REPLACED = {errno.ELOOP, errno.ENXIO}  # by a link, by a socket
 
 KeepContents = Callable[[list[tuple[bytes, bytes]]], None]
@@ -265,7 +265,7 @@ def _entry(kind: str, found: os.stat_result) -> Entry:
 def _content(parent: int, name: str, limit: int) -> tuple[bytes, os.stat_result]:
     """Return the content of a file and its status before it was read. Raises OSError: FileNotFoundError if it went."""
     try:
-        opened = os.open(name, _READ, dir_fd=parent)
+        opened = os.open(name, READ, dir_fd=parent)
     except OSError as error:
         if error.errno in _REPLACED:
             raise FileNotFoundError(name) from error

@@ -12,10 +12,9 @@ from typing import Literal
 from app.workspace.changing import NameTaken, check_names
 from app.workspace.placing import UNNAMED_UNSUPPORTED, numbered_names
 from tools.base.outcome import ToolFailed
-from tools.base.workspace import directory, explained
+from tools.base.workspace import CREATE, directory, explained
 
 Conflict = Literal["refuse", "replace", "keep_both"]
-_NAMED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNNAMED = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 
 
@@ -41,12 +40,9 @@ class Upload:
         except OSError as error:
             if error.errno not in UNNAMED_UNSUPPORTED:
                 raise ToolFailed(f"{self._shown} cannot be written: {error.strerror}.") from error
-        return self._open_named()
-
-    def _open_named(self) -> int:
         self._temporary = f".{secrets.token_hex(8)}.tmp"
         with explained(self._shown):
-            return os.open(self._temporary, _NAMED, 0o666, dir_fd=self._parent)
+            return os.open(self._temporary, CREATE, 0o666, dir_fd=self._parent)
 
     def write(self, data: bytes) -> None:
         with explained(self._shown):
@@ -111,5 +107,5 @@ def _link_or_claim(temporary: str, name: str, parent: int) -> None:
     except OSError as error:
         if error.errno not in UNNAMED_UNSUPPORTED:
             raise
-        os.close(os.open(name, _NAMED, 0o666, dir_fd=parent))
+        os.close(os.open(name, CREATE, 0o666, dir_fd=parent))
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.workspace.private_files import private_reason
 from parsing import Arguments
@@ -41,45 +41,50 @@ class WritePreview(Struct, frozen=True):
     note: str = ""
 
 
-class _There(Struct, frozen=True):
-    """The file that is there. `text` is None where `note` says why."""
-
-    binding: str
-    size: int
-    modified: float
-    text: str | None
-    note: str = ""
-
-
 def preview_of(name: str, arguments: Arguments, workspace: Path, *, may_read: bool) -> WritePreview | None:
     """The change of a call, compared with the file as it is now; None for other tools. Blocks."""
-    after = CHANGES.get(name)
-    if after is None:
+    if name not in ("write_file", "edit_file"):
         return None
     path = str(arguments.get("path", ""))
     try:
-        file = ReadFile(workspace, path)
-        there = _there(file, workspace, may_read=may_read)
-        return after(arguments, "/".join(file.parts), there, state_of_file(arguments, workspace))
+        return _preview(name, arguments, workspace, ReadFile(workspace, path), may_read=may_read)
     except (ToolFailed, OSError, KeyError, TypeError, AttributeError) as failure:  # unfit arguments among them
         return WritePreview(path, "fail", state_of_file({"path": path}, workspace), note=str(failure))
 
 
-def _there(path: ReadFile, workspace: Path, *, may_read: bool) -> _There | None:
+def _preview(name: str, arguments: Arguments, workspace: Path, file: ReadFile, *, may_read: bool) -> WritePreview:
+    shown = "/".join(file.parts)
+    there = _there(file, workspace, shown)
+    if there is None and name == "write_file":
+        return WritePreview(shown, "create", state_of_file(arguments, workspace))
+    if there is None:
+        return WritePreview(shown, "fail", state_of_file(arguments, workspace), note=f"{shown} does not exist.")
+    preview, data = there
+    text, note = (None, TOO_LONG) if data is None else _readable(data, file.parts, may_read=may_read)
+    if name == "write_file":
+        preview, after = replace(preview, change="replace"), str(arguments["content"])
+    elif text is not None:
+        after = replace_once(text, arguments["old"], arguments["new"], shown, "write the whole file").text
+    if text is None:
+        return replace(preview, note=note)
+    return replace(preview, lines=len(text.splitlines()), diff=unified_diff(shown, text, after, DIFF_CHARACTERS))
+
+
+def _there(path: ReadFile, workspace: Path, shown: str) -> tuple[WritePreview, bytes | None] | None:
+    """Return the file that is there, as an edit of it begins, and its content unless that is too long."""
     try:
         with path.opened() as file:
             found = os.fstat(file.fileno())
             if found.st_size > EDIT_BYTES:
                 binding = state_of_file({"path": str(path)}, workspace)
-                return _There(binding, found.st_size, found.st_mtime, None, TOO_LONG)
+                return WritePreview(shown, "edit", binding, found.st_size, modified=found.st_mtime), None
             data = file.read(EDIT_BYTES + 1)
     except ToolFailed as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
     binding = hashlib.sha256(data).hexdigest()
-    text, note = _readable(data, path.parts, may_read=may_read)
-    return _There(binding, len(data), found.st_mtime, text, note)
+    return WritePreview(shown, "edit", binding, len(data), modified=found.st_mtime), data
 
 
 def _readable(data: bytes, parts: tuple[str, ...], *, may_read: bool) -> tuple[str | None, str]:
@@ -92,39 +97,3 @@ def _readable(data: bytes, parts: tuple[str, ...], *, may_read: bool) -> tuple[s
     except UnicodeDecodeError:
         return None, NOT_TEXT
     return (None, NOT_TEXT) if "\0" in text else (text, "")
-
-
-def _written(arguments: Arguments, shown: str, there: _There | None, state: str) -> WritePreview:
-    if there is None:
-        return WritePreview(shown, "create", state)
-    return _compared("replace", shown, there, str(arguments["content"]))
-
-
-def _edited(arguments: Arguments, shown: str, there: _There | None, state: str) -> WritePreview:
-    if there is None:
-        return WritePreview(shown, "fail", state, note=f"{shown} does not exist.")
-    if there.text is None:
-        return _compared("edit", shown, there, "")
-    after = replace_once(there.text, arguments["old"], arguments["new"], shown, "write the whole file").text
-    return _compared("edit", shown, there, after)
-
-
-def _compared(change: Literal["replace", "edit"], shown: str, there: _There, after: str) -> WritePreview:
-    lines = None if there.text is None else len(there.text.splitlines())
-    diff = None if there.text is None else unified_diff(shown, there.text, after, DIFF_CHARACTERS)
-    return WritePreview(
-        path=shown,
-        change=change,
-        binding=there.binding,
-        size=there.size,
-        lines=lines,
-        modified=there.modified,
-        diff=diff,
-        note=there.note,
-    )
-
-
-CHANGES: dict[str, Callable[[Arguments, str, _There | None, str], WritePreview]] = {
-    "write_file": _written,
-    "edit_file": _edited,
-}

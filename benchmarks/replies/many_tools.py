@@ -27,8 +27,7 @@ from parsing.aliases import loose
 from tests.support.models.real_models import GEMMA, LlamaServer, Served
 from tools.base.rights import Risk
 from tools.catalogue import TOOLS
-from tools.mcp.tool_choice import ToolChoices
-from tools.mcp.tool_search import toolbox_within
+from tools.mcp.tool_search import ToolChoices, toolbox_within
 from tools.tool import Context, Tool, answering
 from tools.toolbox import Allow, Toolbox
 

@@ -15,7 +15,7 @@ from routes.cli.columns import aligned, failed
 from routes.cli.remote import Remote, server_flags, with_remote
 from routes.terminal.approval_text import exact
 from routes.terminal.event_client import step
-from tools.base.access.memory import KINDS
+from tools.base.access import KINDS
 
 COLUMNS = ("id", "kind", "day", "text")
 NONE = "Nothing is remembered."

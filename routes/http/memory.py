@@ -18,7 +18,7 @@ from routes.protocol.numbers import query_number
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
-from tools.base.access.memory import FACT
+from tools.base.access import FACT
 
 LISTED = 50  # memories of one answer that asks for no number
 LONGEST_QUERY = 1_000  # characters

@@ -12,7 +12,7 @@ from app.budget.kinds import SOON_S, BudgetSpent
 from app.config.folders import FolderUnsafe
 from app.config.runtime_changes import NotChangeable
 from app.mcp.declared_trust import NotDeclared, ServerUnseen
-from app.mcp.servers import CommandsForbidden, NoSuchServer, NothingHeld, ServerOfFile, UnfitServer
+from app.mcp.servers import CommandsForbidden, NothingHeld, ServerOfFile, UnfitServer
 from app.models.endpoints.model_registry import UnknownModel
 from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
 from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServedModel
@@ -34,7 +34,7 @@ from app.workspace.placing import UnsafeName
 from routes.protocol.errors import Refused, TooSoon
 from tools.base.pause_check import Paused
 from tools.jobs.records import JobsFailed, NoSuchJob
-from tools.mcp.model import HeldChanged
+from tools.mcp.model import HeldChanged, NoSuchServer
 from tools.mcp.offer_calls import RequestFailed
 
 

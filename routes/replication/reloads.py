@@ -119,7 +119,7 @@ async def _signed_in(mcp: McpServers, body: Body) -> str:
 
 async def _end_all(factory: RunFactory, _: Body) -> None:
     """End what runs at this server. Raises StoreFailed."""
-    ends = (factory.runs.cancel_all("paused"), factory.jobs.cancel_all(), factory.mcp.stop_all())
+    ends = (factory.runs.cancel_all("paused"), factory.jobs.cancel_all(), factory.mcp.manager.stop_all())
     for result in await asyncio.gather(*ends, return_exceptions=True):
         if isinstance(result, BaseException):
             raise StoreFailed(f"Not all that ran was ended: {result}") from result

@@ -71,7 +71,7 @@ async def opened_run_manager(settings: Settings, storage: StoragePhase) -> Async
         await enter(delivering(notifications, peers, storage.vault))
         if hooks:
             await enter(informing(hooks))
-        switch.on_change(runs.notifier.wake_all, mcp.go_on)
+        switch.on_change(runs.notifier.wake_all, mcp.manager.resume)
         housekeeping = Housekeeping(store, settings.log_join_after_s, settings.keep_days, settings.audit_days)
         await enter(in_background(peers.on_duty("housekeeping", housekeeping.run_forever), "housekeeping"))
         yield ManagerPhase(mcp=mcp, runs=runs, notifications=notifications, hooks=hooks)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -11,12 +13,22 @@ from tools.base.hidden_fields import repr_without
 from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
 
+MOST_BYTES = 5 << 20  # of one picture: more is refused by the large services
+MOST_PICTURES = 8  # of one result
+T = TypeVar("T")
 TypeIn = Callable[[bytes], int]
 Resize = Callable[[Window], None]
 
 
 class ToolFailed(Exception):
     """A tool failed. The message is for the model and says what to do next."""
+
+
+def required(access: T | None, otherwise: str) -> T:
+    """Return what a run has for its tools. Raises ToolFailed, which says what to do without."""
+    if access is None:
+        raise ToolFailed(otherwise)
+    return access
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +65,15 @@ class Result(Struct, frozen=True):
     labels: tuple[str, ...] = ()
 
     __repr__ = repr_without("pictures")
+
+
+def is_picture(data: bytes) -> bool:
+    """Return whether it begins as a PNG, JPEG, GIF or WebP does."""
+    known = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
+    return data.startswith(known) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP")
+
+
+def shown_pictures(found: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return the first pictures that are not too large."""
+    fitting: Iterator[bytes] = (data for data in found if len(data) <= MOST_BYTES and is_picture(data))
+    return tuple(islice(fitting, MOST_PICTURES))

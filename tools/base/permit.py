@@ -10,9 +10,9 @@ from msgspec import Struct
 from parsing import Arguments
 
 
-def canonical(arguments: Arguments) -> str:
-    """The same text for the same arguments, in whatever order they were written."""
-    return json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+def canonical(value: object) -> str:
+    """The same JSON for the same value, in whatever order its fields were written."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def fingerprint(principal: str, name: str, arguments: Arguments, binding: str = "") -> str:

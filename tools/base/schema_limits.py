@@ -1,24 +1,30 @@
 """Bounds on schema validation: the schema of an untrusted tool must not be able to stop the server.
 
 Two parts of a schema can take unbounded time: a pattern with catastrophic backtracking, and circular references.
- Imported with jsonschema only, before the first check.
+Imported before the first check only: jsonschema takes 100 ms.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 from typing import Any
 
 import regex
-from jsonschema import ValidationError
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from jsonschema.protocols import Validator
-from jsonschema.validators import extend
+from jsonschema.validators import extend, validator_for
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+from referencing.exceptions import Unresolvable
 
 MAX_REFERENCES = 2_000  # followed in one check: about 0.1 s
 MAX_PATTERN_S = 0.1
+SCHEMA_FAULTS = (SchemaError, Unresolvable, re.error)  # of a schema that is wrong itself
 
 Check = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
@@ -29,8 +35,23 @@ class TooMuchWork(Exception):
     """A check exceeds its time or reference limit."""
 
 
+def errors_of(schema: str, value: Any, most: int) -> list[ValidationError]:
+    """Return the first errors of a value, within the limits. Raises TooMuchWork, SCHEMA_FAULTS, RecursionError."""
+    with _limited():
+        return list(islice(_validator(schema).iter_errors(value), most))
+
+
+@lru_cache(maxsize=512)
+def _validator(schema: str) -> Validator:
+    """Build a validator, cached per schema. References are never fetched: a schema must not cause requests."""
+    read = json.loads(schema)
+    kind = validator_for(read, default=Draft202012Validator)
+    kind.check_schema(read)
+    return _bounded(kind)(read, registry=REGISTRY)
+
+
 @contextmanager
-def limited() -> Iterator[None]:
+def _limited() -> Iterator[None]:
     """Set the limits of one check."""
     token = _left.set([MAX_REFERENCES])
     try:
@@ -40,7 +61,7 @@ def limited() -> Iterator[None]:
 
 
 @cache
-def bounded(kind: type[Validator]) -> type[Validator]:
+def _bounded(kind: type[Validator]) -> type[Validator]:
     """The same kind of validator, whose checks raise TooMuchWork."""
     checks: dict[str, Check] = {"pattern": _pattern, "patternProperties": _pattern_properties}
     for name in ("$ref", "$dynamicRef", "$recursiveRef"):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
-from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
+from tools.base.texts import shortened
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
-    from jsonschema.protocols import Validator
 
 LONGEST_OF_CLIENT = 64_000  # characters of a schema, which take 0.2 s
 _MAX_ERRORS = 5
@@ -23,16 +20,13 @@ CORRECT = "Correct this and call again."  # ends the description of errors that 
 
 def argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:
     """Describe at most five errors in the arguments of the tool `name`; None when they are valid."""
-    from jsonschema import SchemaError
-    from referencing.exceptions import Unresolvable
-
-    from tools.base.schema_limits import TooMuchWork
+    from tools.base.schema_limits import SCHEMA_FAULTS, TooMuchWork, errors_of
 
     try:
-        errors = _errors(json.dumps(schema), arguments)
+        errors = errors_of(json.dumps(schema), arguments, _MAX_ERRORS)
     except TooMuchWork:
         return f"The arguments of {name} take too long to check against its schema: send simpler ones."
-    except (SchemaError, Unresolvable, re.error) as error:
+    except SCHEMA_FAULTS as error:
         return f"{name} cannot be used, because its own schema is wrong ({_cut(str(error))}). Use another tool."
     except RecursionError:
         return f"The arguments of {name} are nested too deeply: send simpler ones."
@@ -45,24 +39,14 @@ def client_argument_error(name: str, schema: dict[str, Any], arguments: Argument
     A schema that is wrong or long allows any object. It is not checked before there is a call: a client sends hundreds
     of schemas with each request, and each would take milliseconds.
     """
-    from jsonschema import SchemaError
-    from referencing.exceptions import Unresolvable
-
-    from tools.base.schema_limits import TooMuchWork
+    from tools.base.schema_limits import SCHEMA_FAULTS, TooMuchWork, errors_of
 
     try:
         written = json.dumps(schema)
-        errors = _errors(written, arguments) if len(written) <= LONGEST_OF_CLIENT else []
-    except (SchemaError, Unresolvable, re.error, RecursionError, TooMuchWork):
+        errors = errors_of(written, arguments, _MAX_ERRORS) if len(written) <= LONGEST_OF_CLIENT else []
+    except (*SCHEMA_FAULTS, RecursionError, TooMuchWork):
         return None
     return _sentence(name, errors)
-
-
-def _errors(schema: str, arguments: Arguments) -> list[ValidationError]:
-    from tools.base.schema_limits import limited
-
-    with limited():
-        return list(islice(_validator(schema).iter_errors(arguments), _MAX_ERRORS))
 
 
 def _sentence(name: str, errors: list[ValidationError]) -> str | None:
@@ -74,32 +58,13 @@ def _sentence(name: str, errors: list[ValidationError]) -> str | None:
 
 def schema_error(schema: dict[str, Any]) -> str | None:
     """Describe the error in a schema itself; None when it can be used."""
-    from jsonschema import SchemaError
-    from referencing.exceptions import Unresolvable
-
-    from tools.base.schema_limits import TooMuchWork, limited
+    from tools.base.schema_limits import SCHEMA_FAULTS, TooMuchWork, errors_of
 
     try:
-        with limited():
-            next(iter(_validator(json.dumps(schema)).iter_errors({})), None)
-    except (SchemaError, Unresolvable, re.error, RecursionError, TooMuchWork) as error:
+        errors_of(json.dumps(schema), {}, 1)
+    except (*SCHEMA_FAULTS, RecursionError, TooMuchWork) as error:
         return _cut(str(error).partition("\n")[0])
     return None
-
-
-@lru_cache(maxsize=512)
-def _validator(schema: str) -> Validator:
-    """Build a validator, cached per schema. References are never fetched: a schema must not cause requests."""
-    from jsonschema import Draft202012Validator  # 100 ms, not needed before the first call
-    from jsonschema.validators import validator_for
-    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
-
-    from tools.base.schema_limits import bounded
-
-    read = json.loads(schema)
-    kind = validator_for(read, default=Draft202012Validator)
-    kind.check_schema(read)
-    return bounded(kind)(read, registry=REGISTRY)
 
 
 def _describe_error(error: ValidationError) -> str:
@@ -152,4 +117,4 @@ def _path(*steps: str | int) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return shortened(text, _SHOWN)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from tools.base.screen_row import Row
 from tools.base.screen_view import View
@@ -31,38 +30,8 @@ def apply_control(view: View, character: str) -> None:
         move(view)
 
 
-def _up(view: View, count: int, _: int) -> None:
-    view.to_row(view.y - max(1, count))
-
-
-def _down(view: View, count: int, _: int) -> None:
-    view.to_row(view.y + max(1, count))
-
-
-def _right(view: View, count: int, _: int) -> None:
-    view.to_column(view.column + max(1, count))
-
-
-def _left(view: View, count: int, _: int) -> None:
-    view.to_column(max(0, view.column - max(1, count)))
-
-
-def _lines_down(view: View, count: int, _: int) -> None:
-    _down(view, count, 0)
-    view.to_column(0)
-
-
-def _lines_up(view: View, count: int, _: int) -> None:
-    _up(view, count, 0)
-    view.to_column(0)
-
-
 def _to_column(view: View, column: int, _: int) -> None:
     view.to_column(max(0, column - 1))
-
-
-def _to_row(view: View, row: int, _: int) -> None:
-    view.to_row(row - 1)
 
 
 def _to(view: View, row: int, column: int) -> None:
@@ -126,14 +95,6 @@ def _delete_lines(view: View, count: int, _: int) -> None:
     view.to_column(0)
 
 
-def _save(view: View, _: int, __: int) -> None:
-    view.save()
-
-
-def _restore(view: View, _: int, __: int) -> None:
-    view.restore()
-
-
 def _reverse_line(view: View) -> None:
     column = view.column
     if view.y:
@@ -151,44 +112,41 @@ def _reset(view: View) -> None:
     view.to_column(0)
 
 
-def _nul(view: View) -> None:
-    view.write("\ufffd")  # not every database can store it, and it parts what is written with it
-
-
-_SEQUENCES: Mapping[str, Callable[[View, int, int], None]] = MappingProxyType(
-    {
-        "A": _up,
-        "B": _down,
-        "C": _right,
-        "D": _left,
-        "E": _lines_down,
-        "F": _lines_up,
-        "G": _to_column,
-        "`": _to_column,
-        "d": _to_row,
-        "H": _to,
-        "f": _to,
-        "J": _erase_screen,
-        "K": _erase_line,
-        "X": _erase,
-        "P": _delete,
-        "@": _insert,
-        "L": _insert_lines,
-        "M": _delete_lines,
-        "s": _save,
-        "u": _restore,
-    }
-)
-_ESCAPES: Mapping[str, Callable[[View], None]] = MappingProxyType(
-    {"7": View.save, "8": View.restore, "D": View.feed_line, "E": View.next_line, "M": _reverse_line, "c": _reset}
-)
-_CONTROLS: Mapping[str, Callable[[View], None]] = MappingProxyType(
-    {
-        "\0": _nul,
-        "\v": View.feed_line,
-        "\f": View.feed_line,
-        "\x84": View.feed_line,
-        "\x85": View.next_line,
-        "\x8d": _reverse_line,
-    }
-)
+_SEQUENCES: Mapping[str, Callable[[View, int, int], None]] = {
+    "A": lambda view, count, _: view.to_row(view.y - max(1, count)),
+    "B": lambda view, count, _: view.to_row(view.y + max(1, count)),
+    "C": lambda view, count, _: view.to_column(view.column + max(1, count)),
+    "D": lambda view, count, _: view.to_column(max(0, view.column - max(1, count))),
+    "E": lambda view, count, _: _to(view, view.y + max(1, count) + 1, 1),
+    "F": lambda view, count, _: _to(view, view.y - max(1, count) + 1, 1),
+    "G": _to_column,
+    "`": _to_column,
+    "d": lambda view, row, _: view.to_row(row - 1),
+    "H": _to,
+    "f": _to,
+    "J": _erase_screen,
+    "K": _erase_line,
+    "X": _erase,
+    "P": _delete,
+    "@": _insert,
+    "L": _insert_lines,
+    "M": _delete_lines,
+    "s": lambda view, _, __: view.save(),
+    "u": lambda view, _, __: view.restore(),
+}
+_ESCAPES: Mapping[str, Callable[[View], None]] = {
+    "7": View.save,
+    "8": View.restore,
+    "D": View.feed_line,
+    "E": View.next_line,
+    "M": _reverse_line,
+    "c": _reset,
+}
+_CONTROLS: Mapping[str, Callable[[View], None]] = {
+    "\0": lambda view: view.write("\ufffd"),  # not every database can store NUL, and it parts what is written with it
+    "\v": View.feed_line,
+    "\f": View.feed_line,
+    "\x84": View.feed_line,
+    "\x85": View.next_line,
+    "\x8d": _reverse_line,
+}

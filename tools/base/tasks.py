@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 
@@ -24,3 +24,16 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncGene
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
+    """Wait until the event is set, or the time is over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+def retrieve(task: asyncio.Future[Any]) -> None:
+    """Look at how a task has ended, so that asyncio does not warn of a failure."""
+    if not task.cancelled():
+        task.exception()

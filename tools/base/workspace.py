@@ -19,10 +19,11 @@ from pathlib import Path
 
 from tools.base.outcome import ToolFailed
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# How files and directories are opened in an open directory: never through a link.
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK the opening of a FIFO would wait for its writer.
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH_BYTES = 4_096  # Linux's own bound
 
 _KINDS = (
@@ -74,10 +75,10 @@ def _directory_in(parent: int, name: str, *, create: bool) -> int:
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
     try:
-        return os.open(name, _DIRECTORY, dir_fd=parent)
+        return os.open(name, DIRECTORY, dir_fd=parent)
     except NotADirectoryError:
         # Linux answers so for a link too, which deserves its own sentence.
-        if kind_of(parent, name) == "a symbolic link":
+        if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             raise ToolFailed(f"{name} is a symbolic link, and links are not followed: use the real path.") from None
         raise
 
@@ -91,7 +92,7 @@ def regular_file(workspace: Path, parts: tuple[str, ...]) -> Iterator[int]:
     with directory(workspace, parts[:-1]) as parent:
         _only_regular(parent, parts[-1], shown)
         with explained(shown):
-            opened = os.open(parts[-1], _READ, dir_fd=parent)
+            opened = os.open(parts[-1], READ, dir_fd=parent)
     try:
         # Checked again on the open file: the name may point to another file by now.
         if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -109,7 +110,7 @@ def write(workspace: Path, parts: tuple[str, ...], content: bytes) -> None:
     with directory(workspace, parts[:-1], create=True) as parent, explained(shown):
         mode = _only_regular(parent, parts[-1], shown, missing_is_fine=True)
         temporary = f".{secrets.token_hex(8)}.tmp"
-        opened = os.open(temporary, _CREATE, 0o666, dir_fd=parent)
+        opened = os.open(temporary, CREATE, 0o666, dir_fd=parent)
         try:
             with os.fdopen(opened, "wb") as file:
                 if mode is not None:
@@ -122,15 +123,6 @@ def write(workspace: Path, parts: tuple[str, ...], content: bytes) -> None:
             raise
 
 
-def kind_of(parent: int, name: str) -> str:
-    """Return the kind of an entry: `a file`, `a directory`, `a symbolic link`, `a FIFO` ..."""
-    return _kind(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-
-
-def _kind(mode: int) -> str:
-    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a file")
-
-
 def _only_regular(parent: int, name: str, shown: str, *, missing_is_fine: bool = False) -> int | None:
     """The permissions of a regular file; None when it is missing and may be."""
     try:
@@ -141,7 +133,8 @@ def _only_regular(parent: int, name: str, shown: str, *, missing_is_fine: bool =
             return None
         raise
     if not stat.S_ISREG(mode):
-        raise ToolFailed(f"{shown} is {_kind(mode)}, not a file: give the path of a regular file.")
+        kind = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a file")
+        raise ToolFailed(f"{shown} is {kind}, not a file: give the path of a regular file.")
     return stat.S_IMODE(mode)
 
 

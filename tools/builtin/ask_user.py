@@ -6,7 +6,7 @@ from typing import Any
 
 from parsing import Arguments
 from tools.base.escape_invisible import visible
-from tools.base.outcome import ToolFailed
+from tools.base.outcome import ToolFailed, required
 from tools.base.schemas import argument_error
 from tools.tool import Context, NoAnswer
 
@@ -25,8 +25,7 @@ ADVICE = "Do not ask it again: go on without the answer, or end your turn with w
 
 async def ask_user(arguments: Arguments, context: Context) -> str:
     """Return the person's answer. Raises ToolFailed without one."""
-    if context.ask is None:
-        raise ToolFailed(UNATTENDED)
+    ask = required(context.ask, UNATTENDED)
     question = visible(arguments["question"]).strip()
     if not question:
         raise ToolFailed("question is empty. Write the question that the person is to answer.")
@@ -39,7 +38,7 @@ async def ask_user(arguments: Arguments, context: Context) -> str:
             return error
         return None if _text_of(answer) else "Choose an answer or write one."
 
-    answer = await context.ask(OWN_QUESTION, {"message": question, "schema": schema}, REASON, objection)
+    answer = await ask(OWN_QUESTION, {"message": question, "schema": schema}, REASON, objection)
     if isinstance(answer, NoAnswer):
         note = f": {answer.note}" if answer.note else ""
         raise ToolFailed(f"{UNANSWERED[answer.state]}{note}. {ADVICE}")

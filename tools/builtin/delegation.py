@@ -7,8 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from parsing import Arguments
-from tools.base.access.helpers import HelperAccess
-from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.outcome import Progress, Result, ToolFailed, required
 from tools.base.rights import OutboundEffect
 from tools.tool import Context
 
@@ -19,7 +18,7 @@ _OFF = "Helpers are switched off here. Do it yourself."
 
 async def delegate(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
     """Show the helper's progress; the result is its answer, as data."""
-    helpers, task = _helpers(context), _text(arguments["task"], "task")
+    helpers, task = required(context.helpers, _OFF), _text(arguments["task"], "task")
     async with aclosing(helpers.delegate(task, arguments.get("tools"), arguments.get("model"))) as steps:
         async for step in steps:
             yield step
@@ -27,7 +26,8 @@ async def delegate(arguments: Arguments, context: Context) -> AsyncGenerator[Pro
 
 async def ask_model(arguments: Arguments, context: Context) -> str:
     """Return the model's answer, as data."""
-    return await _helpers(context).ask_model(_text(arguments["question"], "question"), arguments.get("model"))
+    helpers, question = required(context.helpers, _OFF), _text(arguments["question"], "question")
+    return await helpers.ask_model(question, arguments.get("model"))
 
 
 def model_reached(arguments: Arguments, _: Path) -> OutboundEffect | None:
@@ -36,12 +36,6 @@ def model_reached(arguments: Arguments, _: Path) -> OutboundEffect | None:
     if not model:
         return None
     return OutboundEffect(f"The server of the model {str(model)[:200]!r} would get the text.", carries_text=True)
-
-
-def _helpers(context: Context) -> HelperAccess:
-    if context.helpers is None:
-        raise ToolFailed(_OFF)
-    return context.helpers
 
 
 def _text(text: str, name: str) -> str:

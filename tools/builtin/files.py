@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 from parsing import Arguments
 from tools.base.diffs import unified_diff
-from tools.base.outcome import Progress, Result, ToolFailed
-from tools.base.pictures import MOST_BYTES, is_picture
+from tools.base.outcome import MOST_BYTES, Progress, Result, ToolFailed, is_picture
 from tools.base.replacement import replace_once
+from tools.base.texts import encoded
 from tools.base.workspace import ReadFile, WrittenFile
 from tools.tool import Context, Run, answering
 
@@ -128,7 +128,7 @@ def state_of_file(arguments: Arguments, workspace: Path) -> str:
 def write_file(arguments: Arguments) -> str:
     """Create or replace a file; the answer is a diff."""
     path: WrittenFile = arguments["path"]
-    written, before = _encoded(arguments["content"]), _old(path)
+    written, before = encoded(arguments["content"]), _old(path)
     path.write(written)
     shown = "/".join(path.parts)
     if before and len(before) > EDIT_BYTES:
@@ -155,7 +155,7 @@ def edit_file(arguments: Arguments) -> str:
     old, new, otherwise = arguments["old"], arguments["new"], "make the whole file with write_file"
     before = _editable(path)
     after = replace_once(before, old, new, str(path), otherwise).text
-    path.write(_encoded(after))
+    path.write(encoded(after))
     return f"Edited {path}.\n{unified_diff('/'.join(path.parts), before, after)}"
 
 
@@ -168,10 +168,3 @@ def _editable(path: WrittenFile) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise ToolFailed(f"{path} is not UTF-8 text (byte {error.start}): edit it with python.") from error
-
-
-def _encoded(content: str) -> bytes:
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        raise ToolFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error

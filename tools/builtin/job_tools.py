@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from parsing import Arguments
-from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.outcome import Progress, Result, ToolFailed, required
 from tools.base.patterns import lazy_pattern
 from tools.base.screen import without_controls
 from tools.jobs.manager import Jobs
@@ -35,17 +35,12 @@ def unmarked(arguments: Arguments) -> Arguments:
     """The arguments of `bash` with every leading `#!bg` turned into `background`. Idempotent: no marker is left for
     later code to act on, so the call that is approved is the call that runs."""
     command = arguments.get("command")
-    if not isinstance(command, str) or not (end := _end_of_markers(command)):
+    if not isinstance(command, str):
         return arguments
-    return {**arguments, "command": command[end:], "background": True}
-
-
-def _end_of_markers(command: str) -> int:
-    """Return the end of all leading markers; 0 without one. One pass: a model may write a million."""
     end = 0
-    while found := _MARKER.match(command, end):
+    while found := _MARKER.match(command, end):  # one pass: a model may write a million
         end = found.end()
-    return end
+    return {**arguments, "command": command[end:], "background": True} if end else arguments
 
 
 Ask = Callable[[Jobs, Arguments, Context], Awaitable[str]]
@@ -53,10 +48,9 @@ Ask = Callable[[Jobs, Arguments, Context], Awaitable[str]]
 
 def _asking(ask: Ask) -> Callable[[Arguments, Context], Awaitable[str]]:
     async def answer(arguments: Arguments, context: Context) -> str:
-        if context.jobs is None:
-            raise ToolFailed(OFF)
+        jobs = required(context.jobs, OFF)
         try:
-            return await ask(context.jobs, arguments, context)
+            return await ask(jobs, arguments, context)
         except JobsFailed as failure:
             raise ToolFailed(str(failure)) from failure
 

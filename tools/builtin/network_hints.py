@@ -56,7 +56,7 @@ def why_it_failed(text: str, exit_code: int, sandbox: Sandbox, hosts: Sequence[s
     if exit_code == 0 or not isinstance(sandbox, Bubblewrap | Landlock):
         return ""
     lines = text[-_READ:].splitlines()
-    has_network = bool(hosts) or (isinstance(sandbox, Bubblewrap) and sandbox.network)
+    has_network = bool(hosts) or sandbox.networked
     failing = [line for line in lines if _NO_NETWORK.search(line) or (not has_network and _NOT_FOUND.search(line))]
     if any(not _OWN.search(line) or _LOOK_UP.search(line) for line in failing):
         return _NONE if isinstance(sandbox, Landlock) else _PROXY if has_network else _ASK

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from parsing import Arguments
 from tools.base.outcome import ToolFailed
 from tools.base.rights import OutboundEffect
+from tools.base.texts import shortened
 from tools.base.workspace import inside
 from tools.sandbox.git_repository import runs_nothing
 from tools.sandbox.owner_run_paths import owner_run_reason
@@ -92,4 +93,4 @@ def call_sent(server: str, tool: str, _: Arguments, __: Path) -> OutboundEffect:
 
 
 def shown(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    return shortened(text, MAX_SHOWN)

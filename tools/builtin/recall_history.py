@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from parsing import Arguments
-from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.outcome import Progress, Result, ToolFailed, required
 from tools.tool import Context, Recalled
 
 NAME = "recall_history"
@@ -14,9 +14,8 @@ FEW, MANY = 5, 20
 
 async def recall_history(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
     """Return the best matches of this conversation, oldest first."""
-    if context.recall is None:
-        raise ToolFailed("No conversation is kept here. Go on with what you know.")
-    found = await context.recall(context.session, arguments["query"], min(arguments.get("limit", FEW), MANY))
+    recall = required(context.recall, "No conversation is kept here. Go on with what you know.")
+    found = await recall(context.session, arguments["query"], min(arguments.get("limit", FEW), MANY))
     if not found:
         raise ToolFailed("Nothing in this conversation has these words. Try others, or fewer.")
     strange = any(one.untrusted for one in found)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from parsing import Arguments
-from tools.base.access.sessions import SessionAccess
-from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.outcome import Progress, Result, ToolFailed, required
 from tools.tool import Context
 
 SEND = "send_to_session"
 LONGEST = 20_000  # characters of a message
+_OFF = "Other sessions cannot be reached here. Ask the person for what you need."
 
 
 async def list_sessions(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
     """Return ids and titles; untrusted if one of the sessions is."""
-    yield await _sessions(context).list(arguments.get("query", ""))
+    yield await required(context.sessions, _OFF).list(arguments.get("query", ""))
 
 
 async def read_session(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
     """Return a part of the messages; untrusted if the session is."""
-    yield await _sessions(context).read(arguments["session"], int(arguments.get("offset", 0)))
+    yield await required(context.sessions, _OFF).read(arguments["session"], int(arguments.get("offset", 0)))
 
 
 async def send_to_session(arguments: Arguments, context: Context) -> str:
@@ -28,10 +28,4 @@ async def send_to_session(arguments: Arguments, context: Context) -> str:
     message = arguments["message"]
     if not message.strip() or len(message) > LONGEST:
         raise ToolFailed(f"message must have 1 to {LONGEST:,} characters.")
-    return await _sessions(context).send(arguments["session"], message)
-
-
-def _sessions(context: Context) -> SessionAccess:
-    if context.sessions is None:
-        raise ToolFailed("Other sessions cannot be reached here. Ask the person for what you need.")
-    return context.sessions
+    return await required(context.sessions, _OFF).send(arguments["session"], message)

@@ -11,6 +11,7 @@ from contextlib import aclosing, contextmanager
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.texts import encoded
 from tools.builtin.network_hints import why_it_failed
 from tools.sandbox.boxed_process import Finished, stream
 from tools.sandbox.command import Program
@@ -53,10 +54,7 @@ def running(program: Program, argument: str) -> Run:
 @contextmanager
 def _script(code: str) -> Iterator[int]:
     """An open file without a name: code may be longer than an argument can be, and nothing is left behind."""
-    try:
-        written = code.encode()
-    except UnicodeEncodeError as error:
-        raise ToolFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error
+    written = encoded(code)
     with tempfile.TemporaryFile() as file:
         file.write(written)
         file.seek(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parsing import Arguments
-from tools.base.outcome import ToolFailed
+from tools.base.outcome import required
 from tools.builtin.plan import plan_of, with_plain_steps
 from tools.tool import Context
 
@@ -15,11 +15,10 @@ ACCEPTED = "The plan is accepted: all tools are yours to use now. Carry it out, 
 
 async def submit_plan(arguments: Arguments, context: Context) -> str:
     """Let the run act. The gate has asked the person about exactly these steps. Raises ToolFailed."""
-    if context.accept_plan is None:
-        raise ToolFailed("No plan can be accepted here. Answer with the plan.")
+    accept = required(context.accept_plan, "No plan can be accepted here. Answer with the plan.")
     steps = plan_of(with_plain_steps(arguments))
     context.show_plan(steps)
-    context.accept_plan()
+    accept()
     return ACCEPTED
 
 

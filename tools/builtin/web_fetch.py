@@ -15,7 +15,7 @@ from parsing import Arguments
 from tools.base.escape_invisible import visible
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.tool import Context
-from tools.web.bodies import ACCEPT_ENCODING, Connect, UnknownPacking, connect, is_about_tls, read_body
+from tools.web.bodies import ACCEPT_ENCODING, Connect, UnknownPacking, connect, is_about_tls, read_body, reason_of
 from tools.web.html_text import Page
 from tools.web.page_text import is_text, media_type, text_of
 from tools.web.public_hosts import Resolve, resolve
@@ -129,7 +129,7 @@ class _Fetch:
                 except httpx2.HTTPError as error:
                     raise ToolFailed(
                         f"{shown(found.url)} broke off or is not sent as HTTP should be "
-                        f"({_reason(error)}): try again once, or another page."
+                        f"({reason_of(error)}): try again once, or another page."
                     ) from error
         raise AssertionError("a target has an address")
 
@@ -196,13 +196,9 @@ _ADVICE = {
 def _unreachable(found: UrlTarget, error: httpx2.TransportError) -> ToolFailed:
     if is_about_tls(error):
         return ToolFailed(
-            f"No safe connection to {shown(found.host)} ({_reason(error)}). Nothing was fetched; use another site."
+            f"No safe connection to {shown(found.host)} ({reason_of(error)}). Nothing was fetched; use another site."
         )
-    return ToolFailed(f"{shown(found.host)} does not answer ({_reason(error)}): check the address, or try another.")
-
-
-def _reason(error: Exception) -> str:
-    return shown(error) or type(error).__name__
+    return ToolFailed(f"{shown(found.host)} does not answer ({reason_of(error)}): check the address, or try another.")
 
 
 def _answer(fetched: _Fetched, offset: int) -> str:

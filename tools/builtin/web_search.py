@@ -14,6 +14,7 @@ from parsing import Arguments
 from tools.base.escape_invisible import visible
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.schemas import argument_error
+from tools.base.texts import encoded
 from tools.builtin.outbound_effects import query_sent
 from tools.tool import Context, Run, Tool, answering
 from tools.web.search_client import GO_ON, SearchEngine
@@ -24,16 +25,8 @@ MAX_QUERY = 400  # characters; the strictest of the APIs takes no more
 NOT_CONFIGURED = f"No search engine is configured. {GO_ON}"
 # Names of the parameters of other programs' search tools.
 _QUERIES = (
-    "query",
-    "q",
-    "search_query",
-    "searchQuery",
-    "search_term",
-    "keywords",
-    "search",
-    "text",
-    "question",
-    "input",
+    *("query", "q", "search_query", "searchQuery", "search_term"),
+    *("keywords", "search", "text", "question", "input"),
 )
 _COUNTS = ("count", "num_results", "numResults", "max_results", "maxResults", "limit", "num", "n", "top_k")
 
@@ -91,10 +84,7 @@ def mcp_backend(name: str, tools: Callable[[], Sequence[Tool]]) -> SearchBackend
 def _asked(arguments: Arguments) -> tuple[str, int]:
     """Return query and number of results. Raises ToolFailed."""
     query = " ".join(visible(arguments["query"]).split())
-    try:
-        query.encode()
-    except UnicodeEncodeError as error:
-        raise ToolFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error
+    encoded(query)  # refuses what cannot be sent
     if not query:
         raise ToolFailed("query is empty: write the words to search for.")
     if len(query) > MAX_QUERY:

@@ -20,6 +20,7 @@ from tools.jobs.records import UNREADABLE, Job, JobsFailed, JobState, read_job, 
 from tools.process.orphan_reaper import MARK, clear
 from tools.process.process_tree import sweep_now
 from tools.process.resource_limits import OPENED_FD
+from tools.sandbox.box_init import moved
 from tools.sandbox.sandbox import Sandbox
 from tools.sandbox.sealed_paths import HeldSeals
 
@@ -74,10 +75,7 @@ def launch(
 @contextmanager
 def _locked(folder: Path) -> Iterator[int]:
     """The folder's lock, held; a supervisor that inherits it goes on holding it."""
-    opened = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    # Away from the numbers that the supervisor gets its files under.
-    lock = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 64)
-    os.close(opened)
+    lock = moved(os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield lock
@@ -86,7 +84,7 @@ def _locked(folder: Path) -> Iterator[int]:
 
 
 def _started(folder: Path, lock: int) -> int:
-    ready_read, ready_write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in _closing(os.pipe()))
+    ready_read, ready_write = map(moved, os.pipe())
     try:
         pid = _spawn(folder, lock, ready_write)
     finally:
@@ -101,12 +99,6 @@ def _started(folder: Path, lock: int) -> int:
         clean_up_job(folder)  # the command may have started, although its supervisor could not report it
         raise JobsFailed(f"The job's supervisor did not start: {_last_log_line(folder)}")
     return pid
-
-
-def _closing(ends: tuple[int, int]) -> Iterator[int]:
-    for end in ends:
-        yield end
-        os.close(end)
 
 
 def _spawn(folder: Path, lock: int, ready_write: int) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tools.base.pause_check import CheckPaused, Paused, never_paused
-from tools.base.tasks import gather_all
+from tools.base.tasks import gather_all, wait_at_most
 from tools.jobs.launch import clean_up_job, find, find_all, launch, reap, wait_for
 from tools.jobs.records import (
     SHOWN_COMMAND,
@@ -251,10 +251,9 @@ class Jobs:
                 if known.handle is not None:
                     with suppress(ProcessLookupError):
                         signal.pidfd_send_signal(known.handle, what)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await known.ended.wait()
-                        break
+                await wait_at_most(wait_s, known.ended)
+                if known.ended.is_set():
+                    break
         return known.job
 
     async def forget(self, principal: str, session: str) -> None:

@@ -15,8 +15,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +161,13 @@ def main(folder: str) -> None:
     state: dict[str, Any] = {"pid": os.getpid(), "started": time.time()}
     started = time.monotonic()
     read_end, write_end = os.pipe()
-    release = _nothing
+    release = ExitStack()
     try:
-        release = _sealed(command["sealed"])
+        if command["sealed"]:
+            _seal(command["sealed"], release)
         child = _spawn(command, f"{folder}/{SCRIPT}", write_end, init)
     except OSError as error:
-        release()
+        release.close()
         reason = f"{command['argv'][0]} could not be started in {command['cwd']}: {error.strerror}."
         _report_state(folder, state | {"state": "failed", "reason": reason, "ended": time.time(), "duration_s": 0.0})
         return
@@ -176,7 +176,7 @@ def main(folder: str) -> None:
     supervisor = Supervisor(child, read_end, end_request, output, init)
     why = supervisor.wait(command["time_limit_s"])
     code = supervisor.end(why, command["mark"], command["places"])
-    release()
+    release.close()
     supervisor.drain()
     end = {"state": why, "exit_code": code, "ended": time.time(), "duration_s": time.monotonic() - started}
     final_state = state | end | {"reason": output.complaint}
@@ -186,21 +186,14 @@ def main(folder: str) -> None:
         write_over(f"{folder}/{STATE}", final_state)
 
 
-def _nothing() -> None:
-    pass
-
-
-def _sealed(sealed: list[str] | None) -> Callable[[], None]:
-    """Hold the seals that the command line was built with: a workspace, then names of places; return their release.
+def _seal(sealed: list[str], release: ExitStack) -> None:
+    """Hold the seals that the command line was built with (a workspace, then names of places) until `release`.
     The server holds them, too, until this job has started. Raises OSError."""
-    if sealed is None:
-        return _nothing
     from tools.sandbox.sealed_paths import Seals
 
     workspace, *names = sealed
     seals = Seals(Path(workspace), tuple(names))
-    held = seals.begin()
-    return lambda: seals.end(held)
+    release.callback(seals.end, seals.begin())
 
 
 def _end_requests() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
+from tools.base.tasks import retrieve, wait_at_most
+from tools.base.texts import without_surrogates
 from tools.mcp.call_context import CallContext
 from tools.mcp.connection.failure_reasons import leaves
-from tools.mcp.connection.repair import whole
 from tools.mcp.model import Hooks, Timeouts
 from tools.mcp.results import line, pictures_of, result_text
 from tools.mcp.server import Server, Unavailable
@@ -44,7 +45,7 @@ class ServerCall:
     def __init__(self, server: Server, tool: str, arguments: Arguments, context: Context, hooks: Hooks) -> None:
         self._server = server
         self._tool = tool
-        self._arguments = whole(arguments)
+        self._arguments = without_surrogates(arguments)
         self._context = context
         self._hooks = hooks
         self._limits: Timeouts = server.config.tool_timeouts.get(tool, server.config.timeouts)
@@ -123,9 +124,7 @@ class ServerCall:
             if now >= due:
                 return False
             call.woken.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(due, ends) - now):
-                    await call.woken.wait()
+            await wait_at_most(min(due, ends) - now, call.woken)
         return True
 
     def _deadline(self, call: CallContext) -> float:
@@ -204,6 +203,5 @@ class ServerCall:
 
 
 def _ended(call: CallContext, task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # retrieved, so that asyncio does not warn
+    retrieve(task)
     call.woken.set()

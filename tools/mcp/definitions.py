@@ -11,8 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from tools.base.escape_invisible import visible
+from tools.base.permit import canonical
 from tools.base.rights import Hints
 from tools.base.schemas import schema_error
+from tools.base.texts import shortened
 
 MAX_TOOLS = 500
 MAX_TEXT = 4_000  # characters of a description
@@ -65,10 +67,6 @@ def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
     return Definition(name, pinned, sha256(written), _description(raw), parameters)
 
 
-def canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -103,10 +101,6 @@ def _visible(value: Any, depth: int) -> Any:
         case list():
             return [_visible(one, depth - 1) for one in value]
     return value
-
-
-def shortened(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[:characters] + "…"
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from tools.mcp.model import (
     Hooks,
     McpEvent,
     MemoryPinStore,
+    NoSuchServer,
     Pin,
     PinStore,
     ServerChanged,
@@ -91,7 +92,7 @@ class Manager:
         """Return the tools that may be listed and called now: pinned definitions, also of stopped servers, by name."""
         if self._tools is None:
             servers = [server for server in self._servers.values() if server.state is not ServerState.DISABLED]
-            found = [(name, server, one) for server in servers for name, one in _listed(server)]
+            found = [(name, server, one) for server in servers for name, one in server.listed()]
             # A public name that two tools claim is ambiguous: neither is listed.
             claimed = Counter(name for name, _, _ in found)
             rows = [self._tool(name, server, one) for name, server, one in found if claimed[name] == 1]
@@ -99,10 +100,10 @@ class Manager:
         return self._tools
 
     def _tool(self, name: str, server: Server, one: Definition) -> Tool:
-        call_of = ResourceCall if one is OFFER_TOOLS["resources"] else ServerCall
-        run = self._running(server.config.name, one.name, call_of)
-        leaves = partial(call_sent, server.config.name, one.name)
-        origin = Origin(server.config.name, one.name, one.hints)
+        server_name = server.config.name
+        run = self._running(server_name, one.name, ResourceCall if one is OFFER_TOOLS["resources"] else ServerCall)
+        leaves = partial(call_sent, server_name, one.name)
+        origin = Origin(server_name, one.name, one.hints)
         return Tool(
             name, one.description, one.parameters, Risk.ADMIN, run, untrusted=True, leaves=leaves, origin=origin
         )
@@ -127,6 +128,15 @@ class Manager:
 
     def status(self) -> list[Status]:
         return [status_of(server) for _, server in sorted(self._servers.items())]
+
+    def named(self, name: str) -> Status:
+        return status_of(self._server(name))
+
+    def _server(self, name: str) -> Server:
+        try:
+            return self._servers[name]
+        except KeyError:
+            raise NoSuchServer(name) from None
 
     async def add(self, config: ServerConfig) -> None:
         """Add a server, or replace the one of this name. Returns at once."""
@@ -160,15 +170,16 @@ class Manager:
                 self._on_change(server, None)
 
     async def remove(self, name: str) -> None:
-        """End a server and forget its pins. Raises KeyError, as do all that take a name."""
-        server = self._servers.pop(name)
+        """End a server and forget its pins. Raises NoSuchServer, as do all that take a name."""
+        server = self._server(name)
+        del self._servers[name]
         self._on_change(server, None)
         await run_shielded(server.stop(ServerState.DISABLED))  # `close` does not know it any more
         await self._services.pins.forget(name)
 
     async def reconnect(self, name: str) -> None:
         """Reconnect at once, without backoff."""
-        server = self._servers[name]
+        server = self._server(name)
         if server.state is not ServerState.DISABLED:
             await server.stop()
             server.start()
@@ -178,7 +189,7 @@ class Manager:
 
         `digest` is that of the definition that was reviewed. Raises HeldChanged.
         """
-        server = self._servers[name]
+        server = self._server(name)
         approved = server.catalogue.approve(tool, digest)
         await server.save()
         if approved:
@@ -187,15 +198,15 @@ class Manager:
 
     def logs(self, name: str) -> list[str]:
         """Return the last 200 lines of the server's stderr, its log messages and the events of its connection."""
-        return self._servers[name].log.lines()
+        return self._server(name).log.lines()
 
     async def settled(self, name: str, seconds: float) -> Status:
         """Wait until a server is not connecting any more, and its tools are known if it is reachable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not self._servers[name].is_settled:
+                while not self._server(name).is_settled:
                     await self.changed()
-        return status_of(self._servers[name])
+        return self.named(name)
 
     def unseen(self) -> list[str]:
         """Return the names of the enabled servers whose tools have never been listed."""
@@ -203,25 +214,30 @@ class Manager:
 
     def sample(self, name: str, tool: str) -> Tool:
         """Return a tool as the server may have it, to decide on before the server's tools are known."""
-        server = self._servers[name]
+        server = self._server(name)
         return self._tool(server.public(tool), server, definition({"name": tool}))
 
     def offer_tool(self, name: str, feature: Feature) -> Tool:
-        """Return the host's tool for resources or prompts of a server, to decide on. Raises KeyError."""
-        server = self._servers[name]
+        """Return the host's tool for resources or prompts of a server, to decide on."""
+        server = self._server(name)
         return self._tool(server.offer_name(feature), server, OFFER_TOOLS[feature])
 
     async def offers(self, name: str, context: Context) -> Offers:
-        """Return the resources and prompts of a server, connecting if need be. Raises KeyError, RequestFailed."""
-        return await OfferRequest(self._servers[name], "list", context, self._hooks).offers()
+        """Return the resources and prompts of a server, connecting if need be. Raises NoSuchServer, RequestFailed."""
+        offers: Offers = await OfferRequest(self._server(name), "list", context, self._hooks).answer()
+        return offers
 
     async def read_resource(self, name: str, uri: str, context: Context) -> ReadResourceResult:
-        """Raises KeyError, RequestFailed."""
-        return await OfferRequest(self._servers[name], "resources/read", context, self._hooks).resource(uri)
+        """Raises NoSuchServer, RequestFailed."""
+        request = OfferRequest(self._server(name), "resources/read", context, self._hooks)
+        result: ReadResourceResult = await request.answer(lambda client: client.read_resource(uri))
+        return result
 
     async def prompt(self, name: str, prompt: str, arguments: Mapping[str, str], context: Context) -> GetPromptResult:
-        """Raises KeyError, RequestFailed."""
-        return await OfferRequest(self._servers[name], "prompts/get", context, self._hooks).prompt(prompt, arguments)
+        """Raises NoSuchServer, RequestFailed."""
+        request = OfferRequest(self._server(name), "prompts/get", context, self._hooks)
+        result: GetPromptResult = await request.answer(lambda client: client.get_prompt(prompt, dict(arguments)))
+        return result
 
     def begin_first_wait(self, names: Iterable[str], seconds: float) -> list[str]:
         """Connect to unseen servers, all at once; return those to wait for, at most `seconds` since the first wait."""
@@ -246,9 +262,3 @@ class Manager:
         if self._hooks.on_event:
             event: McpEvent = changes or ServerChanged(status_of(server))
             self._hooks.on_event(event)
-
-
-def _listed(server: Server) -> list[tuple[str, Definition]]:
-    """Return the tools of a server by their public names, with the host's own for its resources if it has any."""
-    tools = [(server.public(name), one) for name, one in server.catalogue.listed.items()]
-    return [*tools, (server.offer_name("resources"), OFFER_TOOLS["resources"])] if server.has("resources") else tools

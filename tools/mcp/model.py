@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -11,7 +12,6 @@ from msgspec import Struct, field
 
 from tools.base.hidden_fields import repr_without
 from tools.base.rights import Origin, Trust
-from tools.mcp.operations import ObserveOperation
 from tools.tool import Context
 
 if TYPE_CHECKING:
@@ -81,6 +81,13 @@ class HeldTool(Struct, frozen=True):
     why: str
     diff: str = ""
     digest: str = ""
+
+
+class NoSuchServer(Exception):
+    """No MCP server has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no MCP server {name[:80]!a}. GET /mcp/servers lists them.")
 
 
 class HeldChanged(Exception):
@@ -172,6 +179,12 @@ class ElicitationQuestion(Struct, frozen=True):
     tool: str | None = None
     context: Context | None = None
 
+    def with_defaults(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer, with the form's defaults for the fields that it leaves out."""
+        fields = (self.schema or {}).get("properties")
+        named = fields.items() if isinstance(fields, dict) else ()
+        return {name: one["default"] for name, one in named if isinstance(one, dict) and "default" in one} | content
+
 
 class ElicitationAnswer(Struct, frozen=True):
     """The answer to a question. Only `accept` has content."""
@@ -214,6 +227,36 @@ class NeedsAuth(Exception):
 
 class SignInFailed(Exception):
     """A sign-in cannot go on. The message says what to do next."""
+
+
+class Operation(Struct, frozen=True):
+    """A request to a server, as an observer of the host sees it.
+
+    `target` is the name of a tool, empty for other methods; `context` is the call's.
+
+    `url` is empty for a server that is a process.
+    """
+
+    server: str
+    url: str
+    protocol: str
+    method: str
+    target: str
+    context: Context
+
+
+class OperationEnd(Struct):
+    """The end of an operation: `error` is `tool_error` or a code of JSON-RPC; None after a success.
+
+    Any other exception passes through the context manager.
+    """
+
+    error: str | None = None
+    status_code: int | None = None
+
+
+ObserveOperation = Callable[[Operation], AbstractContextManager[OperationEnd]]
+"""Surrounds an operation, in a task of its own. On leaving, the end says what became of it."""
 
 
 class Hooks(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,12 @@ from tools.base.outcome import Result
 from tools.mcp.call_context import CallContext
 from tools.mcp.calls import ServerCall
 from tools.mcp.model import Hooks
-from tools.mcp.offers import Offers
 from tools.mcp.server import Server
 from tools.tool import Context
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
+    from mcp_types import CallToolResult
 
 REQUESTS = "tools.mcp.connection.offer_requests"  # it imports the SDK, which a connection has done
 
@@ -44,35 +43,21 @@ class ResourceCall(ServerCall):
 class OfferRequest(ServerCall):
     """A person's request. It has the limits and the one safe retry of a call, and its answer as the server gave it."""
 
-    def __init__(self, server: Server, name: str, context: Context, hooks: Hooks) -> None:
-        super().__init__(server, name, {}, context, hooks)
+    def __init__(self, server: Server, method: str, context: Context, hooks: Hooks) -> None:
+        super().__init__(server, method, {}, context, hooks)
         self._send: Callable[[Client], Awaitable[Any]] | None = None
         self._given: Any = None
 
-    async def offers(self) -> Offers:
-        await self._done()
-        offers: Offers = self._given
-        return offers
-
-    async def resource(self, uri: str) -> ReadResourceResult:
-        self._send = lambda client: client.read_resource(uri)
-        await self._done()
-        result: ReadResourceResult = self._given
-        return result
-
-    async def prompt(self, name: str, arguments: Mapping[str, str]) -> GetPromptResult:
-        self._send = lambda client: client.get_prompt(name, dict(arguments))
-        await self._done()
-        result: GetPromptResult = self._given
-        return result
-
-    async def _done(self) -> None:
+    async def answer(self, send: Callable[[Client], Awaitable[Any]] | None = None) -> Any:
+        """Return the server's answer; without `send` what it offers. Raises RequestFailed."""
+        self._send = send
         result = Result(ok=False, text="no answer")
         async with aclosing(self.run()) as updates:
             async for update in updates:
                 result = update if isinstance(update, Result) else result
         if not result.ok:
             raise RequestFailed(result.text)
+        return self._given
 
     async def _request(self, call: CallContext) -> Any:
         session = await self._connected(call)

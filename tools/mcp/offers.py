@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from tools.base.escape_invisible import visible
-from tools.mcp.definitions import Definition, shortened
+from tools.base.texts import shortened
+from tools.mcp.definitions import Definition
 from tools.mcp.results import line
 
 Feature = Literal["resources", "prompts"]

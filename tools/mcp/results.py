@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tools.base.escape_invisible import visible
+from tools.base.outcome import shown_pictures
 from tools.base.patterns import lazy_pattern
-from tools.base.pictures import shown_pictures
+from tools.base.texts import shortened
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -27,8 +28,7 @@ _SPACES = lazy_pattern(r"\s+")
 
 async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) -> str:
     """Return the text of a result, at most MAX_TEXT characters, and notes about it."""
-    pieces = [piece for block in result.content if (piece := await _piece(block, keep)) is not None]
-    text = "\n".join(pieces)
+    text = "\n".join([await _content(block, keep) for block in result.content if _is_for_model(block)])
     structured = result.structured_content
     if structured is not None and not _is_in_text(structured, result.content):
         text = "\n".join(filter(None, (text, json.dumps(structured, ensure_ascii=False))))
@@ -56,13 +56,7 @@ def _decoded(data: str) -> bytes | None:
 
 def line(text: str) -> str:
     """Return untrusted text as part of one line: without line breaks and invisible characters, shortened."""
-    shown = _SPACES.sub(" ", visible(text)).strip()
-    return shown if len(shown) <= _LINE else shown[:_LINE] + "…"
-
-
-async def _piece(block: ContentBlock, keep: Keep) -> str | None:
-    """Return the text of a block; None when its audience is not the model."""
-    return await _content(block, keep) if _is_for_model(block) else None
+    return shortened(_SPACES.sub(" ", visible(text)).strip(), _LINE)
 
 
 async def _content(block: ContentBlock, keep: Keep) -> str:

@@ -9,22 +9,22 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 from tools.base.pause_check import CheckPaused, Paused, never_paused
 from tools.mcp.connection.child import CannotStart
-from tools.mcp.connection.failure_reasons import leaves, reason
-from tools.mcp.connection.last_words import last_words
+from tools.mcp.connection.failure_reasons import last_words, leaves, reason
 from tools.mcp.connection.server_log import ServerLog
+from tools.mcp.definitions import Definition
 from tools.mcp.model import Hooks, NeedsAuth, PinStore, ServerConfig, ServerState, ToolsChanged
-from tools.mcp.names import is_wanted, offer_name, public_name
-from tools.mcp.offers import Feature, Offers
+from tools.mcp.names import offer_name, public_name
+from tools.mcp.offers import OFFER_TOOLS, Feature, Offers
 from tools.mcp.trust_pins import Catalogue
 
 if TYPE_CHECKING:
-    from tools.mcp.connection.session import Listing, McpSession
+    from tools.mcp.connection.session import McpSession
 
 FIRST_S, MOST_S, JITTER = 0.5, 60.0, 0.2
 TRIES = 3  # of a server that is not eager
@@ -122,9 +122,12 @@ class Server:
     def offer_name(self, feature: Feature) -> str:
         return offer_name(self.config.name, feature)
 
-    def has(self, feature: Feature) -> bool:
-        """Return whether the server had any of these when it was last connected, and they are wanted."""
-        return feature in self.catalogue.features and is_wanted(feature, self.config.include, self.config.exclude)
+    def listed(self) -> list[tuple[str, Definition]]:
+        """Return the tools by their public names, with the host's own for resources if there are any and are wanted."""
+        tools = [(self.public(name), one) for name, one in self.catalogue.listed.items()]
+        if "resources" in self.catalogue.features and self.catalogue.is_wanted("resources"):
+            tools.append((self.offer_name("resources"), OFFER_TOOLS["resources"]))
+        return tools
 
     def start(self) -> None:
         """Start to connect, unless it is connected, connecting, or must not be."""
@@ -332,14 +335,14 @@ class Server:
             return True
         return False
 
-    async def _offered(self, listing: Listing) -> None:
+    async def _offered(self, tools: Sequence[dict[str, Any]], instructions: str, offers: Offers) -> None:
         """Take the server's tools, each time they are listed."""
-        changes = self.catalogue.take(listing.tools, listing.instructions, listing.offers.features)
+        changes = self.catalogue.take(tools, instructions, offers.features)
         for note in self.catalogue.notes:
             self.log.add(note)
         await self.save()
-        old, self._offers = self._offers, listing.offers
-        if changes or old != listing.offers:
+        old, self._offers = self._offers, offers
+        if changes or old != offers:
             self._services.changed(self, changes)
 
     async def save(self) -> None:

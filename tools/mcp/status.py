@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from tools.mcp.connection.last_words import request_for_key
+from tools.mcp.connection.failure_reasons import request_for_key
 from tools.mcp.model import ServerConfig, ServerState, Status
 from tools.mcp.server import Server
 
@@ -19,7 +19,6 @@ def status_of(server: Server) -> Status:
     session, catalogue, config = server.session, server.catalogue, server.config
     listed = catalogue.listed.values()
     characters = sum(len(one.name) + len(one.description) + len(json.dumps(one.parameters)) for one in listed)
-    own = [server.offer_name("resources")] if server.has("resources") else []
     is_up = session is not None and not session.gone
     return Status(
         name=config.name,
@@ -29,7 +28,7 @@ def status_of(server: Server) -> Status:
         from_api=config.from_api,
         error=server.failure or server.error,
         stderr_tail=server.log.tail() if server.state is not ServerState.READY else (),
-        tools=tuple(sorted([*(server.public(name) for name in catalogue.listed), *own])),
+        tools=tuple(sorted(name for name, _ in server.listed())),
         held=tuple(catalogue.held.values()),
         pid=session.pid if session and is_up else None,
         exit_code=session.exit_code if session else None,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from parsing import Arguments
 from parsing.aliases import renamed
@@ -18,10 +18,14 @@ from tools.base.outcome import Progress, Result
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import Permit
 from tools.base.rights import Risk, Role
-from tools.mcp.tool_choice import ToolChoices
+from tools.base.texts import shortened
 from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering, tokens_of
-from tools.toolbox import Allow, Current, Decide, Decision, Offer, Toolbox, as_listed, offered_by
+from tools.toolbox import Allow, Current, Decide, Decision, Offer, Toolbox, as_listed
 
+V = TypeVar("V")
+FEW = 6  # tools that fit the message
+LATELY = 3  # tools that were used lately
+MOST_SESSIONS, MOST_PRINCIPALS = 4096, 512  # that are remembered
 SEARCH, CALL = "search_tools", "call_tool"
 FOUND = 6  # tools in the result of one search
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_SOURCES = 600, 3000, 300  # characters
@@ -69,60 +73,40 @@ def toolbox_within(
         return whole
     hidden = frozenset(tool.name for tool in bulky)
     used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(
-        tools,
-        decide,
-        principal,
-        hidden,
-        sources=used,
-        offer=offer,
-        choices=choices,
-        limit=limit,
-        later=later,
-        current=current,
-    )
+    return SearchedToolbox(whole, hidden, used, choices=choices, limit=limit, later=later)
 
 
 class SearchedToolbox(Toolbox):
-    """The `hidden` tools are as usable as the others, but not listed; but for those that were chosen."""
+    """A toolbox whose `hidden` tools are as usable as the others, but not listed; but for those that were chosen."""
 
     def __init__(
         self,
-        tools: Iterable[Tool],
-        decide: Decide,
-        principal: str,
+        whole: Toolbox,
         hidden: frozenset[str],
-        *,
         sources: Sequence[str] = (),
-        offer: Offer | None = None,
+        *,
         choices: ToolChoices | None = None,
         limit: float = 0,
         later: ToolList | None = None,
-        current: Current = as_listed,
     ) -> None:
         self._choices = choices
         self._limit = limit
         self._unlisted = hidden
         of = f" (servers: {', '.join(sources)})" if sources else ""
-        description = f"Find more tools{_cut(of, MAX_SOURCES)} by what they do."
+        description = f"Find more tools{shortened(of, MAX_SOURCES)} by what they do."
         self._meta_tools = (
             Tool(SEARCH, description, _QUERY, Risk.READ, answering(self._search), role=Role.GUEST),
             Tool(
-                CALL,
-                "Call a tool that search_tools found.",
-                _CALL,
-                Risk.READ,
-                answering(_explain_usage),
-                role=Role.GUEST,
+                CALL, f"Call a tool that {SEARCH} found.", _CALL, Risk.READ, answering(_explain_usage), role=Role.GUEST
             ),
         )
 
         def decided(tool: Tool, arguments: Arguments | None) -> Decision:
-            return Allow() if tool.name in (SEARCH, CALL) else decide(tool, arguments)
+            return Allow() if tool.name in (SEARCH, CALL) else whole._decide(tool, arguments)
 
-        self._found = ToolList(tool for tool in tools if tool.name not in (SEARCH, CALL))
-        super().__init__([*self._found, *self._meta_tools], decided, principal, current=current)
-        self._offer_found = offer or offered_by(decide)
+        self._found = ToolList(tool for tool in whole._all if tool.name not in (SEARCH, CALL))
+        super().__init__([*self._found, *self._meta_tools], decided, whole._principal, current=whole._current)
+        self._offer_found = whole._offer
         self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
         self._hidden = hidden
         self._index: Index | None = None
@@ -239,8 +223,8 @@ async def _explain_usage(_: Arguments, __: Context) -> str:
 
 
 def _describe(tool: Tool) -> str:
-    schema = _cut(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")), MAX_SCHEMA)
-    return f"{tool.name}: {_cut(tool.description, MAX_DESCRIPTION)}\narguments: {schema}"
+    schema = shortened(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")), MAX_SCHEMA)
+    return f"{tool.name}: {shortened(tool.description, MAX_DESCRIPTION)}\narguments: {schema}"
 
 
 def _spaced(text: str) -> str:
@@ -248,5 +232,45 @@ def _spaced(text: str) -> str:
     return _HUMP.sub(" ", text).encode(errors="replace").decode()
 
 
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[:characters] + "…"
+class ToolChoices:
+    """The few searched tools that each session is shown: chosen once, so that its prompt stays the same.
+
+    They fit the message that began the session, or were used lately by its principal. The list of a session changes
+    only when the server was restarted, or has forgotten it: that costs a prefix cache, and no tool.
+    """
+
+    def __init__(self) -> None:
+        self._chosen: dict[str, frozenset[str]] = {}
+        self._used: dict[str, tuple[str, ...]] = {}
+
+    def note_use(self, principal: str, tool: str) -> None:
+        before = self._used.pop(principal, ())
+        _put(self._used, principal, (tool, *(name for name in before if name != tool))[:LATELY], MOST_PRINCIPALS)
+
+    def choose(
+        self, session: str, principal: str, limit: float, tools: Sequence[Tool], best: Callable[[int], Iterable[Tool]]
+    ) -> frozenset[str]:
+        """Return the names of tools to show in the session, of about `limit` tokens; `best` finds so many that fit."""
+        chosen = self._chosen.pop(session, None)
+        if chosen is None:
+            lately = self._used.get(principal, ())
+            by_name = {tool.name: tool for tool in tools}
+            wanted = [*best(FEW), *(by_name[name] for name in lately if name in by_name)]
+            chosen = frozenset(tool.name for tool in _within(limit, wanted))
+        _put(self._chosen, session, chosen, MOST_SESSIONS)
+        return chosen
+
+
+def _within(limit: float, tools: Iterable[Tool]) -> list[Tool]:
+    """Return those of the tools, in their order, that fit beside those before them."""
+    kept: list[Tool] = []
+    for tool in tools:
+        if tool not in kept and tokens_of([*kept, tool]) <= limit:
+            kept.append(tool)
+    return kept
+
+
+def _put(kept: dict[str, V], key: str, value: V, most: int) -> None:
+    kept[key] = value
+    if len(kept) > most:
+        del kept[next(iter(kept))]

@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tools.base.permit import canonical
 from tools.base.rights import Origin
-from tools.mcp.definitions import Definition, UnusableDefinition, canonical, definition, difference, sha256
+from tools.mcp.definitions import Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, public_name
 
@@ -58,7 +59,7 @@ class Catalogue:
         """Trust what was trusted before of this same server."""
         self._pins |= {pin.tool: pin for pin in pins if pin.identity == self.identity}
         for pin in self._pins.values():
-            if pin.tool != INSTRUCTIONS and pin.listed and self._is_wanted(pin.tool):
+            if pin.tool != INSTRUCTIONS and pin.listed and self.is_wanted(pin.tool):
                 self._list(pin.definition)
 
     def follow(self, pins: Iterable[Pin]) -> bool:
@@ -136,7 +137,7 @@ class Catalogue:
         self.notes = []
         for raw in offered:
             shown = str(raw.get("name"))[:80]
-            if not self._is_wanted(str(raw.get("name"))):
+            if not self.is_wanted(str(raw.get("name"))):
                 continue
             try:
                 one = definition(raw)
@@ -151,7 +152,8 @@ class Catalogue:
             found.setdefault(one.name, one)
         return found
 
-    def _is_wanted(self, tool: str) -> bool:
+    def is_wanted(self, tool: str) -> bool:
+        """Return whether the globs of the configuration include a name."""
         return is_wanted(tool, self.config.include, self.config.exclude)
 
     def _trust(self, one: Definition, *, again: bool = True) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import shlex
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -50,11 +49,7 @@ class KillGroups(Struct, frozen=True):
 @cache
 def find_kill_groups() -> KillGroups:
     """Find the first folder that works. Blocks: call it in a thread."""
-    return next(filter(_works, _possible()), KillGroups())
-
-
-def _possible() -> Iterator[KillGroups]:
-    return (KillGroups(folder) for folder in control_group_folders())
+    return next(filter(_works, map(KillGroups, control_group_folders())), KillGroups())
 
 
 def _works(groups: KillGroups) -> bool:

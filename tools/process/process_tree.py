@@ -111,11 +111,6 @@ def _environment(pid: int) -> list[bytes]:
     return []
 
 
-async def sweep(mark: str) -> None:
-    """Run `sweep_now` in a thread."""
-    await asyncio.to_thread(sweep_now, mark)
-
-
 async def run_shielded(work: Coroutine[Any, Any, None]) -> None:
     """Await `work` to its end even when cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)

@@ -26,7 +26,7 @@ class BoxInit:
     def __init__(self) -> None:
         self.messages, info = os.pipe()
         wait, self._release = os.pipe()
-        self._info_end, self._block_end = (_moved(end) for end in (info, wait))
+        self._info_end, self._block_end = map(moved, (info, wait))
         os.set_blocking(self.messages, False)
         self.handle: int | None = None
         self._received = b""
@@ -79,21 +79,15 @@ class BoxInit:
 
     def close(self) -> None:
         """Close all descriptors."""
-        for end in (
-            self.messages,
-            self._info_end,
-            self._block_end,
-            self._release,
-            -1 if self.handle is None else self.handle,
-        ):
-            if end >= 0:
+        for end in (self.messages, self._info_end, self._block_end, self._release, self.handle):
+            if end is not None and end >= 0:
                 os.close(end)
         self.messages = self._info_end = self._block_end = self._release = -1
         self.handle = None
 
 
-def _moved(end: int) -> int:
-    """Move a descriptor to a number that no other file of a command uses."""
+def moved(end: int) -> int:
+    """Move a descriptor away from the numbers under which a command, or what starts it, gets its files."""
     moved = fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64)
     os.close(end)
     return moved

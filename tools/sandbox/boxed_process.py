@@ -16,8 +16,9 @@ from msgspec import Struct, field
 from tools.base.outcome import Progress, ToolFailed
 from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
+from tools.base.tasks import wait_at_most
 from tools.process.orphan_reaper import MARK, clear, watched
-from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep
+from tools.process.process_tree import descendants, handle_of, run_shielded, send_signal, sweep_now
 from tools.process.signals import reset_signals
 from tools.process.terminal import Terminal
 from tools.sandbox.box_init import TERM_S, BoxInit
@@ -75,7 +76,7 @@ async def stream(
                 shown_at, shown_bytes = now, child.output.bytes
                 yield child.progress(now - started)
             else:
-                await _wait(child.exited if changed else child.change(), min(due, deadline) - now)
+                await wait_at_most(min(due, deadline) - now, child.exited if changed else child.change())
         overdue = not child.exited.is_set()
     finally:
         await run_shielded(child.end())
@@ -83,12 +84,6 @@ async def stream(
     if child.output.bytes != shown_bytes and (now >= shown_at + _SOONEST_S or child.output.is_coloured):
         yield child.progress(now - started)
     yield Finished(child.exit_code, child.output.text(), now - started, overdue)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 class _Made(Struct):
@@ -179,7 +174,7 @@ def _close(read_end: int, init: BoxInit | None) -> None:
 
 
 async def _swept(made: _Made) -> None:
-    await sweep(made.mark)
+    await asyncio.to_thread(sweep_now, made.mark)
     await asyncio.to_thread(made.clear)
 
 
@@ -225,21 +220,17 @@ class _Child:
         return code if code >= 0 else 128 - code
 
     def progress(self, elapsed_s: float) -> Progress:
-        seconds = round(elapsed_s, 3)
-        output = self.output
-        if terminal := self._terminal:
-            hides = terminal.hides_input
-            return Progress(
-                seconds,
-                tail=output.tail,
-                lines=output.lines,
-                bytes=output.bytes,
-                output=output,
-                type_in=terminal.write,
-                hides_input=hides,
-                resize=self._resize,
-            )
-        return Progress(seconds, output.tail, output.lines, output.bytes, output)
+        output, terminal = self.output, self._terminal
+        return Progress(
+            round(elapsed_s, 3),
+            tail=output.tail,
+            lines=output.lines,
+            bytes=output.bytes,
+            output=output,
+            type_in=terminal.write if terminal else None,
+            hides_input=terminal is not None and terminal.hides_input,
+            resize=self._resize if terminal else None,
+        )
 
     def _resize(self, window: Window) -> None:
         if self._terminal and not self.exited.is_set():
@@ -261,11 +252,11 @@ class _Child:
                 await self._end_box(self._init)
             else:
                 self._signal(signal.SIGKILL)
-                await sweep(self._made.mark)
+                await asyncio.to_thread(sweep_now, self._made.mark)
             await asyncio.wait({self._waiting}, timeout=_KILLED_S)
             if self._made.anything:
                 await asyncio.to_thread(self._made.clear)
-            await _wait(self._silent, self._drain_s)
+            await wait_at_most(self._drain_s, self._silent)
         finally:
             self._close()
 
@@ -296,7 +287,7 @@ class _Child:
         self._signal(signal.SIGCONT)  # it exits with the code of its command
         if not init.gone():
             await asyncio.to_thread(init.gone, _KILLED_S)
-        await _wait(self.exited, DRAIN_S)
+        await wait_at_most(DRAIN_S, self.exited)
         self._signal(signal.SIGKILL)
 
     async def _readable(self, handle: int) -> None:

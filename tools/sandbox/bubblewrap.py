@@ -56,10 +56,10 @@ class Bubblewrap(Struct, frozen=True):
     """Sees the system read-only, the workspace read-write at its own path, and nothing else.
 
     It has a network of its own, in which there is nothing; what a call names of the public one is reached through a
-    proxy (`network`). `network`: every call may reach all of that. `private_hosts` may be reached as well, where
-    the call names them, `closed_ports` of this machine never. `hidden` are directories that stay empty inside even
-    where they lie in something that is shown. `kept` are ones that can only be read where they lie in the workspace.
-    `locks` are options that not every bubblewrap knows, older than 0.8, or setuid.
+    proxy (`network`). `networked`: the operator lets every call reach all of that. `private_hosts` may be reached as
+    well, where the call names them, `closed_ports` of this machine never. `hidden` are directories that stay empty
+    inside even where they lie in something that is shown. `kept` are ones that can only be read where they lie in the
+    workspace. `locks` are options that not every bubblewrap knows, older than 0.8, or setuid.
     """
 
     level: ClassVar[str] = "bubblewrap"
@@ -69,7 +69,7 @@ class Bubblewrap(Struct, frozen=True):
     kept: tuple[Path, ...] = ()
     locks: tuple[str, ...] = ()
     limits: ResourceLimits = NO_LIMITS
-    network: bool = False
+    networked: bool = False
     author: GitAuthor = AGENT
     private_hosts: tuple[str, ...] = ()
     closed_ports: tuple[int, ...] = ()
@@ -78,21 +78,18 @@ class Bubblewrap(Struct, frozen=True):
     def boxed(self) -> bool:
         """True when a command can reach nothing outside of the sandbox and the workspace but the hosts of its call.
 
-        With `network` any command can send what it reads to any public host: then no call is boxed, and what was read
+        With `networked` any command can send what it reads to any public host: then no call is boxed, and what was read
         from untrusted sources is a reason to ask. That it reaches this machine or its neighbours is ruled out anyway.
         """
-        return not self.network
-
-    @property
-    def networked(self) -> bool:
-        """True when the operator has given every command the public network, and nothing else is open."""
-        return self.network
+        return not self.networked
 
     @property
     def blocks(self) -> str:
         """Description of the restrictions, for the status page."""
         others = "nothing of this machine's loopback, its other addresses or the local network"
-        network = f"any public host, {others}; " if self.network else f"no network but the hosts of a call; {others}; "
+        network = (
+            f"any public host, {others}; " if self.networked else f"no network but the hosts of a call; {others}; "
+        )
         return (
             "Reads the system, reads and writes the workspace, sees no other file (nothing of home, /etc/shadow, the "
             f"data directory) and no other process; {network}no capabilities, no new privileges, a cleared "
@@ -109,7 +106,7 @@ class Bubblewrap(Struct, frozen=True):
         window: Window | None = None,
     ) -> Command:
         """Run the open file `script` in the box."""
-        hosts = tuple(network) or (ANYWHERE if self.network else ())
+        hosts = tuple(network) or (ANYWHERE if self.networked else ())
         if complaint := host_pattern_error(hosts):
             return refusing(complaint)
         inside = _SCRIPTS[program]

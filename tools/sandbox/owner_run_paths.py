@@ -62,142 +62,132 @@ _UNUSED = "it is closed where the home shows that its program is used: each name
 _VIM = (".config/nvim", ".vimrc", ".vim", ".exrc")
 
 PLACES = (
-    *(
-        PathRule(
-            ".git",
-            "git runs its hooks, and the programs that its config names, for everyone who uses it there",
-            Seal.ALWAYS,
-            command="git",
-        ),
-        PathRule(
-            "*.git",
-            "a folder of that name may be a repository, and git runs its hooks and what its config names",
-            left_open=_PATTERN,
-            command="git",
-        ),
-        PathRule(
-            ".gitmodules",
-            "git fetches what it names when it updates submodules",
-            left_open=_IS_CHECKED_OUT,
-            command="git submodule update",
-        ),
-        PathRule(
-            ".gitattributes",
-            "git passes files through the filters and merge drivers that it names, where a config has them",
-            left_open=_IS_CHECKED_OUT,
-            is_source=True,
-            command="git add",
-        ),
-        PathRule(
-            ".hg", "Mercurial runs the hooks and extensions that its hgrc names", left_open=_IS_MADE, command="hg"
-        ),
-        PathRule(".jj", "Jujutsu runs the programs that its config names", left_open=_IS_MADE, command="jj"),
-        PathRule(
-            ".gdbinit",
-            "gdb runs it when it is started there",
-            Seal.THERE,
-            (".gdbinit", ".config/gdb"),
-            _UNUSED,
-            command="gdb",
-        ),
-        PathRule(
-            ".lldbinit", "lldb runs it when it is started there", Seal.THERE, (".lldbinit",), _UNUSED, command="lldb"
-        ),
-        PathRule(".husky", _HOOKS, left_open=_IS_MADE, command="git commit"),
-        PathRule(".githooks", _HOOKS, left_open=_IS_CHECKED_OUT, command="git commit"),
-        PathRule(
-            ".pre-commit-config.yaml",
-            "pre-commit runs what it names at each commit",
-            Seal.THERE,
-            left_open=_IS_MADE,
-            command="git commit",
-        ),
-        *(
-            PathRule(name, "lefthook runs what it names at each commit", left_open=_PATTERN, command="git commit")
-            for name in (".lefthook.y*ml", "lefthook.y*ml")
-        ),
-        PathRule(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS, command="cd"),
-        PathRule(".direnv", "direnv loads what it has kept there", left_open=_IS_MADE, command="cd"),
-        *(
-            PathRule(
-                name,
-                "mise sets variables and runs hooks by it in every shell that enters the folder",
-                Seal.THERE,
-                (".config/mise", ".local/share/mise"),
-                _UNUSED,
-                command="cd",
-            )
-            for name in (".mise.toml", "mise.toml", ".mise")
-        ),
-        *(
-            PathRule(name, _VERSIONS, left_open=_IS_MADE, is_source=True, command=command)
-            for name, command in ((".tool-versions", "asdf"), (".python-version", "pyenv"))
-        ),
-        PathRule(
-            "*.desktop",
-            "a desktop starts the program that it names, under any icon",
-            left_open=_PATTERN,
-            command="xdg-open",
-        ),
+    PathRule(
+        ".git",
+        "git runs its hooks, and the programs that its config names, for everyone who uses it there",
+        Seal.ALWAYS,
+        command="git",
+    ),
+    PathRule(
+        "*.git",
+        "a folder of that name may be a repository, and git runs its hooks and what its config names",
+        left_open=_PATTERN,
+        command="git",
+    ),
+    PathRule(
+        ".gitmodules",
+        "git fetches what it names when it updates submodules",
+        left_open=_IS_CHECKED_OUT,
+        command="git submodule update",
+    ),
+    PathRule(
+        ".gitattributes",
+        "git passes files through the filters and merge drivers that it names, where a config has them",
+        left_open=_IS_CHECKED_OUT,
+        is_source=True,
+        command="git add",
+    ),
+    PathRule(".hg", "Mercurial runs the hooks and extensions that its hgrc names", left_open=_IS_MADE, command="hg"),
+    PathRule(".jj", "Jujutsu runs the programs that its config names", left_open=_IS_MADE, command="jj"),
+    PathRule(
+        ".gdbinit",
+        "gdb runs it when it is started there",
+        Seal.THERE,
+        (".gdbinit", ".config/gdb"),
+        _UNUSED,
+        command="gdb",
+    ),
+    PathRule(".lldbinit", "lldb runs it when it is started there", Seal.THERE, (".lldbinit",), _UNUSED, command="lldb"),
+    PathRule(".husky", _HOOKS, left_open=_IS_MADE, command="git commit"),
+    PathRule(".githooks", _HOOKS, left_open=_IS_CHECKED_OUT, command="git commit"),
+    PathRule(
+        ".pre-commit-config.yaml",
+        "pre-commit runs what it names at each commit",
+        Seal.THERE,
+        left_open=_IS_MADE,
+        command="git commit",
     ),
     *(
-        PathRule(".vscode", _EDITOR, Seal.ALWAYS, command="code"),
-        PathRule("*.code-workspace", _EDITOR, left_open=_PATTERN, command="code"),
-        PathRule(".idea", _EDITOR, Seal.ALWAYS, command="idea"),
-        PathRule(".fleet", _EDITOR, Seal.THERE, (".fleet",), _UNUSED, command="fleet"),
-        PathRule(".zed", _EDITOR, Seal.THERE, (".config/zed",), _UNUSED, command="zed"),
-        PathRule(".helix", _EDITOR, Seal.THERE, (".config/helix",), _UNUSED, command="hx"),
-        PathRule(".devcontainer", _EDITOR, Seal.ALWAYS, command="code"),
-        PathRule(".devcontainer.json", _EDITOR, Seal.ALWAYS, command="code"),
+        PathRule(name, "lefthook runs what it names at each commit", left_open=_PATTERN, command="git commit")
+        for name in (".lefthook.y*ml", "lefthook.y*ml")
+    ),
+    PathRule(".envrc", "direnv runs it in every shell that enters the folder", Seal.ALWAYS, command="cd"),
+    PathRule(".direnv", "direnv loads what it has kept there", left_open=_IS_MADE, command="cd"),
+    *(
         PathRule(
-            ".dir-locals.el",
-            "Emacs evaluates it when it opens a file there",
+            name,
+            "mise sets variables and runs hooks by it in every shell that enters the folder",
             Seal.THERE,
-            (".emacs", ".emacs.d", ".config/emacs"),
+            (".config/mise", ".local/share/mise"),
             _UNUSED,
-            command="emacs",
-        ),
-        *(
-            PathRule(name, "vi runs it when it is started there", Seal.THERE, _VIM, _UNUSED, command="vi")
-            for name in (".exrc", ".vimrc")
-        ),
-        *(
-            PathRule(
-                name, "Neovim runs it when it is started there", Seal.THERE, (".config/nvim",), _UNUSED, command="nvim"
-            )
-            for name in (".nvimrc", ".nvim.lua")
-        ),
+            command="cd",
+        )
+        for name in (".mise.toml", "mise.toml", ".mise")
+    ),
+    *(
+        PathRule(name, _VERSIONS, left_open=_IS_MADE, is_source=True, command=command)
+        for name, command in ((".tool-versions", "asdf"), (".python-version", "pyenv"))
+    ),
+    PathRule(
+        "*.desktop",
+        "a desktop starts the program that it names, under any icon",
+        left_open=_PATTERN,
+        command="xdg-open",
+    ),
+    PathRule(".vscode", _EDITOR, Seal.ALWAYS, command="code"),
+    PathRule("*.code-workspace", _EDITOR, left_open=_PATTERN, command="code"),
+    PathRule(".idea", _EDITOR, Seal.ALWAYS, command="idea"),
+    PathRule(".fleet", _EDITOR, Seal.THERE, (".fleet",), _UNUSED, command="fleet"),
+    PathRule(".zed", _EDITOR, Seal.THERE, (".config/zed",), _UNUSED, command="zed"),
+    PathRule(".helix", _EDITOR, Seal.THERE, (".config/helix",), _UNUSED, command="hx"),
+    PathRule(".devcontainer", _EDITOR, Seal.ALWAYS, command="code"),
+    PathRule(".devcontainer.json", _EDITOR, Seal.ALWAYS, command="code"),
+    PathRule(
+        ".dir-locals.el",
+        "Emacs evaluates it when it opens a file there",
+        Seal.THERE,
+        (".emacs", ".emacs.d", ".config/emacs"),
+        _UNUSED,
+        command="emacs",
+    ),
+    *(
+        PathRule(name, "vi runs it when it is started there", Seal.THERE, _VIM, _UNUSED, command="vi")
+        for name in (".exrc", ".vimrc")
+    ),
+    *(
+        PathRule(
+            name, "Neovim runs it when it is started there", Seal.THERE, (".config/nvim",), _UNUSED, command="nvim"
+        )
+        for name in (".nvimrc", ".nvim.lua")
     ),
     *(
         PathRule(name, _PACKAGES, Seal.THERE, left_open=_IS_MADE, command=command)
         for name, command in ((".npmrc", "npm"), (".yarnrc", "yarn"), (".yarnrc.yml", "yarn"))
     ),
+    PathRule(".pnpmfile.?js", _PACKAGES, left_open=_PATTERN, command="pnpm"),
+    PathRule(
+        ".cargo/config*",
+        "cargo runs the compilers, wrappers and runners that it names, on every build",
+        left_open=_ITS_FOLDER,
+        is_source=True,
+        command="cargo",
+    ),
+    PathRule(
+        ".bazelrc",
+        "Bazel takes options from it on every command, which name programs that run outside of its own sandbox",
+        left_open=_IS_CHECKED_OUT,
+        is_source=True,
+        command="bazel",
+    ),
     *(
-        PathRule(".pnpmfile.?js", _PACKAGES, left_open=_PATTERN, command="pnpm"),
         PathRule(
-            ".cargo/config*",
-            "cargo runs the compilers, wrappers and runners that it names, on every build",
-            left_open=_ITS_FOLDER,
+            name,
+            "the project's host runs it after a push, with the secrets of the project",
+            left_open=_NESTED,
             is_source=True,
-            command="cargo",
-        ),
-        PathRule(
-            ".bazelrc",
-            "Bazel takes options from it on every command, which name programs that run outside of its own sandbox",
-            left_open=_IS_CHECKED_OUT,
-            is_source=True,
-            command="bazel",
-        ),
-        *(
-            PathRule(
-                name,
-                "the project's host runs it after a push, with the secrets of the project",
-                left_open=_NESTED,
-                is_source=True,
-                command="git push",
-            )
-            for name in (".github/workflows", ".github/actions")
-        ),
+            command="git push",
+        )
+        for name in (".github/workflows", ".github/actions")
     ),
     *(
         PathRule(name, _AGENT, Seal.THERE, (sign,), _UNUSED, command=command)

@@ -46,12 +46,6 @@ def placeholder_source() -> Path:
     return folder
 
 
-def make_placeholder(path: Path) -> None:
-    """Make a placeholder where nothing exists. Raises OSError."""
-    if make_folder(path):
-        mark(path)
-
-
 def mark(path: Path) -> None:
     """Mark a folder as made here."""
     os.utime(path, (_MARK_S, _MARK_S))

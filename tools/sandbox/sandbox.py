@@ -109,7 +109,7 @@ def find_sandbox(
             hidden=concealed,
             kept=readable,
             limits=limits,
-            network=network,
+            networked=network,
             private_hosts=tuple(private_hosts),
             closed_ports=tuple(closed_ports),
             author=author,

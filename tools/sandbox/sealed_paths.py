@@ -29,7 +29,6 @@ from tools.sandbox.placeholders import (
     is_marked,
     make_file,
     make_folder,
-    make_placeholder,
     mark,
     own_folder,
     placeholder_source,
@@ -112,7 +111,8 @@ class Seals(Struct, frozen=True):
     def _decide(self) -> dict[str, list[str]]:
         """Decide for all commands until the last has ended; none runs now. Raises OSError."""
         for name in self.names:
-            make_placeholder(self.workspace / name)
+            if make_folder(place := self.workspace / name):
+                mark(place)
         git = self.workspace / _GIT
         if _is_repository(git):
             _complete(git)
@@ -148,14 +148,11 @@ def _complete(git: Path) -> None:
     make_file(git / "config", _PLAIN)
     if make_file(git / "commondir", ITSELF):
         mark(git / "commondir")
-    if _CONFIG_OF_WORKTREE in _bytes_of(git / "config").lower():
-        make_file(git / "config.worktree", "")
-
-
-def _bytes_of(config: Path) -> bytes:
+    config = b""
     with suppress(OSError):
-        return config.read_bytes()
-    return b""
+        config = (git / "config").read_bytes()
+    if _CONFIG_OF_WORKTREE in config.lower():
+        make_file(git / "config.worktree", "")
 
 
 def _links(git: Path) -> frozenset[str]:

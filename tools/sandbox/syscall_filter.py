@@ -78,14 +78,6 @@ class Narrowed(NamedTuple):
     answer: int = _EPERM
 
 
-class RefusedValues(NamedTuple):
-    """A call that is refused with one of these values of an argument, of which the kernel reads 32 bits."""
-
-    numbers: tuple[int, int]
-    argument: int
-    values: tuple[int, ...]
-
-
 def _of_oneself(x86_64: int, arm64: int, argument: int = 0) -> Narrowed:
     """A call about a process, by its number: 0 is the one that calls."""
     return Narrowed((x86_64, arm64), (Allowed(argument, _ALL, (0,)),))
@@ -133,7 +125,7 @@ _SOCKET = (41, 198)
 _FAMILIES = (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)
 _SOCKETS = Narrowed(_SOCKET, (Allowed(0, _ALL, _FAMILIES),), _EACCES)
 # TIOCSTI types into a terminal, TIOCLINUX pastes into a console: into the command's own one at most, and with no use.
-_TYPED = RefusedValues((16, 29), 1, (0x5412, 0x541C))  # ioctl
+_IOCTL, _TYPED = (16, 29), (0x5412, 0x541C)
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -169,17 +161,18 @@ def _program(refused: list[tuple[int, int]], narrowed: list[Narrowed], column: i
     instructions += [(0x20, 0, 0, 0), (0x35, 0, 1, 0x40000000), (0x06, 0, 0, _ERRNO | _ENOSYS)]
     for number, answer in refused:
         instructions += [(0x15, 0, 1, number), (0x06, 0, 0, _ERRNO | answer)]
-    instructions += _without_values(_TYPED, column)
+    instructions += _without_values(_IOCTL[column], 1, _TYPED)
     for row in narrowed:
         instructions += _checked(row, row.numbers[column])
     instructions.append((0x06, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *one) for one in instructions)
 
 
-def _without_values(row: RefusedValues, column: int) -> list[tuple[int, int, int, int]]:
-    count = len(row.values)
-    instructions = [(0x20, 0, 0, 0), (0x15, 0, count + 3, row.numbers[column]), (0x20, 0, 0, 16 + 8 * row.argument)]
-    instructions += [(0x15, count - at, 0, value) for at, value in enumerate(row.values)]
+def _without_values(number: int, argument: int, values: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+    """Refuse this call with one of these values of an argument, of which the kernel reads 32 bits."""
+    count = len(values)
+    instructions = [(0x20, 0, 0, 0), (0x15, 0, count + 3, number), (0x20, 0, 0, 16 + 8 * argument)]
+    instructions += [(0x15, count - at, 0, value) for at, value in enumerate(values)]
     return [*instructions, (0x05, 0, 0, 1), (0x06, 0, 0, _ERRNO | _EPERM)]
 
 

@@ -9,7 +9,7 @@ tree-sitter's bash grammar and a short table of tokens: a trick must fool both i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -158,22 +158,20 @@ def allowed(text: str, patterns: Iterable[str]) -> bool:
 
 def reads(text: str) -> bool:
     """Return whether the text only reads and prints, by both parsers. `cd` may come before it."""
-    commands = simple_commands(text)
-    if isinstance(commands, Doubt) or not commands:
-        return False
-    return all(only_reads(words) or _changes_place(words) for words in commands)
+    return _consists_of(text, only_reads)
 
 
 def loses_nothing(text: str) -> bool:
     """Return whether the text only reads, or adds what can be undone (read_only_programs). For a sandbox."""
+    return _consists_of(text, lambda words: only_reads(words) or only_adds(words))
+
+
+def _consists_of(text: str, fits: Callable[[Words], bool]) -> bool:
+    """Return whether there are commands in the text, and each fits or changes the place."""
     commands = simple_commands(text)
     if isinstance(commands, Doubt) or not commands:
         return False
-    return all(only_reads(words) or only_adds(words) or _changes_place(words) for words in commands)
-
-
-def _changes_place(words: Words) -> bool:
-    return words[0] == "cd" and len(words) < 3
+    return all(fits(words) or (words[0] == "cd" and len(words) < 3) for words in commands)
 
 
 def refusal(pattern: str) -> str | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import cache
 
 import httpx2
 
-from tools.web.certificates import trusted_certificates
+from tools.web.url_target import shown
 
 ACCEPT_ENCODING = "gzip, deflate"  # what is unpacked in small steps, so that a bomb is noticed early
 _UNPACKED = ("", "identity", "gzip", "x-gzip", "deflate")
@@ -18,6 +19,12 @@ Connect = Callable[[], Awaitable[httpx2.AsyncBaseTransport]]
 
 class UnknownPacking(Exception):
     """A body in an encoding that was not requested. The message is its name."""
+
+
+@cache
+def trusted_certificates() -> ssl.SSLContext:
+    """The system's certificates, whatever the environment names: read once, because that takes 40 ms."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 async def connect() -> httpx2.AsyncBaseTransport:
@@ -43,6 +50,11 @@ async def read_body(
         if len(body) > most:
             return bytes(body[:most]), True
     return bytes(body), False
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error of a connection says, bounded; its name if it says nothing."""
+    return shown(error) or type(error).__name__
 
 
 def is_about_tls(error: BaseException | None) -> bool:

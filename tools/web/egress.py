@@ -39,17 +39,15 @@ class HostPattern:
     host: str
     port: int | None = None
 
-    def matches(self, host: str, port: int) -> bool:
-        """Return whether it names this host, lower case and without a dot at its end."""
+    def matches(self, host: str, port: int | None) -> bool:
+        """Return whether it names this host, lower case and without a dot at its end, or all of such a pattern."""
         if self.port not in (None, port):
             return False
         return self.host in (ANY, host) or (self.host.startswith("*.") and host.endswith(self.host[1:]))
 
     def covers(self, other: HostPattern) -> bool:
         """Return whether everything that `other` names is named by this one, too."""
-        if self.port not in (None, other.port):
-            return False
-        return self.host in (ANY, other.host) or (self.host.startswith("*.") and other.host.endswith(self.host[1:]))
+        return self.matches(other.host, other.port)
 
 
 def hosts_wanted(arguments: Arguments) -> tuple[str, ...]:

@@ -29,14 +29,6 @@ class HostRefused(Exception):
     """A host may not be reached. The message completes "HOST ..."."""
 
 
-class NotAHost(HostRefused):
-    """The text is not a host name."""
-
-
-class OddAddress(HostRefused):
-    """An address that programs parse in different ways."""
-
-
 class NoSuchHost(HostRefused):
     """The name has no address."""
 
@@ -56,21 +48,21 @@ async def resolve(host: str, port: int) -> list[Address]:
 
 
 def host_name(written: str) -> str:
-    """A host in the one form that it is looked up and compared in. Raises NotAHost."""
+    """A host in the one form that it is looked up and compared in. Raises HostRefused."""
     host = written.lower().removesuffix(".")
     if (":" in host and "%" not in host) or (_NAME.fullmatch(host) and len(host) < 254):
         return host
-    raise NotAHost("is not a host name: write it as in https://example.com/page")
+    raise HostRefused("is not a host name: write it as in https://example.com/page")
 
 
 def literal(host: str) -> Address | None:
-    """The address that a host is; None when it is a name. Raises OddAddress: a spelling is refused, not guessed at."""
+    """The address that a host is; None when it is a name. Raises HostRefused: a spelling is refused, not guessed at."""
     try:
         if ":" in host:
             return IPv6Address(host)
         return IPv4Address(host) if _NUMBER.fullmatch(host) else None
     except ValueError as error:
-        raise OddAddress("is an address in an odd spelling: write it as 192.0.2.1") from error
+        raise HostRefused("is an address in an odd spelling: write it as 192.0.2.1") from error
 
 
 async def allowed_addresses(

@@ -16,7 +16,7 @@ import httpx2
 from msgspec import Struct
 
 from tools.base.outcome import ToolFailed
-from tools.web.bodies import ACCEPT_ENCODING, Connect, UnknownPacking, connect, is_about_tls, read_body
+from tools.web.bodies import ACCEPT_ENCODING, Connect, UnknownPacking, connect, is_about_tls, read_body, reason_of
 from tools.web.search_apis import SEARXNG, SearchApi, address_of
 from tools.web.search_results import Answer, UnfitAnswer, error_message, read_answer
 from tools.web.url_target import shown
@@ -101,11 +101,11 @@ class SearchEngine:
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             what = "no safe connection to it can be made" if is_about_tls(error) else "it cannot be reached"
             raise self._failed(
-                f"{what} ({_reason(error)}). The operator of this server can check search_url"
+                f"{what} ({reason_of(error)}). The operator of this server can check search_url"
             ) from error
         except httpx2.HTTPError as error:
             raise ToolFailed(
-                f"The search engine {self.place} broke off or does not speak HTTP ({_reason(error)}). Search again "
+                f"The search engine {self.place} broke off or does not speak HTTP ({reason_of(error)}). Search again "
                 "once, or go on without searching."
             ) from error
 
@@ -151,7 +151,3 @@ class SearchEngine:
 
     def _failed(self, why: str) -> ToolFailed:
         return ToolFailed(f"The search engine {self.place} cannot be used: {why}. {GO_ON}")
-
-
-def _reason(error: Exception) -> str:
-    return shown(error) or type(error).__name__

@@ -10,6 +10,7 @@ import httpx2
 from msgspec import Struct
 
 from tools.base.escape_invisible import visible
+from tools.base.texts import without_surrogates
 from tools.web.html_text import plain_text
 from tools.web.search_apis import SearchApi
 
@@ -91,19 +92,9 @@ def one_line(text: str, most: int) -> str:
 
 def _json(body: bytes) -> Any:
     try:
-        return _encodable(json.loads(body))
+        return without_surrogates(json.loads(body))
     except (ValueError, RecursionError) as error:
         raise UnfitAnswer("is not JSON") from error
-
-
-def _encodable(answer: Any) -> Any:
-    """Return the answer with lone surrogates replaced: in a URL or a request to a model they cannot be sent."""
-    written = json.dumps(answer, ensure_ascii=False)
-    try:
-        written.encode()
-    except UnicodeEncodeError:
-        return json.loads(written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-    return answer
 
 
 def _result(one: Any, api: SearchApi) -> SearchResult | None:

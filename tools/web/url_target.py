@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tools.base.escape_invisible import visible
 from tools.base.outcome import ToolFailed
+from tools.base.texts import shortened
 from tools.web.addresses import Address, own_addresses
 from tools.web.public_hosts import (
     HostRefused,
@@ -35,8 +36,7 @@ class UrlTarget(Struct, frozen=True):
 
 def shown(url: object) -> str:
     """Shorten a URL for a message: it is untrusted, and may have any length."""
-    text = visible(str(url))
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return shortened(visible(str(url)), _SHOWN)
 
 
 def parsed(written: str) -> httpx2.URL:

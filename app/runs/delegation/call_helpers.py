@@ -59,7 +59,7 @@ REFUSALS = (*UNFIT, BudgetSpent, Paused, Stopping, FolderUnusable)
 
 
 class CallHelpers(Struct, frozen=True):
-    """`options` and `limits` are those of the parent's run. Implements `tools.base.access.helpers.HelperAccess`."""
+    """`options` and `limits` are those of the parent's run. Implements `tools.base.access.HelperAccess`."""
 
     server: Server
     parent: ParentCall

@@ -47,7 +47,7 @@ _SENDING: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # sess
 
 
 class CallSessions(Struct, frozen=True):
-    """`options` are those of the run. Implements `tools.base.access.sessions.SessionAccess`."""
+    """`options` are those of the run. Implements `tools.base.access.SessionAccess`."""
 
     server: Server
     parent: ParentCall

@@ -64,12 +64,12 @@ async def sandbox(subject: Subject) -> Findings:
         if answer.exit_code or "started" not in answer.text:
             return problem(f"{box.level}: a command does not start: {_end(answer.text)}", HOW_TO_GET_ONE)
         reaches = "reached" in (await _run(box, script, python=True)).text
-    if reaches and isinstance(box, Bubblewrap) and not box.network:
+    if reaches and isinstance(box, Bubblewrap) and not box.networked:
         return problem(f"{box.level}: a command reaches this machine's ports", "Report this as a bug of the sandbox.")
     if not isinstance(box, Bubblewrap):
         found = f"{box.level}: commands start; files are protected, the network is not separate"
         return [warning(found, "Install bubblewrap, which separates more."), *_forbidden()]
-    network = "public hosts are open, as sandbox_network says" if box.network else "the network is off"
+    network = "public hosts are open, as sandbox_network says" if box.networked else "the network is off"
     return ok(f"{box.level} ({box.bwrap}): commands start, {network}")
 
 

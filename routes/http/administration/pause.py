@@ -36,7 +36,7 @@ async def _end_all(services: Services) -> None:
     kinds = {
         "runs": services.runs.cancel_all("paused"),
         "jobs": services.jobs.cancel_all(),
-        "MCP servers": services.mcp.stop_all(),
+        "MCP servers": services.mcp.manager.stop_all(),
         "other servers": services.replication.end_all_elsewhere(),
     }
     results = await asyncio.gather(*kinds.values(), return_exceptions=True)

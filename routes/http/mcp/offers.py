@@ -14,12 +14,12 @@ from starlette.responses import Response
 
 from app.core.rules import ApprovalMode
 from app.core.strict_model import StrictModel
-from app.mcp.servers import NoSuchServer
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.escape_invisible import visible
+from tools.mcp.model import NoSuchServer
 from tools.mcp.offers import MAX_ARGUMENTS, MAX_URI, Feature
 from tools.mcp.results import MAX_TEXT, piece_of
 from tools.tool import Context
@@ -44,7 +44,7 @@ async def _server(request: Request, feature: Feature) -> tuple[Services, str, Co
     Raises NoSuchServer. A call that a model would have to ask for is a person's own here.
     """
     services, principal, name = services_of(request), current_principal(request), request.path_params["name"]
-    tool = services.mcp.trust.classification.of(services.mcp.offer_tool(name, feature))
+    tool = services.mcp.trust.classification.of(services.mcp.manager.offer_tool(name, feature))
     gate = await services.factory.current_gate(principal, ApprovalMode.SANDBOXED)
     if isinstance(gate.decide(tool), Refuse):
         raise NoSuchServer(name)
@@ -59,7 +59,7 @@ async def list_resources(request: Request) -> Response:
     [resources](mcp.md#resources-and-prompts).
     """
     services, name, context = await _server(request, "resources")
-    offers = await services.mcp.offers(name, context)
+    offers = await services.mcp.manager.offers(name, context)
     rows = {"resources": offers.resources, "templates": offers.templates, "notes": offers.notes}
     return ASCIIResponse(services.redactor.redact_value(to_builtins(rows)))
 
@@ -73,7 +73,7 @@ async def read_resource(request: Request) -> Response:
     uri = request.query_params.get("uri", "")
     if not 0 < len(uri) <= MAX_URI:
         raise Refused(422, "invalid_request", f"uri: send the URI of a resource, at most {MAX_URI:,} characters.")
-    result = await services.mcp.read_resource(name, uri, context)
+    result = await services.mcp.manager.read_resource(name, uri, context)
     contents = await asyncio.to_thread(_contents, result)
     size = sum(len(one.get("text", "")) + len(one.get("data", "")) * 3 // 4 for one in contents)
     if size > services.settings.max_attachment_bytes:
@@ -104,7 +104,7 @@ async def list_prompts(request: Request) -> Response:
     `name`, `title`, `description`, `arguments` (`name`, `description`, `required`). Connects to the server if need be.
     """
     services, name, context = await _server(request, "prompts")
-    offers = await services.mcp.offers(name, context)
+    offers = await services.mcp.manager.offers(name, context)
     return ASCIIResponse(
         services.redactor.redact_value(to_builtins({"prompts": offers.prompts, "notes": offers.prompt_notes}))
     )
@@ -120,7 +120,7 @@ async def get_prompt(request: Request) -> Response:
     if long := [key for key, value in body.arguments.items() if len(value) > MAX_VALUE]:
         raise Refused(422, "invalid_request", f"arguments.{long[0][:80]}: at most {MAX_VALUE:,} characters.")
     prompt = request.path_params["prompt"]
-    result = await services.mcp.prompt(name, prompt, body.arguments, context)
+    result = await services.mcp.manager.prompt(name, prompt, body.arguments, context)
     messages = await _messages(result)
     head = FROM.format(prompt=ascii(prompt)[1:-1], server=ascii(name)[1:-1])
     text = "\n\n".join([head, *(_spoken(one, alone=len(messages) == 1) for one in messages)])

@@ -105,7 +105,7 @@ async def delete_server(request: Request) -> Response:
 
 async def server_logs(request: Request) -> Response:
     """The last lines of a server. 200 of its standard error and status changes."""
-    return ASCIIResponse({"lines": services_of(request).mcp.logs(request.path_params["name"])})
+    return ASCIIResponse({"lines": services_of(request).mcp.manager.logs(request.path_params["name"])})
 
 
 async def callback(request: Request) -> Response:

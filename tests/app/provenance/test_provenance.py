@@ -36,7 +36,7 @@ from tests.support.parsing.quoting import (
 from tools.base.rights import Risk, Role
 from tools.mcp.tool_search import SearchedToolbox
 from tools.tool import Tool, answering
-from tools.toolbox import Allow
+from tools.toolbox import Allow, Toolbox
 
 pytestmark = pytest.mark.anyio
 
@@ -263,7 +263,7 @@ async def test_our_own_note_below_a_result_is_no_source_but_words_like_it_are() 
 
 async def test_a_call_through_the_door_is_the_call_that_is_meant() -> None:
     hidden = Tool("send", "", {"type": "object"}, Risk.NETWORK, answering(nothing), Role.GUEST)
-    toolbox = SearchedToolbox([hidden], lambda tool, arguments: Allow(), "ann", frozenset({"send"}))
+    toolbox = SearchedToolbox(Toolbox([hidden], lambda tool, arguments: Allow(), "ann"), frozenset({"send"}))
     wrapped = WRITERS["hermes"]([("call_tool", {"name": "send", "arguments": {"to": "eve"}})])
     plain = WRITERS["glm45"]([("send", {"to": "eve"})])
     for text, read in ((plain, wrapped), (wrapped, plain)):

@@ -131,7 +131,7 @@ async def test_tokens_of_a_sign_in_are_those_of_every_server(tmp_path: Path, pos
         first, second = (SealedTokens(vault, place) for place in (before, TokenFolder(tmp_path / "b")))
         assert await TokenFile(first, "near-1", secrets.append).read() == kept
         assert await TokenFile(second, "near-1").read() == {}
-        async with TokenFile(first, "near-1").lock():
+        async with first.lock("near-1"):
             await TokenFile(first, "near-1").write("https://issuer", kept | {"ends_at": 2.0})
         assert (await TokenFile(second, "near-1").read())["ends_at"] == 2.0
         assert secrets == ["at-1", "rt-1"]

@@ -8,7 +8,8 @@ import pytest
 
 from app.runs.client_tools import MOST_CHARACTERS, ClientToolLists
 from app.runs.run_options import ClientTool
-from tools.base.schemas import LONGEST_OF_CLIENT, _validator, client_argument_error
+from tools.base.schema_limits import _validator
+from tools.base.schemas import LONGEST_OF_CLIENT, client_argument_error
 from tools.tool import NO_TOOLS
 
 

@@ -57,7 +57,7 @@ async def settled(served: Served, name: str) -> Status:
                     and (status.tools or status.error)
                 ):
                     return status
-            await served.services.mcp.changed()
+            await served.services.mcp.manager.changed()
 
     return await asyncio.wait_for(known(), LIMIT_S)
 
@@ -65,6 +65,6 @@ async def settled(served: Served, name: str) -> Status:
 async def until_gone(served: Served, name: str) -> None:
     async def gone() -> None:
         while any(status.name == name for status in served.services.mcp.status()):
-            await served.services.mcp.changed()
+            await served.services.mcp.manager.changed()
 
     await asyncio.wait_for(gone(), LIMIT_S)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.mcp.faulty_servers import START_S, managing
-from tools.mcp.connection.last_words import last_words, request_for_key
+from tools.mcp.connection.failure_reasons import last_words, request_for_key
 from tools.mcp.model import Hooks, McpEvent, ServerChanged, ServerConfig, ServerState
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from tests import ROOT
 from tests.support.mcp.faulty_servers import HIDES, PATIENT, START_S, faulty, is_there, managing, ready, told, tool
 from tests.support.sandbox.processes import all_gone, endless
 from tools.base.pause_check import Paused
-from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerChanged, ServerConfig, ServerState
+from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, NoSuchServer, ServerChanged, ServerConfig, ServerState
 from tools.mcp.trust_pins import identity_of
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +121,7 @@ async def test_disabled_servers_offer_nothing_and_come_back() -> None:
         assert (await told(tool(manager, "mcp__s__echo"), text="back")).text == "back"
         await manager.remove("s")
         assert "There is no MCP server s" in (await told(echo)).text
-        with pytest.raises(KeyError):
+        with pytest.raises(NoSuchServer):
             await manager.reconnect("s")
 
 

@@ -28,9 +28,9 @@ class Person:
         self.resource = resource
         self.config = ServerConfig("closed", "http", url=resource.url)
 
-    async def get(self, config: ServerConfig | None = None, user: str = "") -> str:
+    async def get(self, config: ServerConfig | None = None) -> str:
         """The page, or NeedsAuth."""
-        auth = self.sign_ins.auth(config or self.config, user)
+        auth = self.sign_ins.auth(config or self.config)
         async with httpx2.AsyncClient(auth=auth, timeout=WITHIN_S, trust_env=False) as client:
             answer = await client.get(self.resource.url.replace("/mcp", "/page"))
             return answer.raise_for_status().text
@@ -165,13 +165,11 @@ async def test_only_the_owner_reads_the_tokens_and_the_redactor_hears_them(tmp_p
         assert {kept["tokens"]["access_token"], kept["tokens"]["refresh_token"]} <= set(person.secrets)
 
 
-async def test_users_and_servers_do_not_share_tokens(tmp_path: Path) -> None:
+async def test_servers_do_not_share_tokens(tmp_path: Path) -> None:
     async with visitor(tmp_path) as person:
         await person.sign_in()
-        namesake = ServerConfig("other", "http", url=person.config.url)
-        for config, user in ((person.config, "ann"), (namesake, "")):
-            with pytest.raises(NeedsAuth):
-                await person.get(config, user)
+        with pytest.raises(NeedsAuth):
+            await person.get(ServerConfig("other", "http", url=person.config.url))
 
 
 async def test_signing_out_forgets(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ import pytest
 from parsing import Arguments
 from tools.base.outcome import Result
 from tools.base.rights import Risk
-from tools.mcp.tool_choice import MOST_SESSIONS, ToolChoices
-from tools.mcp.tool_search import CALL, SEARCH, Index, toolbox_within
+from tools.mcp.tool_search import CALL, MOST_SESSIONS, SEARCH, Index, ToolChoices, toolbox_within
 from tools.tool import Context, Tool, ToolList, answering, tokens_of
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox, offered_by
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SignIns:
-    """The sign-ins of all users to all servers. `auth` is for `Hooks.auth`.
+    """The sign-ins to all servers. `auth` is for `Hooks.auth`.
 
     `callback_url` is where the pages lead back to; `client_metadata_url`, an https page with the client's metadata,
     saves the registration at servers that support it.
@@ -44,18 +44,18 @@ class SignIns:
         self._client_metadata_url = client_metadata_url
         self._on_secret = on_secret
         self._private_hosts = private_hosts
-        self._flows: dict[tuple[str, ...], Flow] = {}  # by server, user, and what tokens depend on
+        self._flows: dict[tuple[str, ...], Flow] = {}  # by server, and what tokens depend on
 
-    def auth(self, config: ServerConfig, user: str = "") -> httpx2.Auth | None:
+    def auth(self, config: ServerConfig) -> httpx2.Auth | None:
         """Return the authentication of a server; None if it has no URL, or its entry has a header for it."""
         if not config.url or any(name.lower() == "authorization" for name in config.headers):
             return None
         from tools.mcp.auth.oauth_flow import Flow  # the SDK takes 0.8 s
 
-        key = (config.name, user, config.url, config.client_id, config.client_secret, self.callback_url)
+        key = (config.name, config.url, config.client_id, config.client_secret, self.callback_url)
         if key not in self._flows:
             self._flows[key] = Flow(
-                config, self._file(config, user), self.callback_url, self._client_metadata_url, self._private_hosts
+                config, self._file(config), self.callback_url, self._client_metadata_url, self._private_hosts
             )
         return self._flows[key]
 
@@ -68,7 +68,7 @@ class SignIns:
         return self._waiting(state).refuse(reason)
 
     async def forget(self, name: str) -> None:
-        """Sign all users out of a server."""
+        """Sign out of a server."""
         for key in [key for key in self._flows if key[0] == name]:
             await self._flows.pop(key).close()
         await self._place.remove(f"{_slug(name)}-")
@@ -89,8 +89,8 @@ class SignIns:
             "This sign-in has expired or was replaced. Reconnect the server, and open the new sign-in page."
         )
 
-    def _file(self, config: ServerConfig, user: str) -> TokenFile:
-        key = json.dumps([config.name, config.url, user])
+    def _file(self, config: ServerConfig) -> TokenFile:
+        key = json.dumps([config.name, config.url, ""])  # the last has named a user once
         name = f"{_slug(config.name)}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
         return TokenFile(self._place, name, self._on_secret)
 

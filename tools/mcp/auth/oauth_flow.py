@@ -27,6 +27,7 @@ from mcp.shared.auth import (
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from tools.base.tasks import retrieve
 from tools.mcp.auth.sign_in import SignIn, is_loopback, refuse_open
 from tools.mcp.auth.token_file import TokenFile
 from tools.mcp.connection.http import LastFailure, client_for
@@ -50,15 +51,15 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(_Expected())
 
 
 class Flow(OAuthClientProvider):
-    """One user at one server. It outlives the connections, which end when a sign-in is needed."""
+    """The sign-in to one server. It outlives the connections, which end when a sign-in is needed."""
 
     def __init__(
         self,
         config: ServerConfig,
         file: TokenFile,
         callback_url: str,
-        client_metadata_url: str | None = None,
-        private_hosts: Sequence[str] = (),
+        client_metadata_url: str | None,
+        private_hosts: Sequence[str],
     ) -> None:
         local = is_loopback(urlsplit(callback_url).hostname or "")
         metadata = OAuthClientMetadata(
@@ -152,18 +153,14 @@ class Flow(OAuthClientProvider):
             if not self._has_answer() and (self.context.is_token_valid() or not self.context.can_refresh_token()):
                 return
             self._renewing = asyncio.create_task(self._renewed(), context=Context())
-            self._renewing.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._renewing.add_done_callback(retrieve)
         await asyncio.shield(self._renewing)
 
     async def _renewed(self) -> None:
-        async with self._file.lock():
-            if not self._has_answer() and await self._is_renewed_elsewhere():
-                return
-            await self._exchange()
-
-    async def _is_renewed_elsewhere(self) -> bool:
-        """Take over the tokens that another server has got meanwhile."""
-        return self._file.is_shared and await self.follow()
+        async with self._file.place.lock(self._file.name):
+            # Another server may have got tokens meanwhile.
+            if self._has_answer() or not (self._file.place.is_shared and await self.follow()):
+                await self._exchange()
 
     async def _exchange(self) -> None:
         take: Callable[[httpx2.Response], Awaitable[object]]

@@ -12,6 +12,8 @@ import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
+from tools.base.tasks import retrieve
+
 SIGN_IN_S = 900.0  # how long the page is valid
 
 
@@ -36,9 +38,7 @@ class SignIn:
     async def open(self, exchange: asyncio.Task[httpx2.Request]) -> None:
         """Begin, up to the page to open. Raises what is wrong with the issuer."""
         self.exchange = exchange
-        exchange.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # retrieved, so that asyncio does not warn
+        exchange.add_done_callback(retrieve)
         shown = asyncio.ensure_future(self._shown.wait())
         try:
             await asyncio.wait({shown, exchange}, return_when=asyncio.FIRST_COMPLETED)

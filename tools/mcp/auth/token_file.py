@@ -76,7 +76,7 @@ class TokenFolder:
 
 
 class TokenFile(Struct, frozen=True):
-    """The tokens of one user for one server, by issuer, so that they are sent only to the issuer that gave them.
+    """The tokens for one server, by issuer, so that they are sent only to the issuer that gave them.
 
     `on_secret` is called with every secret that is read or written.
     """
@@ -84,13 +84,6 @@ class TokenFile(Struct, frozen=True):
     place: TokenPlace
     name: str
     on_secret: Callable[[str], object] = field(default=lambda secret: None)
-
-    @property
-    def is_shared(self) -> bool:
-        return self.place.is_shared
-
-    def lock(self) -> AbstractAsyncContextManager[None]:
-        return self.place.lock(self.name)
 
     async def _all(self) -> dict[str, Any]:
         with suppress(ValueError):

@@ -6,12 +6,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.mcp.config.entries import servers_of
-from tools.mcp.config.json_text import has_comments, read_json
+from tools.mcp.config.entries import has_comments, read_json, servers_of
 
 
 class FileUnchanged(Exception):
@@ -25,43 +24,35 @@ def entries_of(path: Path) -> dict[str, Any]:
 
 def put_entry(path: Path, name: str, entry: Mapping[str, Any]) -> str:
     """Add an entry; return a notice for the user. Raises FileUnchanged, also if the name is taken."""
-
-    def put(servers: dict[str, Any]) -> None:
-        if name in servers:
-            raise FileUnchanged(f"{path} has a server {name} already. Remove that first, or take another name.")
-        servers[name] = dict(entry)
-
-    return _change(path, put)
+    whole, servers, text = _read(path)
+    if name in servers:
+        raise FileUnchanged(f"{path} has a server {name} already. Remove that first, or take another name.")
+    servers[name] = dict(entry)
+    return _save(path, whole, text)
 
 
 def drop_entry(path: Path, name: str) -> str:
     """Remove an entry; return a notice for the user. Raises FileUnchanged, KeyError if there is none."""
-
-    def drop(servers: dict[str, Any]) -> None:
-        del servers[name]
-
-    return _change(path, drop)
+    whole, servers, text = _read(path)
+    del servers[name]
+    return _save(path, whole, text)
 
 
 def set_enabled(path: Path, name: str, *, enabled: bool) -> str:
     """Enable or disable an entry; return a notice for the user. Raises FileUnchanged, KeyError if there is none."""
-
-    def switch(servers: dict[str, Any]) -> None:
-        entry = servers[name]
-        if not isinstance(entry, dict):
-            raise FileUnchanged(f"{name} in {path} is no object. Mend it there.")
-        for field in ("disabled", "enabled"):
-            entry.pop(field, None)
-        if not enabled:
-            entry["disabled"] = True
-
-    return _change(path, switch)
-
-
-def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> str:
-    """Apply `change`. Comments do not survive: the file is copied first, and the returned notice names the copy."""
     whole, servers, text = _read(path)
-    change(servers)
+    entry = servers[name]
+    if not isinstance(entry, dict):
+        raise FileUnchanged(f"{name} in {path} is no object. Mend it there.")
+    for field in ("disabled", "enabled"):
+        entry.pop(field, None)
+    if not enabled:
+        entry["disabled"] = True
+    return _save(path, whole, text)
+
+
+def _save(path: Path, whole: Any, text: str) -> str:
+    """Write the file, which was `text`. Comments do not survive: it is copied first, and the notice names the copy."""
     notice = ""
     try:
         target = path.resolve()  # a link stays one

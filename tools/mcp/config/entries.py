@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from fnmatch import translate
 from pathlib import Path
@@ -13,8 +15,7 @@ from msgspec import Struct
 from tools.base.containment import lies_in
 from tools.base.patterns import lazy_pattern
 from tools.mcp.config.code_places import check_code_places
-from tools.mcp.config.json_text import read_json
-from tools.mcp.config.trust import ignored_trust, tool_trust_of, trust_of
+from tools.mcp.config.trust import ignored_trust, read_trust, tool_trust_of
 from tools.mcp.config.variables import BadEntry, Variables, read_env_file
 from tools.mcp.model import ServerConfig, Timeouts, Transport
 
@@ -35,6 +36,9 @@ MILLISECONDS = 1000  # a timeout of so much or more is in milliseconds
 LONGEST_S = 86_400.0
 _HEADER_NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 USUAL = Timeouts()
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
+_COMMENTS = lazy_pattern(rf"(?P<string>{_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMAS = lazy_pattern(rf"(?P<string>{_STRING})|,(?=\s*[}}\]])")
 
 
 class Configured(Struct, frozen=True):
@@ -114,11 +118,11 @@ def _read(name: str, entry: Any, variables: Variables, *, from_api: bool) -> Ser
         args=args if local else (),
         url="" if local else url,
         env=_env(entry, variables),
-        cwd=_folder(entry, variables),
+        cwd=None if entry.get("cwd") is None else _path("cwd", entry["cwd"], variables),
         headers=_headers(entry, variables),
         client_id=_client(entry, variables, "clientId", "CLIENT_ID"),
         client_secret=_client(entry, variables, "clientSecret", "CLIENT_SECRET"),
-        enabled=_enabled(entry),
+        enabled=_flag(entry, "enabled", default=True) and not _flag(entry, "disabled", default=False),
         eager=_flag(entry, "eager", default=False),
         include=_globs(entry, "includeTools") or _globs(entry, "tools"),
         exclude=(*_globs(entry, "excludeTools"), *_globs(entry, "disabledTools")),
@@ -126,7 +130,7 @@ def _read(name: str, entry: Any, variables: Variables, *, from_api: bool) -> Ser
         tool_timeouts=_tool_timeouts(entry),
         new_tools="hold" if _flag(entry, "holdNewTools", default=False) else "allow",
         from_api=from_api,
-        trust=trust_of(entry, from_api=from_api),
+        trust=read_trust("trust", entry.get("trust"), from_api=from_api),
         tool_trust=tool_trust_of(entry, from_api=from_api),
         notes=ignored_trust(entry),
     )
@@ -203,10 +207,6 @@ def _env_file(entry: Mapping[str, Any], variables: Variables) -> dict[str, str]:
         raise BadEntry(f"envFile: {path} cannot be read ({error}).") from None
 
 
-def _folder(entry: Mapping[str, Any], variables: Variables) -> Path | None:
-    return None if entry.get("cwd") is None else _path("cwd", entry["cwd"], variables)
-
-
 def _path(field: str, written: Any, variables: Variables) -> Path:
     if variables.environ is None:
         raise BadEntry(f"{field} is for the file of servers only.")
@@ -262,10 +262,6 @@ def _text(field: str, value: Any, variables: Variables) -> str:
     return text
 
 
-def _enabled(entry: Mapping[str, Any]) -> bool:
-    return _flag(entry, "enabled", default=True) and not _flag(entry, "disabled", default=False)
-
-
 def _flag(entry: Mapping[str, Any], field: str, *, default: bool) -> bool:
     value = entry.get(field)
     if value is not None and not isinstance(value, bool):
@@ -308,3 +304,23 @@ def _seconds(entry: Mapping[str, Any], field: str, place: str = "") -> float | N
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_S * MILLISECONDS:
         raise BadEntry(f"{place}{field} must be a number of seconds, or of milliseconds from {MILLISECONDS} on.")
     return min(LONGEST_S, value / MILLISECONDS if value >= MILLISECONDS and not place else float(value))
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON as written by hand: with comments, trailing commas and a byte order mark.
+
+    Raises ValueError, which names the line.
+    """
+    try:
+        return json.loads(_COMMAS.sub(_kept, _COMMENTS.sub(_kept, text.removeprefix("\ufeff"))))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def has_comments(text: str) -> bool:
+    return any(found["string"] is None for found in _COMMENTS.finditer(text))
+
+
+def _kept(found: re.Match[str]) -> str:
+    """Strings as they are; of a comment its line ends, so that an error names the right line."""
+    return found["string"] if found["string"] is not None else "\n" * found[0].count("\n")

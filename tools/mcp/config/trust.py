@@ -16,17 +16,12 @@ FIELDS = ("role", "risk", "untrusted")
 OF_OTHERS = ("alwaysAllow", "autoApprove")
 
 
-def trust_of(entry: Mapping[str, Any], *, from_api: bool) -> Trust | None:
-    """Read `trust`. Raises BadEntry."""
-    return _read("trust", entry.get("trust"), from_api=from_api)
-
-
 def tool_trust_of(entry: Mapping[str, Any], *, from_api: bool) -> dict[str, Trust]:
     """Read `toolTrust`, by the tools' names. Raises BadEntry."""
     given = entry.get("toolTrust") if entry.get("toolTrust") is not None else {}
     if not isinstance(given, dict):
         raise BadEntry(f"toolTrust must be an object: a tool's name, and {', '.join(FIELDS)}.")
-    read = {tool: _read(f"toolTrust.{tool[:80]}", one, from_api=from_api) for tool, one in given.items()}
+    read = {tool: read_trust(f"toolTrust.{tool[:80]}", one, from_api=from_api) for tool, one in given.items()}
     return {tool: trust for tool, trust in read.items() if trust is not None}
 
 
@@ -39,8 +34,11 @@ def ignored_trust(entry: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _read(place: str, given: Any, *, from_api: bool) -> Trust | None:
-    """Read one declaration. `true` is one without fields (Gemini's entries have it): only the server's hints count."""
+def read_trust(place: str, given: Any, *, from_api: bool) -> Trust | None:
+    """Read one declaration. Raises BadEntry.
+
+    `true` is one without fields (Gemini's entries have it): only the server's hints count.
+    """
     if given is None or given is False:
         return None
     if from_api:

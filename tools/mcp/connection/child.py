@@ -13,12 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tools.base.tasks import wait_at_most
 from tools.mcp.connection.lines import Endless, LineSplitter, Oversized
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.model import ServerConfig
 from tools.process.kill_group import KillGroups, find_kill_groups
 from tools.process.orphan_reaper import MARK, watched
-from tools.process.process_tree import descendants, run_shielded, send_signal, sweep
+from tools.process.process_tree import descendants, run_shielded, send_signal, sweep_now
 from tools.process.signals import reset_signals
 from tools.sandbox.box_init import TERM_S
 
@@ -35,17 +36,8 @@ _INHERITED = (
 )
 # Variables that make a program run other code: not allowed for servers that are added at run time.
 _STEERING = (
-    "LD_",
-    "DYLD_",
-    "PYTHON",
-    "NODE_OPTIONS",
-    "PATH",
-    "BASH_ENV",
-    "ENV",
-    "PERL5",
-    "RUBYOPT",
-    "JAVA_TOOL",
-    "GIT_",
+    *("LD_", "DYLD_", "PYTHON", "NODE_OPTIONS", "PATH", "BASH_ENV", "ENV"),
+    *("PERL5", "RUBYOPT", "JAVA_TOOL", "GIT_"),
 )
 _MANY_LINES, _FEW_LINES = 256, 64
 _DRAIN_S = 0.2  # for what is still in the pipe when a process has ended
@@ -202,7 +194,7 @@ class Child(asyncio.SubprocessProtocol):
             processes += await self._descendants()
             self._signal_group(signal.SIGKILL)
             send_signal(processes, signal.SIGKILL)
-            await sweep(self.mark)
+            await asyncio.to_thread(sweep_now, self.mark)
             await asyncio.to_thread(self._groups.end, self.mark)
             await self._exits_within(KILL_S)
         finally:
@@ -213,9 +205,7 @@ class Child(asyncio.SubprocessProtocol):
         return await asyncio.to_thread(descendants, self.pid) if self.pid and not self.exited.is_set() else []
 
     async def _exits_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.exited.wait()
+        await wait_at_most(seconds, self.exited)
         return self.exited.is_set()
 
     def _signal_group(self, what: signal.Signals) -> None:

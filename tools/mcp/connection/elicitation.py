@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection
-from typing import Any
 from urllib.parse import urlsplit
 
 from mcp.client import ClientRequestContext
@@ -46,9 +45,9 @@ class ElicitationHandler:
             call.question_s += time.monotonic() - began
             call.touch()
             asking.cancel()
-        return _result(
-            asking.result() if asking.done() and not asking.cancelled() else ElicitationAnswer("cancel"), params
-        )
+        answer = asking.result() if asking.done() and not asking.cancelled() else ElicitationAnswer("cancel")
+        content = question.with_defaults(dict(answer.content or {})) if answer.action == "accept" else None
+        return ElicitResult(action=answer.action, content=content)
 
     def _question(self, params: ElicitRequestParams, call: CallContext | None) -> ElicitationQuestion | None:
         """Build the question; None for one that must not be asked, such as for a secret."""
@@ -62,20 +61,3 @@ class ElicitationHandler:
         if requests_secret(message, schema):
             return None
         return ElicitationQuestion(self._config.name, message, schema=schema, tool=tool, context=context)
-
-
-def _fields(schema: dict[str, Any]) -> list[tuple[str, Any]]:
-    properties = schema.get("properties")
-    return list(properties.items()) if isinstance(properties, dict) else []
-
-
-def _result(answer: ElicitationAnswer, params: ElicitRequestParams) -> ElicitResult:
-    """Build the result, with the form's defaults for missing fields."""
-    content = None
-    if answer.action == "accept":
-        content = dict(answer.content or {})
-        if not isinstance(params, ElicitRequestURLParams):
-            for name, field in _fields(params.requested_schema):
-                if isinstance(field, dict) and "default" in field:
-                    content.setdefault(name, field["default"])
-    return ElicitResult(action=answer.action, content=content)

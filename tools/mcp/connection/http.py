@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -19,12 +19,13 @@ from mcp.client import Transport
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
+from msgspec import Struct
 
 from tools.base.outcome import ToolFailed
 from tools.mcp.call_context import current_call
 from tools.mcp.connection.lines import MAX_LINE
 from tools.mcp.model import ServerConfig
-from tools.web.certificates import trusted_certificates
+from tools.web.bodies import trusted_certificates
 from tools.web.public_hosts import resolve
 from tools.web.url_target import target
 
@@ -45,25 +46,25 @@ _NOT_RUN = (401, 403, 404, 405)  # refused before the call was processed
 OnFailure = Callable[[str], None]
 
 
-class LastFailure:
+class LastFailure(Struct):
     """The last HTTP failure of a connection, for errors that the SDK does not describe."""
 
-    def __init__(self) -> None:
-        self.status = 0
-        self.message = ""
+    status: int = 0
+    message: str = ""
 
 
 class FaultTolerantTransport(httpx2.AsyncBaseTransport):
-    """Returns an error response where another transport would raise, if the request is a JSON-RPC message."""
+    """Returns an error response where another transport would raise, if the request is a JSON-RPC message.
+
+    `on_failure` is called for every failure: an SSE connection (the older transport) does not survive one.
+    """
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, last_failure: LastFailure, on_failure: OnFailure | None = None
+        self, inner: httpx2.AsyncBaseTransport, last_failure: LastFailure, on_failure: OnFailure | None
     ) -> None:
         self._inner = inner
         self._last_failure = last_failure
-        self._on_failure = (
-            on_failure  # called for every failure: an SSE connection (the older transport) does not survive one
-        )
+        self._on_failure = on_failure
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         is_message = request.method == "POST" and request.headers.get("content-type", "").startswith("application/json")
@@ -149,7 +150,9 @@ class PublicTransport(httpx2.AsyncBaseTransport):
         try:
             found = await target(request.url, self._private_hosts, resolve)
         except ToolFailed as failure:
-            raise httpx2.ConnectError(_refusal(str(failure)), request=request) from failure
+            ours = "and servers that are added at run time must be"
+            why = str(failure).replace("and web_fetch reaches nothing else", ours)
+            raise httpx2.ConnectError(why, request=request) from failure
         # One for each host: TLS is verified per host, and two may share an address.
         inner = self._by_host.get(found.host) or self._by_host.setdefault(found.host, _plain(None))
         headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
@@ -168,10 +171,6 @@ class PublicTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await asyncio.gather(*(inner.aclose() for inner in self._by_host.values()))
-
-
-def _refusal(message: str) -> str:
-    return message.replace("and web_fetch reaches nothing else", "and servers that are added at run time must be")
 
 
 def _plain(proxy: str | None) -> httpx2.AsyncHTTPTransport:
@@ -207,15 +206,7 @@ def client_for(
 def transport_for(config: ServerConfig, client: httpx2.AsyncClient) -> Transport:
     """Build the transport for the SDK's client. The HTTP client is closed with it."""
     if config.transport == "sse":
-
-        def given(
-            headers: Mapping[str, str] | None = None,
-            timeout: httpx2.Timeout | None = None,
-            auth: httpx2.Auth | None = None,
-        ) -> httpx2.AsyncClient:
-            return client
-
-        return sse_client(config.url, httpx_client_factory=given)
+        return sse_client(config.url, httpx_client_factory=lambda *_, **__: client)
     return _streamable(config.url, client)
 
 

@@ -21,7 +21,7 @@ from tools.mcp.offers import MAX_LISTED, Offers, listing, offers_of
 
 PAGES = 50
 
-Fetch = Callable[[str | None], Awaitable[PaginatedResult]]
+Fetch = Callable[..., Awaitable[PaginatedResult]]  # of one page, from `cursor` on
 
 
 async def pages(fetch: Fetch, field: str, most: int) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ async def pages(fetch: Fetch, field: str, most: int) -> list[dict[str, Any]]:
     cursor: str | None = None
     seen: set[str | None] = set()
     for _ in range(PAGES):
-        page = await fetch(cursor)
+        page = await fetch(cursor=cursor)
         found += [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in getattr(page, field)]
         seen.add(cursor)
         cursor = page.next_cursor
@@ -49,13 +49,9 @@ async def list_offers(client: Client) -> Offers:
         except (MCPError, ValidationError):  # it need not have each of them
             return ()
 
-    resources = await listed(lambda cursor: client.list_resources(cursor=cursor), "resources") if has.resources else ()
-    templates = (
-        await listed(lambda cursor: client.list_resource_templates(cursor=cursor), "resource_templates")
-        if has.resources
-        else ()
-    )
-    prompts = await listed(lambda cursor: client.list_prompts(cursor=cursor), "prompts") if has.prompts else ()
+    resources = await listed(client.list_resources, "resources") if has.resources else ()
+    templates = await listed(client.list_resource_templates, "resource_templates") if has.resources else ()
+    prompts = await listed(client.list_prompts, "prompts") if has.prompts else ()
     return offers_of(resources, templates, prompts)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tools.base.patterns import lazy_pattern
-
 _BLOCKS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
     "image": ("data", "mimeType"),
@@ -15,7 +13,6 @@ _BLOCKS: dict[str, tuple[str, ...]] = {
     "resource": (),
 }
 _ROLES = ("user", "assistant")
-_SURROGATE = lazy_pattern(rb"\\u[dD][89a-fA-F]")
 _SHOWN = 1_000
 
 
@@ -23,6 +20,8 @@ def repaired(method: str, result: dict[str, Any]) -> list[str]:
     """Repair the result of a request in place; return notes on what was changed."""
     is_modern = "resultType" in result
     result.setdefault("resultType", "complete")  # the protocol's default; without it the SDK refuses the result
+    if method.endswith("/list") and not isinstance(result.get("nextCursor"), str | None):
+        del result["nextCursor"]
     match method:
         case "tools/list":
             return _tools(result)
@@ -37,21 +36,6 @@ def repaired(method: str, result: dict[str, Any]) -> list[str]:
     return []
 
 
-def without_surrogates(line: bytes, message: Any) -> Any:
-    """Replace lone surrogates in a message: they could not be stored or sent."""
-    return whole(message) if _SURROGATE.search(line) else message
-
-
-def whole(message: Any) -> Any:
-    """Replace lone surrogates."""
-    written = json.dumps(message, ensure_ascii=False)
-    try:
-        written.encode()
-    except UnicodeEncodeError:
-        return json.loads(written.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return message
-
-
 def _tools(result: dict[str, Any]) -> list[str]:
     given = result.get("tools")
     if not isinstance(given, list):
@@ -59,8 +43,6 @@ def _tools(result: dict[str, Any]) -> list[str]:
         return ["The list of tools was no list."]
     notes: list[str] = []
     result["tools"] = [tool for tool in given if _mend_tool(tool, notes)]
-    if not isinstance(result.get("nextCursor"), str | None):
-        del result["nextCursor"]
     return notes
 
 
@@ -121,8 +103,6 @@ def _offers(result: dict[str, Any], field: str, key: str) -> list[str]:
     found = given if isinstance(given, list) else []
     usable = [one for one in found if isinstance(one, dict) and isinstance(one.get(key), str)]
     result[field] = [_plain_offer(one, key) for one in usable]
-    if not isinstance(result.get("nextCursor"), str | None):
-        del result["nextCursor"]
     whole_list = isinstance(given, list) and len(usable) == len(found)
     return [] if whole_list else [f"Entries of {field} could not be read and were left out."]
 
@@ -130,22 +110,18 @@ def _offers(result: dict[str, Any], field: str, key: str) -> list[str]:
 def _plain_offer(one: dict[str, Any], key: str) -> dict[str, Any]:
     fields = {name: one[name] for name, kind in _OFFER_FIELDS.items() if isinstance(one.get(name), kind)}
     if "arguments" in fields:
-        fields["arguments"] = [_argument(given) for given in fields["arguments"] if _has_name(given)]
+        named = (
+            given for given in fields["arguments"] if isinstance(given, dict) and isinstance(given.get("name"), str)
+        )
+        fields["arguments"] = list(map(_argument, named))
     name = one.get("name")
     return {**fields, "name": name if isinstance(name, str) else one[key], key: one[key]}
 
 
-def _has_name(given: Any) -> bool:
-    return isinstance(given, dict) and isinstance(given.get("name"), str)
-
-
 def _argument(given: dict[str, Any]) -> dict[str, Any]:
     about = given.get("description")
-    return {
-        "name": given["name"],
-        "required": given.get("required") is True,
-        **({"description": about} if isinstance(about, str) else {}),
-    }
+    described = {"description": about} if isinstance(about, str) else {}
+    return {"name": given["name"], "required": given.get("required") is True, **described}
 
 
 def _contents(result: dict[str, Any]) -> list[str]:

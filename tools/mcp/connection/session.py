@@ -23,24 +23,26 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from msgspec import Struct
 from pydantic import ValidationError
 
 from tools.base.escape_invisible import visible
 from tools.base.schemas import argument_error
+from tools.base.tasks import retrieve
+from tools.base.texts import shortened
 from tools.mcp.call_context import CallContext, current_call
 from tools.mcp.connection.elicitation import ElicitationHandler
 from tools.mcp.connection.http import LastFailure, client_for, transport_for
 from tools.mcp.connection.offer_requests import list_offers, pages
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.connection.stdio import Stdio
-from tools.mcp.connection.traffic import MonitoredTransport, Traffic
-from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS, shortened
-from tools.mcp.model import Hooks, ServerConfig
+from tools.mcp.connection.traffic import Traffic, monitored
+from tools.mcp.definitions import MAX_INSTRUCTIONS, MAX_TOOLS
+from tools.mcp.model import Hooks, Operation, OperationEnd, ServerConfig
 from tools.mcp.offers import Offers
-from tools.mcp.operations import Operation, OperationEnd
 
 ApprovalMode = Literal["auto", "legacy"]
+Offer = Callable[[Sequence[dict[str, Any]], str, Offers], Coroutine[Any, Any, None]]
+"""Takes the tools, the instructions, and what else a server offers now."""
 V = TypeVar("V")
 
 PROBE_S = 5.0  # some servers ignore unknown requests; then the legacy handshake is tried
@@ -59,14 +61,6 @@ for _name in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
-class Listing(Struct, frozen=True):
-    """The tools, the instructions, and what else a server offers now."""
-
-    tools: Sequence[dict[str, Any]]
-    instructions: str
-    offers: Offers = Offers()
-
-
 class McpSession:
     """One session; `run` is its whole life, in a task of its own."""
 
@@ -78,7 +72,7 @@ class McpSession:
         hooks: Hooks,
         private_hosts: Sequence[str],
         log: ServerLog,
-        offer: Callable[[Listing], Coroutine[Any, Any, None]],
+        offer: Offer,
     ) -> None:
         self.settled = asyncio.Event()  # ready, or over before that
         self.ready = False
@@ -151,7 +145,7 @@ class McpSession:
 
     def _entered(self) -> Client:
         return Client(
-            MonitoredTransport(self._transport(), self.traffic, lambda error: self.end(str(error))),
+            monitored(self._transport(), self.traffic, lambda error: self.end(str(error))),
             mode=self._mode,
             cache=None,
             client_info=_CLIENT_INFO,
@@ -246,7 +240,7 @@ class McpSession:
 
     async def _list(self, client: Client) -> None:
         try:
-            found = await pages(lambda cursor: client.list_tools(cursor=cursor), "tools", MAX_TOOLS)
+            found = await pages(client.list_tools, "tools", MAX_TOOLS)
         except MCPError:
             if client.server_capabilities.tools is not None:
                 raise
@@ -254,7 +248,7 @@ class McpSession:
         self._outputs = {tool["name"]: tool["outputSchema"] for tool in found if "outputSchema" in tool}
         instructions = shortened(visible(client.instructions or ""), MAX_INSTRUCTIONS)
         await self._list_offers(client)
-        await self._offer(Listing(found[:MAX_TOOLS], instructions, self.offers))
+        await self._offer(found[:MAX_TOOLS], instructions, self.offers)
 
     async def _list_offers(self, client: Client) -> None:
         """List resources and prompts. A server that does not answer has none: its tools do not wait for them.
@@ -267,7 +261,7 @@ class McpSession:
         task = asyncio.create_task(list_offers(client))
         done, _ = await asyncio.wait({task}, timeout=OFFERS_S)
         task.cancel()
-        task.add_done_callback(_retrieved)
+        task.add_done_callback(retrieve)
         if not done:
             self._log.add(f"Its resources and prompts could not be listed within {OFFERS_S:g} s.")
         elif error := task.exception():
@@ -308,8 +302,3 @@ async def _ended(sent: Awaitable[V], end: OperationEnd) -> V:
     if isinstance(result, CallToolResult) and result.is_error:
         end.error = "tool_error"
     return result
-
-
-def _retrieved(task: asyncio.Task[Offers]) -> None:
-    if not task.cancelled():
-        task.exception()  # so that asyncio does not warn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -13,10 +12,11 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from tools.base.patterns import lazy_pattern
+from tools.base.texts import without_surrogates
 from tools.mcp.call_context import current_call
 from tools.mcp.connection.child import Child
 from tools.mcp.connection.lines import MAX_LINE, Oversized, answered_id
-from tools.mcp.connection.repair import without_surrogates
 from tools.mcp.connection.server_log import ServerLog
 from tools.mcp.connection.traffic import Flooded, Stream, Traffic
 from tools.mcp.model import ServerConfig
@@ -24,6 +24,7 @@ from tools.process.process_tree import run_shielded
 
 _BURST = 16  # messages at a time, before others have their turn
 _ENDS = 4_096
+_SURROGATE = lazy_pattern(rb"\\u[dD][89a-fA-F]")
 
 
 class Stdio:
@@ -44,9 +45,7 @@ class Stdio:
             raise
         return _Inbox(self.child, self._traffic), _Outbox(self.child)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # A scope that was cancelled cancels again and again; shielded, it waits for the process once.
         with anyio.CancelScope(shield=True):
             await run_shielded(self.child.end())
@@ -95,7 +94,9 @@ class _Inbox(Stream):
         if not line.strip():
             return None
         try:
-            read = without_surrogates(line, _read(line))
+            read = _read(line)
+            if _SURROGATE.search(line):
+                read = without_surrogates(read)
             return jsonrpc_message_adapter.validate_python(read, by_name=False)
         except (ValueError, RecursionError, ValidationError):
             return self._failed(line[:_ENDS], line[-_ENDS:], "its answer could not be read")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from mcp.client import Transport
@@ -96,28 +96,17 @@ class Stream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
-class MonitoredTransport:
-    """A transport whose messages pass through `traffic`."""
-
-    def __init__(self, inner: Transport, traffic: Traffic, on_failure: Callable[[Exception], None]) -> None:
-        self._inner = inner
-        self._traffic = traffic
-        self._on_failure = on_failure
-
-    async def __aenter__(self) -> tuple[Any, Any]:
-        read, write = await self._inner.__aenter__()
-        return _Reader(read, self._traffic, self._on_failure), _Writer(write, self._traffic)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
+@asynccontextmanager
+async def monitored(
+    inner: Transport, traffic: Traffic, on_failure: Callable[[Exception], None]
+) -> AsyncGenerator[tuple[Any, Any], None]:
+    """Open a transport, with its messages passing through `traffic`."""
+    async with inner as (read, write):
+        yield _Reader(read, traffic, on_failure), _Writer(write, traffic)
 
 
 class _Stream(Stream):

@@ -23,7 +23,7 @@ import h11
 
 from tools.sandbox.network.rules import Rules
 from tools.web.addresses import own_addresses
-from tools.web.egress import HostPattern, pattern_of
+from tools.web.egress import pattern_of
 from tools.web.public_hosts import (
     WEB_PORTS,
     HostRefused,
@@ -128,7 +128,8 @@ class Proxy:
             private_hosts=self.rules.private_hosts,
             resolve=self.resolve,
             own_addresses=self.own_addresses,
-            ports=_ports(naming),
+            # Of those below 1024: of the web and of ssh, and the ones that the call names.
+            ports=WEB_PORTS | {_SSH} | {pattern.port for pattern in naming if pattern.port},
             closed_ports=self.rules.closed_ports,
         )
         failure: OSError = OSError("no address")
@@ -159,21 +160,14 @@ class Proxy:
                 f"the hosts allowed for this call; ask again with network: {again}"
             )
         rest = [
-            f"{host} {_describe_refusal(why)}" for host, why in self._refused.items() if not isinstance(why, NotAllowed)
+            f"{host} {why}: check the name" if isinstance(why, NoSuchHost) else f"{host} was refused: it {why}"
+            for host, why in self._refused.items()
+            if not isinstance(why, NotAllowed)
         ]
         lines += rest[:_SHOWN]
         if len(rest) > _SHOWN:
             lines.append(f"{len(rest) - _SHOWN} more were refused")
         return [f"[network: {line}]" for line in lines]
-
-
-def _describe_refusal(why: HostRefused) -> str:
-    return f"{why}: check the name" if isinstance(why, NoSuchHost) else f"was refused: it {why}"
-
-
-def _ports(naming: Iterable[HostPattern]) -> frozenset[int]:
-    """Those below 1024 that may be reached: of the web and of ssh, and the ones that the call names."""
-    return WEB_PORTS | {_SSH} | {pattern.port for pattern in naming if pattern.port}
 
 
 def _parse_request(head: bytes) -> _ProxyRequest:

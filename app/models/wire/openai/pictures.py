@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from app.core.provider import PictureChunk, ProviderNotice
-from tools.base.pictures import MOST_BYTES, MOST_PICTURES, is_picture
+from tools.base.outcome import MOST_BYTES, MOST_PICTURES, is_picture
 
 _BASE64 = ";base64,"
 _MOST_CHARACTERS = 4 * (MOST_BYTES // 3 + 1)

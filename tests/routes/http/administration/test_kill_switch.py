@@ -39,7 +39,7 @@ def with_child(sleeper: str, **more: Any) -> dict[str, Any]:
 
 async def until_state(served: Served, name: str, state: ServerState) -> Status:
     while (status := served.services.mcp.named(name)).state is not state:
-        await served.services.mcp.changed()
+        await served.services.mcp.manager.changed()
     return status
 
 

@@ -23,7 +23,7 @@ from tests.support.mcp.served import READS, serving_mcp
 from tests.support.models.pictures import CAT, gif, hashed, jpeg, png, webp
 from tests.support.models.scripted_models import Blind
 from tests.support.server.serving import serving
-from tools.base.pictures import MOST_BYTES, MOST_PICTURES, is_picture, shown_pictures
+from tools.base.outcome import MOST_BYTES, MOST_PICTURES, is_picture, shown_pictures
 from tools.mcp.results import pictures_of
 
 pytestmark = pytest.mark.anyio

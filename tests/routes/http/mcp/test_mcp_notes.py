@@ -39,7 +39,7 @@ def system_of(provider: Scripted) -> str:
 async def until_held(served: Served, name: str) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not served.services.mcp.named(name).held:
-            await served.services.mcp.changed()
+            await served.services.mcp.manager.changed()
 
 
 async def test_instructions_are_data_in_the_prompt_and_held_when_they_change(tmp_path: Path) -> None:

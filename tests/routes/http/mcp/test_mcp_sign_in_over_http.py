@@ -30,7 +30,7 @@ async def came_back(page: str) -> str:
 
 async def ready(served: Served) -> None:
     while not served.services.mcp.named("closed").tools:
-        await served.services.mcp.changed()
+        await served.services.mcp.manager.changed()
 
 
 async def test_signing_in_through_the_browser(tmp_path: Path) -> None:
