@@ -23,7 +23,6 @@ class Places(Protocol):
         The limit applies to busy sessions (each runs one run at a time); all runs together, queued ones included, may
         be a full queue (MAX_LINE) more. None is no limit.
         """
-        ...
 
     def enter(self, principal: str, session: str) -> None:
         """Count a run that goes on."""
@@ -33,7 +32,6 @@ class Places(Protocol):
 
     async def busy(self, principal: str) -> Counter[str]:
         """Return the number of runs of each busy session. Raises StoreFailed."""
-        ...
 
 
 class MemoryPlaces:

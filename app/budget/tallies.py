@@ -27,15 +27,12 @@ class Tallies(Protocol):
 
     async def known(self, principal: str, kind: BudgetKind) -> Tally:
         """Return the tally of the current period, perhaps with older figures. Raises StoreFailed."""
-        ...
 
     async def current(self, principal: str, kind: BudgetKind) -> Tally:
         """Return the tally of the current period with the figures of now. Raises StoreFailed."""
-        ...
 
     async def take(self, tally: Tally, limit: int | None, least: float, most: float, record: Record) -> float:
         """Reserve up to `most`; return how much. Raises BudgetSpent if less than `least` is left, StoreFailed."""
-        ...
 
     def settle(self, tally: Tally, limit: int | None, amount: float, used: float, record: Record) -> None:
         """Replace a reservation of `amount` by what was used."""

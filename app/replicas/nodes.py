@@ -48,42 +48,33 @@ class Nodes(Protocol):
     @property
     def here(self) -> str:
         """The node of this server."""
-        ...
 
     @property
     def shares(self) -> bool:
         """All nodes have one workspace: no principal has a home."""
-        ...
 
     async def home_of(self, principal: str) -> str | None: ...
 
     async def fix_home(self, principal: str) -> str:
         """The node of a principal; it is this one from now on if there was none."""
-        ...
 
     async def replicas_at(self, node: str) -> list[str]:
         """Servers of a node that take requests, in any order."""
-        ...
 
     async def waits_for(self, run: str) -> str | None:
         """The node that a run without an owner waits for, which has no server; None if it waits for none."""
-        ...
 
     async def waiting(self) -> list[WaitingRun]:
         """All such runs, oldest first."""
-        ...
 
     async def hold(self, run: str) -> bool:
         """Be the owner of such a run, to write of it; then release it. False if it waits no more."""
-        ...
 
     async def end(self, run: str, why: str) -> bool:
         """Let any server end such a run, for this reason. False if it waits no more."""
-        ...
 
     async def asked_of(self, run: str) -> str | None:
         """Return why a run is to end, as `end` has left it."""
-        ...
 
 
 class JobRecords(Protocol):
@@ -96,7 +87,6 @@ class JobRecords(Protocol):
 
     async def elsewhere(self, principal: str | None = None) -> list[JobRecord]:
         """The jobs of other replicas, oldest first; those of one principal, if it is given."""
-        ...
 
     async def forget_old(self, older_than_s: float) -> None:
         """Delete records of replicas that have been gone for so long."""

@@ -25,25 +25,21 @@ class Peers(Protocol):
     @property
     def is_alone(self) -> bool:
         """There is no other server."""
-        ...
 
     @property
     def left_s(self) -> float:
         """Seconds in which this server may still act, if the database confirms its lease no more."""
-        ...
 
     def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
         """Be the only holder of this name among all servers.
 
         Locks of one kind must not be nested; those of different kinds in the order places in session in key.
         """
-        ...
 
     def changing(
         self, name: str, read: Read | None = None, *, kind: str = "held"
     ) -> AbstractAsyncContextManager[object]:
         """A lock whose holder is the only one of all servers to change something, and has read it anew."""
-        ...
 
     async def on_duty(self, name: str, work: Work) -> None:
         """Run `work`, which never ends, while this server is the one of all that does it."""
@@ -59,7 +55,6 @@ class Feed(Protocol):
 
     def take(self, after: int) -> list[EventRow]:
         """The rows that follow `after` without a gap; none if the store must be read."""
-        ...
 
 
 class Replicas(Peers, Protocol):
@@ -77,24 +72,19 @@ class Replicas(Peers, Protocol):
     @property
     def answerers(self) -> dict[str, Answerer]:
         """By question: add those that this server answers."""
-        ...
 
     @property
     def me(self) -> str:
         """The id of this server."""
-        ...
 
     async def owner_of(self, run: str) -> tuple[str | None, bool]:
         """The server that has a run, if any, and whether the run has ended. Raises StoreFailed."""
-        ...
 
     async def others(self) -> list[str]:
         """The other servers that are not gone. Raises StoreFailed."""
-        ...
 
     async def ask(self, replica: str, question: str, body: Body) -> Any:
         """The answer of another server. Raises Refusal, ReplicaGone, StoreFailed."""
-        ...
 
     def drain(self, grace_s: float) -> None:
         """Claim nothing more: this server stops, and its runs get that time."""
@@ -112,7 +102,6 @@ class Replicas(Peers, Protocol):
 
     def awaiting(self, session: str) -> AbstractContextManager[asyncio.Event]:
         """An event that is set when a run of the session has ended, or may have."""
-        ...
 
 
 class Alone:

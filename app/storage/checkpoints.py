@@ -77,15 +77,12 @@ class CheckpointStore(Protocol):
 
     def entries(self, workspace: str) -> Entries | None:
         """Return the workspace as it was last seen; None if it never was."""
-        ...
 
     def put_contents(self, contents: Sequence[tuple[bytes, bytes]]) -> None:
         """Store contents with their digests; nothing refers to them until `put_entries`."""
-        ...
 
     def content(self, digest: bytes) -> bytes:
         """Return a stored content. Raises StoreFailed if it is missing."""
-        ...
 
     def put(
         self,
@@ -94,21 +91,17 @@ class CheckpointStore(Protocol):
         entries: tuple[str, Entries] | None = None,
     ) -> None:
         """Store rows, all changes of runs, and the entries of a workspace, in one transaction."""
-        ...
 
     def row(self, run: str) -> CheckpointRow | None: ...
 
     def rows(self, *states: str) -> list[CheckpointRow]:
         """Return the checkpoints in these states, oldest first."""
-        ...
 
     def changes(self, run: str) -> list[Changed]:
         """Return the changes of a run, by path."""
-        ...
 
     def runs_that_changed(self, workspace: str, path: bytes, since: float) -> list[str]:
         """Return the runs begun after that time that have changed this path, oldest first."""
-        ...
 
     def forget(self, runs: Collection[str]) -> None: ...
 
@@ -116,18 +109,14 @@ class CheckpointStore(Protocol):
 
     def workspaces(self) -> list[str]:
         """Return the workspaces that were looked at."""
-        ...
 
     def size(self) -> int:
         """Return the bytes of all contents."""
-        ...
 
     def sweep(self) -> None:
         """Delete the contents that nothing refers to."""
-        ...
 
     def vacuum(self) -> None:
         """Rewrite the file: what was deleted is still in the free parts of its pages."""
-        ...
 
     def close(self) -> None: ...

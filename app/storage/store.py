@@ -71,15 +71,12 @@ class Store(
 
         Idempotency-Keys made before `keys` go, too; other names of a run (without a `body`) go with it.
         """
-        ...
 
     async def activity(self) -> dict[str, tuple[int, float]]:
         """The number of conversations of each person, and the time of the last change in one."""
-        ...
 
     async def sizes(self) -> dict[str, int]:
         """Rows of each table, and the bytes of the whole under `bytes`."""
-        ...
 
     async def vacuum(self) -> None: ...
 
