@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.storage.changes import StoreFailed
-from app.storage.checkpoints import CheckpointStore
-from app.storage.sqlite.checkpoints import SQLiteCheckpoints
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 
@@ -44,8 +42,3 @@ def named_driver() -> Iterator[None]:
             raise
         why = "PostgreSQL needs the package asyncpg, which is not installed."
         raise StoreFailed(f"{why} Install it with: pip install 'dragoman[postgres]'") from None
-
-
-def open_checkpoints(path: Path) -> CheckpointStore:
-    """Return the store of checkpoints, whose file is made with the first of them."""
-    return SQLiteCheckpoints(path)
