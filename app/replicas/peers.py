@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from msgspec import Struct, field
+
 from app.replicas.nodes import JobRecords, Nodes
 from app.storage.runs import EventRow
 
@@ -48,17 +50,20 @@ class Peers(Protocol):
         """Call `tell` with the number of servers that there are, now and then."""
 
 
-class Feed(Protocol):
-    """The events of a run elsewhere, as they come; `news` is set when there are some, or may be."""
+class Feed(Struct, eq=False):
+    """Rows of a run elsewhere that came by message, for one watcher; `news` is set when there are some, or may be."""
 
-    news: asyncio.Event
+    rows: list[EventRow] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, after: int) -> list[EventRow]:
         """The rows that follow `after` without a gap; none if the store must be read."""
+        rows, self.rows = [row for row in self.rows if row.seq > after], []
+        return [row for place, row in enumerate(rows, start=after + 1) if row.seq == place]
 
 
 class Replicas(Peers, Protocol):
-    """The part of other servers that runs need."""
+    """The part of other servers that runs need: a protocol, since runs load without the driver of the database."""
 
     def begin_taking(self, take_over: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         """Claim runs that no server has, from now on, and call `take_over` with the id of each."""
