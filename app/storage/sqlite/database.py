@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.sql.columns import Row, Select
 from app.storage.sql.rows import Query, Rows
+from app.storage.sql.writes import WRITES
 from app.storage.sqlite.connections import (
     COPY_LOG,
     LoopConnection,
@@ -168,8 +170,12 @@ class Database(Rows):
             self._loop_connection.close()
 
     def _statements(self, changes: Sequence[Change]) -> list[Statement]:
-        """The statements of the changes, complete: the writer's thread shall not need the interpreter for them."""
-        raise NotImplementedError
+        """One statement for each group of neighbours of the same kind.
+
+        They are complete: the writer's thread shall not need the interpreter for them.
+        """
+        groups = ((WRITES[kind], rows) for kind, rows in groupby(changes, type))
+        return [(write.sql, list(map(write.values, rows))) for write, rows in groups]
 
     async def _catch_up(self) -> None:
         """Apply the changes that wait to their tables, which are about to be read."""
@@ -224,11 +230,7 @@ class Database(Rows):
         return await self._lookup(query, *values)
 
     async def _change(self, sql: str, values: tuple[object, ...], also: Sequence[Change] = ()) -> bool:
-        async with self._transaction():
-            changed = await self._writer.execute(sql, values)
-            if changed.rowcount:
-                await self._apply(also)
-            return bool(changed.rowcount)
+        return await self._change_all([(sql, values)], also)
 
     async def _change_all(self, queries: Sequence[Query], also: Sequence[Change] = ()) -> bool:
         async with self._transaction():
