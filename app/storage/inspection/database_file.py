@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRow
@@ -78,10 +77,8 @@ def inspect_database(path: Path, *, served: bool, time_s: float) -> DatabaseRepo
 def read_configuration(path: Path, *, served: bool) -> StoredConfiguration:
     """Raises StoreFailed, also for a schema that has no such tables yet."""
     with _opened(path, served=served) as connection:
-        servers = _rows(connection, MCP_SERVERS)
-        servers = [row if row.enabled is None else replace(row, enabled=bool(row.enabled)) for row in servers]
         [tokens] = _rows(connection, TOKEN_COUNTS, time.time())
-        return StoredConfiguration(tuple(_rows(connection, ENDPOINTS)), tuple(servers), tokens)
+        return StoredConfiguration(tuple(_rows(connection, ENDPOINTS)), tuple(_rows(connection, MCP_SERVERS)), tokens)
 
 
 def _rows(connection: sqlite3.Connection, query: Select[_Row], *values: object) -> list[_Row]:

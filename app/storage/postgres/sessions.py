@@ -8,7 +8,6 @@ from app.core.messages import Message, load
 from app.storage.postgres.words import all_of, any_of, phrase
 from app.storage.search_words import words_of
 from app.storage.sessions import FoundSession
-from app.storage.sql.helpers import SqlHelpers
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
 from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, newest_found, sessions_with, without_spaces
@@ -60,7 +59,3 @@ class PostgresMemories(SqlMemories):
         texts = [" ".join(one) for one in words]
         wanted = any_of(phrase(text, prefix=text.endswith("*")) for text in texts)
         return [one for (one,) in await self._all(MATCHES, owner, wanted, wanted, limit)] if wanted else []
-
-
-class PostgresHelpers(SqlHelpers):
-    _untrusted = "messages.untrusted"

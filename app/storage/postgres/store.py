@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from app.storage.postgres.rates import PostgresRates
 from app.storage.postgres.retention import PostgresRetention
 from app.storage.postgres.sealed import PostgresSealed
-from app.storage.postgres.sessions import PostgresHelpers, PostgresMemories, PostgresSessions
+from app.storage.postgres.sessions import PostgresMemories, PostgresSessions
 from app.storage.postgres.usage import PostgresUsage
 from app.storage.sql.aggregates import SqlAggregates
 
@@ -14,9 +13,7 @@ class PostgresStore(
     PostgresRetention,
     PostgresSessions,
     PostgresMemories,
-    PostgresHelpers,
     PostgresUsage,
-    PostgresRates,
     PostgresSealed,
     SqlAggregates,
 ):

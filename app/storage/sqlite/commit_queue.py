@@ -190,7 +190,7 @@ class CommitQueue(Database):
         self._recent.apply(plan.events)
         self._pending.clear()
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Give every event a row, and delete the batches. Not of a visitor: they are the server's."""
         assert not self._visitor
         await self._commit_in_turn(self._plan_to_settle)

@@ -229,9 +229,6 @@ class Database(Rows):
             raise
         return await self._lookup(query, *values)
 
-    async def _change(self, sql: str, values: tuple[object, ...], also: Sequence[Change] = ()) -> bool:
-        return await self._change_all([(sql, values)], also)
-
     async def _change_all(self, queries: Sequence[Query], also: Sequence[Change] = ()) -> bool:
         async with self._transaction():
             for place, (sql, values) in enumerate(queries):

@@ -41,6 +41,8 @@ class SQLiteRuns(CommitQueue, SqlRuns):
     What is recent is looked up first: if it is settled meanwhile, the rows have it as well.
     """
 
+    _untrusted = "json_extract(message, '$.untrusted')"
+
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
         recent = self._recent.of(run)
         if recent and recent[0].seq <= after + 1:
@@ -77,7 +79,7 @@ class SQLiteRuns(CommitQueue, SqlRuns):
 
     async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
         if self._recent.of(run):  # else these would get rows for a second time, which the table refuses
-            await self._settle()
+            await self.settle()
         async with self._transaction():
             updated = await self._writer.execute("UPDATE runs SET joined = 1 WHERE id = ?", (run,))
             if not updated.rowcount:

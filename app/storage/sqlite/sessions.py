@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from app.core.messages import Message, load
 from app.storage.search_words import words_of
 from app.storage.sessions import FoundSession
-from app.storage.sql.helpers import SqlHelpers
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
 from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, newest_found, sessions_with, without_spaces
@@ -94,10 +93,6 @@ def _phrase(words: Sequence[str]) -> str:
     prefix = text.endswith("*")
     doubled = text.removesuffix("*").replace('"', '""')
     return f'"{doubled}"{" *" if prefix else ""}'
-
-
-class SQLiteHelpers(SqlHelpers):
-    _untrusted = "json_extract(message, '$.untrusted')"
 
 
 def matching(session: str, words: list[str]) -> str:
