@@ -87,6 +87,18 @@ class KeyRow(Change, frozen=True):
     created: float
 
 
+class HelperRow(Change, frozen=True):
+    """`run` was begun in its own `session` by the `call` of `parent_run`. `depth` counts from 1."""
+
+    session: str
+    run: str
+    parent_session: str
+    parent_run: str
+    call: str
+    depth: int
+    created: float
+
+
 class RunStore(ChangeWriter, Protocol):
     async def run(self, run: str) -> RunRow | None: ...
 
@@ -141,20 +153,6 @@ class RunStore(ChangeWriter, Protocol):
     async def keys(self, principal: str, keys: Iterable[str]) -> list[KeyRow]:
         """Those of the keys that there are."""
 
-
-class HelperRow(Change, frozen=True):
-    """`run` was begun in its own `session` by the `call` of `parent_run`. `depth` counts from 1."""
-
-    session: str
-    run: str
-    parent_session: str
-    parent_run: str
-    call: str
-    depth: int
-    created: float
-
-
-class HelperStore(ChangeWriter, Protocol):
     async def helper(self, session: str) -> HelperRow | None:
         """The helper whose session this is."""
 

@@ -23,7 +23,7 @@ from app.storage.notices.notifications import NotificationStore
 from app.storage.people.prompts import PromptStore
 from app.storage.people.sign_ins import SignInStore
 from app.storage.profiles import ProfileStore
-from app.storage.runs import HelperStore, RunStore
+from app.storage.runs import RunStore
 from app.storage.schedules import ScheduleStore
 from app.storage.served_models import ServedModelStore
 from app.storage.sessions import SessionStore
@@ -51,7 +51,6 @@ class Store(
     ServedModelStore,
     ScheduleStore,
     LabelStore,
-    HelperStore,
     FolderStore,
     ShareStore,
     SignInStore,

@@ -15,7 +15,7 @@ import asyncpg
 from app.replicas.nodes import JobRecords, Nodes
 from app.replicas.peers import Read
 from app.replicas.postgres.asks import Asks
-from app.replicas.postgres.claims import COUNT, MOST, OTHERS, OWNER, RELEASE, claim, claimed
+from app.replicas.postgres.claims import COUNT, MINE, MOST, OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES, described
 from app.replicas.postgres.lease import BEGINS_S, Lease, Replica
@@ -230,9 +230,9 @@ class PostgresPeers:
         if self._take_over is None or self.lease.state != "up":
             return
         if not self._is_sure:
-            for run in await claimed(connection, self.me):
-                if self._holder and not self._holder.has(run):
-                    self._start_taking(run)
+            for row in await connection.fetch(MINE, self.me):
+                if self._holder and not self._holder.has(row["id"]):
+                    self._start_taking(row["id"])
         self._is_sure = False  # if the answer is lost
         runs = await claim(connection, self.me, self.lease.me.node)
         self._is_sure = True

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.messages import Message, load
+from app.core.messages import Message
 from app.storage.search_words import words_of
 from app.storage.sessions import FoundSession
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
-from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, newest_found, sessions_with, without_spaces
+from app.storage.sql.search import MOST_MATCHES, is_prefix, newest_found, sessions_with
 from app.storage.sql.sessions import SqlSessions
 from app.storage.sqlite.database import Database
 
@@ -64,11 +64,7 @@ class SQLiteSessions(Database, SqlSessions):
             return []
         await self._index_messages()
         rows = await self._all(BY_WORDS, matching(session, words), session, limit)
-        if len(rows) < limit and (not rows or without_spaces(words)):
-            parts, values = by_parts(words)
-            rows += await self._all(parts, session, *values, limit)
-        best = list(dict(map(tuple, rows)).items())[:limit]  # each once
-        return [(position, load(message)) for position, message in best]
+        return await self._with_parts(session, words, rows, limit)
 
     async def _index_messages(self, pause_s: float = 0.0) -> None:
         """Index the words of new messages, with pauses for those who write. A server's visitor leaves that to it."""
