@@ -16,7 +16,8 @@ from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.undo import undo_run
 from app.checkpoints.workspace_scans import RunOwner
-from app.storage.database import CHECKPOINTS, open_checkpoints
+from app.storage.checkpoints import CheckpointStore
+from app.storage.database import CHECKPOINTS
 from app.workspace.scanner import ScanLimits
 
 SIZES = (10, 1_000, 10_000, 100_000)
@@ -47,7 +48,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def by_store(folder: Path, work: Path) -> dict[str, float]:
     """The looks around calls, as a run takes them."""
-    store = open_checkpoints(folder / CHECKPOINTS)
+    store = CheckpointStore(folder / CHECKPOINTS)
     checkpoints = Checkpoints(store, LIMITS, work)
 
     async def call(run: str, mark: int | None) -> float:

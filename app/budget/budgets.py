@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from app.budget.kinds import GRAIN, KINDS, BudgetKind, BudgetSpent, Tally
-from app.budget.places import MemoryPlaces, Places
+from app.budget.places import Places
 from app.budget.tallies import MemoryTallies, Record, Tallies
 from app.config.settings import Settings
 from app.core.messages import AskedCall, Message
@@ -30,7 +30,7 @@ Watch = Callable[[str, str, str, float, float], None]
 
 
 class Reservation:
-    """`amount` of a budget, held until it is settled."""
+    """`amount` of a budget, held until it is settled; it counts in the period of the `tally`."""
 
     def __init__(
         self, tallies: Tallies, tally: Tally, limit: int | None, record: Record, watch: Watch | None = None
@@ -38,19 +38,10 @@ class Reservation:
         self.amount = 0.0
         self._watch = watch
         self._tallies = tallies
-        self._tally = tally
+        self.tally = tally
         self._limit = limit
         self._record = record
         self._settled = False
-
-    @property
-    def principal(self) -> str:
-        return self._tally.principal
-
-    @property
-    def period(self) -> str:
-        """The period that it counts in."""
-        return self._tally.period
 
     @property
     def is_limited(self) -> bool:
@@ -65,11 +56,11 @@ class Reservation:
     @property
     def most(self) -> float:
         """The largest amount it could grow to now, as far as this server knows."""
-        return self.amount + self._tally.left(self._limit)
+        return self.amount + self.tally.left(self._limit)
 
     async def take(self, least: float, most: float) -> None:
         """Reserve up to `most` more. Raises BudgetSpent if less than `least` is left, StoreFailed."""
-        self.amount += await self._tallies.take(self._tally, self._limit, least, most, self._record)
+        self.amount += await self._tallies.take(self.tally, self._limit, least, most, self._record)
         if self._tallies.is_shared:  # others may have used the budget meanwhile
             self._report()
 
@@ -79,15 +70,15 @@ class Reservation:
             return
         self._settled = True
         used = math.ceil(max(0.0, used) * GRAIN) / GRAIN
-        self._tallies.settle(self._tally, self._limit, self.amount, used, self._record)
+        self._tallies.settle(self.tally, self._limit, self.amount, used, self._record)
         self._report()
 
     def spent(self, least: float) -> BudgetSpent:
-        return self._tally.spent(self._limit, least)
+        return self.tally.spent(self._limit, least)
 
     def _report(self) -> None:
         if self._watch and self._limit is not None:
-            tally = self._tally
+            tally = self.tally
             self._watch(tally.principal, tally.kind.budget, tally.period, tally.used, self._limit)
 
 
@@ -162,7 +153,7 @@ class Ledger:
     ) -> None:
         self._default = default
         self._tallies: Tallies = tallies or MemoryTallies(store, clock)
-        self._places: Places = places or MemoryPlaces()
+        self.places = places or Places()
         self.excess = PromptExcess(clock)
         self.model_checks = model_checks
         self.observers = observers or Observers()
@@ -198,21 +189,13 @@ class Ledger:
         Runs that no request started, such as resumed ones, are counted only. Raises BudgetSpent, StoreFailed.
         """
         limit = self.limits(principal).runs if asked else None
-        return self._places.entering(principal.name, session, limit)
-
-    def enter(self, principal: str, session: str) -> None:
-        """Count a run that goes on."""
-        self._places.enter(principal, session)
-
-    def leave(self, principal: str, session: str) -> None:
-        """Stop counting a run that has ended."""
-        self._places.leave(principal, session)
+        return self.places.entering(principal.name, session, limit)
 
     async def usage(self, principal: Principal) -> dict[str, dict[str, Any]]:
         """Return used and reserved amounts, limits and reset times by the fields of Budget. Raises StoreFailed."""
         limits = self.limits(principal)
         result: dict[str, dict[str, Any]] = {
-            "runs": {"used": len(await self._places.busy(principal.name)), "limit": limits.runs},
+            "runs": {"used": len(await self.places.busy(principal.name)), "limit": limits.runs},
             "requests_per_minute": {"limit": limits.requests_per_minute},
         }
         for kind in KINDS:

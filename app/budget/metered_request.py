@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.budget.budgets import Reservation
-from app.budget.kinds import COST, BudgetSpent
+from app.budget.kinds import COST, BudgetSpent, Tally
 from app.core.events import Usage
 from app.core.observers import ObservedRequest, Observers, RequestSpan
 from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage, name_of
@@ -159,7 +159,8 @@ class MeteredRequest:
         timing = times.timing(used.completion_tokens) if self._in_round else None
         self.usage = self._account.add(used, measured=measured, cost=self._provider.cost(used), timing=timing)
         if used != NOTHING:
-            self._keep(used, self.usage.cost, measured=measured)
+            model, cost, tally = name_of(self._provider), self.usage.cost, self._meters[0].held.tally
+            self._conversation.record(model_usage(self._conversation, tally, model, used, cost=cost, measured=measured))
             if error:
                 self._conversation.log_event(self.usage)
         self._observe(times, error)
@@ -172,14 +173,10 @@ class MeteredRequest:
     def is_outgrown(self) -> bool:
         """True if the answer needs more budget than is reserved: then call `afford`."""
         reply = self._reply
-        if (reply.used or NOTHING) is not self._reported:
-            self._see_report()
+        if (reply.used or NOTHING) is not self._reported:  # as a rule it comes at the end
+            self._reported, self._reported_at = reply.used or NOTHING, reply.characters
+            self._room = self._characters()
         return reply.characters > max(self._room, self._reported_at)
-
-    def _see_report(self) -> None:
-        """Take a report into account for the rest of the answer, if there is one: as a rule it comes at the end."""
-        self._reported, self._reported_at = self._reply.used or NOTHING, self._reply.characters
-        self._room = self._characters()
 
     async def afford(self) -> None:
         """Reserve the missing amount, at the price of the model that answers now. Raises BudgetSpent, StoreFailed."""
@@ -267,33 +264,33 @@ class MeteredRequest:
             )
         )
 
-    def _keep(self, used: TokenUsage, cost: float | None, *, measured: bool) -> None:
-        held = self._meters[0].held
-        parts = None if cost is None else round(cost * COST.parts)
-        model = name_of(self._provider)
-        self._conversation.record(
-            ModelUsage(
-                principal=held.principal,
-                month=held.period,
-                model=model,
-                run=self._conversation.run,
-                session=self._conversation.session,
-                requests=1,
-                prompt_tokens=used.prompt_tokens,
-                completion_tokens=used.completion_tokens,
-                cached_tokens=used.cached or 0,
-                estimated_tokens=0 if measured else round(tokens(used)),
-                cost=parts,
-                estimated_cost=0 if measured and parts is not None else parts,
-            )
-        )
-
     def spent(self, stopped: str | None) -> BudgetSpent | None:
         """Return the error if the model stopped at the `max_tokens` that the budget had left."""
         if not self._bounded or stopped != "length":
             return None
         least = min(self._limited, key=self._answer)
         return least.held.spent(at_most(least.weigh, self._prompt, LEAST_ANSWER))
+
+
+def model_usage(
+    conversation: Conversation, tally: Tally, model: str, used: TokenUsage, *, cost: float | None, measured: bool
+) -> ModelUsage:
+    """Return the row for the tokens of one request, in the period of this tally."""
+    parts = None if cost is None else round(cost * COST.parts)
+    return ModelUsage(
+        principal=tally.principal,
+        month=tally.period,
+        model=model,
+        run=conversation.run,
+        session=conversation.session,
+        requests=1,
+        prompt_tokens=used.prompt_tokens,
+        completion_tokens=used.completion_tokens,
+        cached_tokens=used.cached or 0,
+        estimated_tokens=0 if measured else round(tokens(used)),
+        cost=parts,
+        estimated_cost=0 if measured and parts is not None else parts,
+    )
 
 
 def code_of(error: BaseException | None) -> str | None:

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from app.budget.kinds import SOON_S, BudgetSpent
 from app.replicas.peers import Peers
-from app.storage.runs import RunRow
+from app.storage.runs import RunStore
 from app.transcript.run_request import MAX_LINE
 
 LOCK = "places"
 
 
-class Places(Protocol):
-    def entering(self, principal: str, session: str, limit: int | None) -> AbstractAsyncContextManager[None]:
-        """Count a run that the block stores. It is not counted if the block raises. Raises BudgetSpent, StoreFailed.
+class Places:
+    """Counts the runs of one server."""
 
-        The limit applies to busy sessions (each runs one run at a time); all runs together, queued ones included, may
-        be a full queue (MAX_LINE) more. None is no limit.
-        """
-        ...
-
-    def enter(self, principal: str, session: str) -> None:
-        """Count a run that goes on."""
-
-    def leave(self, principal: str, session: str) -> None:
-        """Stop counting a run that has ended."""
-
-    async def busy(self, principal: str) -> Counter[str]:
-        """Return the number of runs of each busy session. Raises StoreFailed."""
-        ...
-
-
-class MemoryPlaces:
     def __init__(self) -> None:
         self._busy: dict[str, Counter[str]] = {}  # principal -> session -> its runs
 
     @asynccontextmanager
     async def entering(self, principal: str, session: str, limit: int | None) -> AsyncGenerator[None, None]:
+        """Count a run that the block stores. It is not counted if the block raises. Raises BudgetSpent, StoreFailed.
+
+        The limit applies to busy sessions (each runs one run at a time); all runs together, queued ones included, may
+        be a full queue (MAX_LINE) more. None is no limit.
+        """
         check_room(principal, session, limit, self._busy.get(principal, Counter()))
         self.enter(principal, session)
         try:
@@ -51,9 +37,11 @@ class MemoryPlaces:
             raise
 
     def enter(self, principal: str, session: str) -> None:
+        """Count a run that goes on."""
         self._busy.setdefault(principal, Counter())[session] += 1
 
     def leave(self, principal: str, session: str) -> None:
+        """Stop counting a run that has ended."""
         busy = self._busy[principal]
         busy[session] -= 1
         if not busy[session]:
@@ -62,20 +50,17 @@ class MemoryPlaces:
             del self._busy[principal]
 
     async def busy(self, principal: str) -> Counter[str]:
+        """Return the number of runs of each busy session. Raises StoreFailed."""
         return self._busy.get(principal, Counter())
 
 
-class ActiveRuns(Protocol):
-    async def active_runs_of(self, principal: str) -> Sequence[RunRow]: ...
-
-
-class SharedPlaces(MemoryPlaces):
+class SharedPlaces(Places):
     """Counts the stored runs that have not ended, whichever server has them, and those here that are not stored.
 
     So a server that dies holds its places until its runs are taken over and end.
     """
 
-    def __init__(self, store: ActiveRuns, peers: Peers) -> None:
+    def __init__(self, store: RunStore, peers: Peers) -> None:
         super().__init__()
         self._store = store
         self._peers = peers

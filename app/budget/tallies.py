@@ -17,7 +17,6 @@ from app.budget.kinds import GRAIN, BudgetKind, Tally
 from app.storage.changes import Change
 from app.storage.usage import Settled, Shared, SharedUsage, UsageAdded, UsageStore
 
-Clock = Callable[[], float]
 Record = Callable[[Change], None]
 
 
@@ -27,15 +26,12 @@ class Tallies(Protocol):
 
     async def known(self, principal: str, kind: BudgetKind) -> Tally:
         """Return the tally of the current period, perhaps with older figures. Raises StoreFailed."""
-        ...
 
     async def current(self, principal: str, kind: BudgetKind) -> Tally:
         """Return the tally of the current period with the figures of now. Raises StoreFailed."""
-        ...
 
     async def take(self, tally: Tally, limit: int | None, least: float, most: float, record: Record) -> float:
         """Reserve up to `most`; return how much. Raises BudgetSpent if less than `least` is left, StoreFailed."""
-        ...
 
     def settle(self, tally: Tally, limit: int | None, amount: float, used: float, record: Record) -> None:
         """Replace a reservation of `amount` by what was used."""
@@ -44,7 +40,7 @@ class Tallies(Protocol):
 class MemoryTallies:
     is_shared = False
 
-    def __init__(self, store: UsageStore, clock: Clock = time.time) -> None:
+    def __init__(self, store: UsageStore, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
         self._tallies: dict[tuple[str, str], Tally] = {}  # of the current period
@@ -89,19 +85,18 @@ class StoredTallies:
 
     is_shared = True
 
-    def __init__(self, store: SharedUsage, flush: Callable[[], Awaitable[None]], clock: Clock = time.time) -> None:
+    def __init__(self, store: SharedUsage, flush: Callable[[], Awaitable[None]]) -> None:
         self._store = store
         self._flush = flush
-        self._clock = clock
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._unwritten = False  # a settlement is
         self._asking: set[asyncio.Future[Shared]] = set()
 
     async def known(self, principal: str, kind: BudgetKind) -> Tally:
         key = principal, kind.name
-        tally = of_now(self._tallies.get(key), kind, self._clock())
+        tally = of_now(self._tallies.get(key), kind, time.time())
         if tally is None:
-            self._tallies[key] = tally = Tally(principal, kind, *kind.now(self._clock()), 0.0)
+            self._tallies[key] = tally = Tally(principal, kind, *kind.now(time.time()), 0.0)
         return tally
 
     async def current(self, principal: str, kind: BudgetKind) -> Tally:

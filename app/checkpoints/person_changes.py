@@ -30,20 +30,12 @@ async def kept_change(
     """
     if checkpoints is None:
         return await asyncio.to_thread(change), None
-    made = list[tuple[Result, str | None]]()
-    await run_shielded(_kept(checkpoints, principal, workspace, path, change, made=made))
-    return made[0]
+    return await run_shielded(_kept(checkpoints, principal, workspace, path, change))
 
 
 async def _kept(
-    checkpoints: Checkpoints,
-    principal: str,
-    workspace: Path,
-    path: str,
-    change: Callable[[], Result],
-    *,
-    made: list[tuple[Result, str | None]],
-) -> None:
+    checkpoints: Checkpoints, principal: str, workspace: Path, path: str, change: Callable[[], Result]
+) -> tuple[Result, str | None]:
     owner = RunOwner(f"{PERSON}{secrets.token_hex(10)}", NO_SESSION, principal)
     _, problem = await checkpoints.begin(owner, workspace)
     try:
@@ -51,7 +43,7 @@ async def _kept(
     finally:
         await checkpoints.end(owner.run, workspace)
     is_kept = not problem and await asyncio.to_thread(_is_kept, checkpoints.store, owner.run, os.fsencode(path))
-    made.append((result, owner.run if is_kept else None))
+    return result, owner.run if is_kept else None
 
 
 def _is_kept(store: CheckpointStore, change: str, path: bytes) -> bool:

@@ -310,7 +310,7 @@ class EventWriter:
         self._ready: asyncio.Future[None] | None = None  # an asyncio.Event would cost each batch more
         self._next: _Batch | None = None
         self._task: asyncio.Task[None] | None = None
-        self._announced = 0
+        self.backlog = 0  # changes that wait for the next write
         self._observe_commit = observe_commit
         self._observe_failure = observe_failure
 
@@ -331,11 +331,11 @@ class EventWriter:
 
     def put(self, change: Change) -> None:
         (self._next or self._batch()).changes.append(redacted_row(change, self.redactor))
-        self._announced += 1
+        self.backlog += 1
 
     def announce(self, log: RunLog) -> None:
         (self._next or self._batch()).logs[log] = None
-        self._announced += 1
+        self.backlog += 1
 
     async def flush(self) -> None:
         """Wait until everything put so far is durable. Raises StoreFailed."""
@@ -347,20 +347,15 @@ class EventWriter:
         """Refuse all that waits for the next write."""
         batch, self._next = self._next, None
         if batch:
-            self._announced = 0
+            self.backlog = 0
             for log in batch.logs:
                 log.refuse(failure)
             batch.refuse(failure)
 
     @property
-    def backlog(self) -> int:
-        """The number of changes that wait for the next write."""
-        return self._announced
-
-    @property
     def full(self) -> bool:
         """Return True if the writer is so far behind that producers must wait for `room`."""
-        return self._announced > BACKLOG
+        return self.backlog > BACKLOG
 
     async def room(self) -> None:
         if self.full:
@@ -382,7 +377,7 @@ class EventWriter:
             if (left_s := written + self._spacing_s - time.monotonic()) > 0:
                 await asyncio.sleep(left_s)
             batch, self._next = self._batch(), None
-            self._announced = 0
+            self.backlog = 0
             await self._write(batch)
             written = time.monotonic()
 

@@ -10,29 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.budgets import Ledger, RequestDenied
+from app.budget.budgets import RequestDenied
 from app.budget.kinds import BudgetSpent
-from app.budget.run_budget import RunBudget
 from app.budget.side_query import DATA_RULE, SideQuery, ends_of
-from app.config.settings import Settings
 from app.core.events import AgentEvent, RunFinished
 from app.core.labels import Labels
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
 from app.memory.call_memory import OwnMemory
 from app.memory.memories import Memories, Source
-from app.models.endpoints.model_registry import Models, UnknownModel
+from app.models.endpoints.model_registry import UnknownModel
 from app.policy.current_rights import principal_named
-from app.replicas.peers import Peers
 from app.storage.changes import Change, StoreFailed
-from app.storage.kill_switch import KillSwitch
 from app.storage.memories import EXTRACTION, MemoryJob, MemoryJobDone
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
@@ -42,7 +37,6 @@ from app.transcript.run_request import UNASKED, NotFound
 from app.transcript.run_totals import RunTotals
 from tools.base.access import KINDS
 from tools.base.pause_check import Paused
-from tools.base.tasks import in_background
 
 TRIES = 2
 MOST_WAITING = 1_000  # jobs; older ones are dropped
@@ -105,14 +99,11 @@ class Extraction(Struct):
 
     async def work(self) -> None:
         """Work through all jobs that there are. Raises StoreFailed."""
-        await self._drop_oldest()
+        while (surplus := await self.store.memory_job_count() - MOST_WAITING) > 0:
+            await self.store.write([MemoryJobDone(job.run) for job in await self.store.memory_jobs(surplus)])
         while jobs := await self.store.memory_jobs(1):
             await self.unpaused()
             await self._attempt(jobs[0])
-
-    async def _drop_oldest(self) -> None:
-        while (surplus := await self.store.memory_job_count() - MOST_WAITING) > 0:
-            await self.store.write([MemoryJobDone(job.run) for job in await self.store.memory_jobs(surplus)])
 
     async def _attempt(self, job: MemoryJob) -> None:
         if job.tries >= TRIES:
@@ -183,29 +174,3 @@ def drafts_in(answer: str) -> list[tuple[str, str]]:
     found = [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
     texts = [(one.get("text"), one.get("kind")) for one in found[:MOST_FOUND]]
     return [(text, str(kind)) for text, kind in texts if isinstance(text, str) and len(text) <= LONGEST]
-
-
-@asynccontextmanager
-async def opened_extraction(
-    settings: Settings,
-    store: Store,
-    *,
-    memories: Memories,
-    models: Models,
-    ledger: Ledger,
-    journal: EventWriter,
-    switch: KillSwitch,
-    peers: Peers,
-) -> AsyncGenerator[None, None]:
-    """Extract while this is open, if it is switched on; one server does it for all."""
-    if not (settings.memory and settings.memory_extraction):
-        yield
-        return
-
-    def query(principal: Principal, labels: Labels) -> SideQuery:
-        utility = models.utility(models.route(None, principal.name, labels))
-        return SideQuery(utility, RunBudget(ledger, principal), utility, settings.summary_time_limit_s)
-
-    extraction = Extraction(store, memories, query, journal, switch.unpaused)
-    async with in_background(peers.on_duty("memories", extraction.run_forever), "extraction of memories"):
-        yield

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from itertools import islice
 from secrets import token_hex
 
 from msgspec import Struct
@@ -107,7 +108,6 @@ class Memories:
 
     def _row(self, owner: str, text: str, kind: str, source: Source) -> MemoryRow:
         now = self._clock()
-        labels = dumped_labels(source.labels)
         return MemoryRow(
             id=f"mem_{token_hex(10)}",
             owner=owner,
@@ -120,7 +120,7 @@ class Memories:
             session=source.session,
             run=source.run,
             message=source.message,
-            labels=labels,
+            labels=dumped_labels(source.labels),
             created=now,
             updated=now,
         )
@@ -134,15 +134,14 @@ class Memories:
                 rows.setdefault(row.digest, row)
         return list(rows.values())
 
-    async def add_with(self, owner: str, rows: Sequence[MemoryRow], change: Change) -> list[MemoryRow]:
-        """Store those of the rows that are new and have room, and the change, in one transaction; return them."""
+    async def add_with(self, owner: str, rows: Sequence[MemoryRow], change: Change) -> None:
+        """Store those of the rows that are new and have room, and the change, in one transaction."""
         async with self._turn(owner):
             room = self._most_rows - await self.store.memory_count(owner)
             new = [row for row in rows if await self.store.same_memory(owner, row.digest) is None][: max(0, room)]
             await self.store.write([*new, change])
         if new:
             self.embed_soon(owner)
-        return new
 
     async def edit(
         self, row: MemoryRow, *, text: str | None = None, kind: str | None = None, untrusted: bool | None = None
@@ -191,9 +190,9 @@ class Memories:
         """
         by_words = await self.store.memory_matches(owner, search_words(query), CANDIDATES)
         near = [] if labels & self._withheld else await self.near(owner, query)
-        best = fused(by_words, near, floor)[: min(limit, MOST_PAGE)]
-        rows = {row.id: row for row in await self.store.memories_named(owner, [one.id for one in best])} if best else {}
-        return [FoundMemory(rows[one.id], one.similarity) for one in best if one.id in rows]
+        best = dict(islice(fused(by_words, near, floor).items(), min(limit, MOST_PAGE)))
+        rows = {row.id: row for row in await self.store.memories_named(owner, list(best))} if best else {}
+        return [FoundMemory(rows[one], similarity) for one, similarity in best.items() if one in rows]
 
     async def near(self, owner: str, query: str) -> list[Near]:
         """Return what is nearest to the query by its meaning; nothing where that cannot be searched now."""

@@ -27,13 +27,8 @@ class FoundMemory(Struct, frozen=True):
     similarity: float | None
 
 
-class Ranked(Struct, frozen=True):
-    id: str
-    similarity: float | None
-
-
-def fused(by_words: Sequence[str], near: Sequence[Near], floor: float) -> list[Ranked]:
-    """Return what the ways have found, best first; what is less similar than the floor is only found by words.
+def fused(by_words: Sequence[str], near: Sequence[Near], floor: float) -> dict[str, float | None]:
+    """Return what the ways have found, best first, with its similarity; what is less than the floor only by words.
 
     `near` is empty where there are no vectors; then words alone decide.
     """
@@ -45,4 +40,4 @@ def fused(by_words: Sequence[str], near: Sequence[Near], floor: float) -> list[R
         scores[memory] = scores.get(memory, 0.0) + 1 / (RANK_CONSTANT + rank)
     best = sorted(scores, key=scores.__getitem__, reverse=True)
     few = set(by_words if not near or floor <= FLOOR else by_words[:FEW_BY_WORDS])
-    return [Ranked(one, similar.get(one)) for one in best if one in few or similar.get(one, -1.0) >= floor]
+    return {one: similar.get(one) for one in best if one in few or similar.get(one, -1.0) >= floor}

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from app.budget.budgets import Ledger
+from app.budget.run_budget import RunBudget
+from app.budget.side_query import SideQuery
 from app.config.memory_settings import MemorySettings
 from app.config.settings import Settings
+from app.core.labels import Labels
 from app.log.event_writer import EventWriter
 from app.memory.call_memory import OwnMemory
 from app.memory.embedders.embedder import Embedder
 from app.memory.embedders.endpoint import EndpointEmbedder
 from app.memory.embedders.local import LocalE5, is_installed
-from app.memory.extraction import opened_extraction
+from app.memory.extraction import Extraction
 from app.memory.memories import Memories
 from app.models.endpoints.model_registry import Models
 from app.replicas.peers import Peers
 from app.storage.kill_switch import KillSwitch
+from app.storage.principals import Principal
 from app.storage.store import Store
+from tools.base.tasks import in_background
 from tools.catalogue import MEMORY
 from tools.tool import Tool
 
@@ -34,22 +39,25 @@ async def opened_memory(
     switch: KillSwitch,
     peers: Peers,
 ) -> AsyncGenerator[Memories, None]:
-    """The memories; while the memory is off its rows can be read and deleted, and nothing is embedded or extracted."""
+    """The memories; while the memory is off its rows can be read and deleted, and nothing is embedded or extracted.
+
+    One server extracts for all.
+    """
     embedder = embedder_of(settings) if settings.memory else None
-    policy = settings.label_policy
-    redactor = journal.redactor
-    memories = Memories(store, redactor, settings.memory_rows, embedder, policy=policy, peers=peers)
+    memories = Memories(
+        store, journal.redactor, settings.memory_rows, embedder, policy=settings.label_policy, peers=peers
+    )
+
+    def query(principal: Principal, labels: Labels) -> SideQuery:
+        utility = models.utility(models.route(None, principal.name, labels))
+        return SideQuery(utility, RunBudget(ledger, principal), utility, settings.summary_time_limit_s)
+
     try:
-        async with opened_extraction(
-            settings,
-            store,
-            memories=memories,
-            models=models,
-            ledger=ledger,
-            journal=journal,
-            switch=switch,
-            peers=peers,
-        ):
+        async with AsyncExitStack() as stack:
+            if settings.memory and settings.memory_extraction:
+                extraction = Extraction(store, memories, query, journal, switch.unpaused)
+                working = peers.on_duty("memories", extraction.run_forever)
+                await stack.enter_async_context(in_background(working, "extraction of memories"))
             yield memories
     finally:
         await memories.close()

@@ -71,20 +71,18 @@ class VectorIndex:
 class VectorCache:
     """The indexes that were used last."""
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._indexes: OrderedDict[str, VectorIndex] = OrderedDict()
 
     def of(self, owner: str) -> VectorIndex | None:
         if index := self._indexes.get(owner):
             self._indexes.move_to_end(owner)
-            return index
-        return None
+        return index
 
     def keep(self, owner: str, index: VectorIndex) -> None:
         self.drop(owner)
         self._indexes[owner] = index
-        while len(self._indexes) > 1 and sum(one.size for one in self._indexes.values()) > self._most:
+        while len(self._indexes) > 1 and sum(one.size for one in self._indexes.values()) > MOST_BYTES:
             self._indexes.popitem(last=False)
 
     def drop(self, owner: str) -> None:

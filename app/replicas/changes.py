@@ -48,37 +48,20 @@ OPTIONS, SCHEDULES, SEALED, TARGETS, TOKENS, VECTORS = (
 )
 STATE = "state "  # before the name of the row
 
-KINDS: dict[type[Change], str] = {
-    EndpointRow: ENDPOINTS,
-    EndpointRemoved: ENDPOINTS,
-    McpServerRow: MCP,
-    McpServerRemoved: MCP,
-    McpTrustRow: MCP,
-    McpTrustRemoved: MCP,
-    McpPinRow: MCP,
-    McpPinRemoved: MCP,
-    FileLabel: LABELS,
-    CallLabelsEnded: LABELS,
-    TargetRow: TARGETS,
-    TargetRemoved: TARGETS,
-    DeliveryRow: DELIVERIES,
-    DeliveryTried: DELIVERIES,
-    DeliveriesGivenUp: DELIVERIES,
-    DeliveriesRemoved: DELIVERIES,
-    ScheduleRow: SCHEDULES,
-    ScheduleMoved: SCHEDULES,
-    ScheduleRemoved: SCHEDULES,
-    SessionOptions: OPTIONS,
-    DigestDue: DIGESTS,
-    MemoryJob: MEMORY_JOBS,
-    MemoryRow: VECTORS,
-    MemoryDeleted: VECTORS,
-    MemoriesDeleted: VECTORS,
-    MemoriesOfSessionDeleted: VECTORS,
-    VectorRow: VECTORS,
-    TokenRow: TOKENS,
-    TokenRevoked: TOKENS,
+OF_KINDS: dict[str, tuple[type[Change], ...]] = {
+    ENDPOINTS: (EndpointRow, EndpointRemoved),
+    MCP: (McpServerRow, McpServerRemoved, McpTrustRow, McpTrustRemoved, McpPinRow, McpPinRemoved),
+    LABELS: (FileLabel, CallLabelsEnded),
+    TARGETS: (TargetRow, TargetRemoved),
+    DELIVERIES: (DeliveryRow, DeliveryTried, DeliveriesGivenUp, DeliveriesRemoved),
+    SCHEDULES: (ScheduleRow, ScheduleMoved, ScheduleRemoved),
+    OPTIONS: (SessionOptions,),
+    DIGESTS: (DigestDue,),
+    MEMORY_JOBS: (MemoryJob,),
+    VECTORS: (MemoryRow, MemoryDeleted, MemoriesDeleted, MemoriesOfSessionDeleted, VectorRow),
+    TOKENS: (TokenRow, TokenRevoked),
 }
+KINDS = {change: kind for kind, changes in OF_KINDS.items() for change in changes}
 # Of these, the part of what is held that has changed; of the others, all of it has.
 PARTS: dict[str, Callable[[Change], str]] = {VECTORS: lambda row: str(getattr(row, "owner", ""))}
 # A write of these ends once every other server has read them: what they forbid is forbidden everywhere by then.

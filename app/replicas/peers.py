@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from msgspec import Struct, field
+
 from app.replicas.nodes import JobRecords, Nodes
 from app.storage.runs import EventRow
 
@@ -25,25 +27,21 @@ class Peers(Protocol):
     @property
     def is_alone(self) -> bool:
         """There is no other server."""
-        ...
 
     @property
     def left_s(self) -> float:
         """Seconds in which this server may still act, if the database confirms its lease no more."""
-        ...
 
     def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
         """Be the only holder of this name among all servers.
 
         Locks of one kind must not be nested; those of different kinds in the order places in session in key.
         """
-        ...
 
     def changing(
         self, name: str, read: Read | None = None, *, kind: str = "held"
     ) -> AbstractAsyncContextManager[object]:
         """A lock whose holder is the only one of all servers to change something, and has read it anew."""
-        ...
 
     async def on_duty(self, name: str, work: Work) -> None:
         """Run `work`, which never ends, while this server is the one of all that does it."""
@@ -52,18 +50,20 @@ class Peers(Protocol):
         """Call `tell` with the number of servers that there are, now and then."""
 
 
-class Feed(Protocol):
-    """The events of a run elsewhere, as they come; `news` is set when there are some, or may be."""
+class Feed(Struct, eq=False):
+    """Rows of a run elsewhere that came by message, for one watcher; `news` is set when there are some, or may be."""
 
-    news: asyncio.Event
+    rows: list[EventRow] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, after: int) -> list[EventRow]:
         """The rows that follow `after` without a gap; none if the store must be read."""
-        ...
+        rows, self.rows = [row for row in self.rows if row.seq > after], []
+        return [row for place, row in enumerate(rows, start=after + 1) if row.seq == place]
 
 
 class Replicas(Peers, Protocol):
-    """The part of other servers that runs need."""
+    """The part of other servers that runs need: a protocol, since runs load without the driver of the database."""
 
     def begin_taking(self, take_over: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         """Claim runs that no server has, from now on, and call `take_over` with the id of each."""
@@ -77,24 +77,19 @@ class Replicas(Peers, Protocol):
     @property
     def answerers(self) -> dict[str, Answerer]:
         """By question: add those that this server answers."""
-        ...
 
     @property
     def me(self) -> str:
         """The id of this server."""
-        ...
 
     async def owner_of(self, run: str) -> tuple[str | None, bool]:
         """The server that has a run, if any, and whether the run has ended. Raises StoreFailed."""
-        ...
 
     async def others(self) -> list[str]:
         """The other servers that are not gone. Raises StoreFailed."""
-        ...
 
     async def ask(self, replica: str, question: str, body: Body) -> Any:
         """The answer of another server. Raises Refusal, ReplicaGone, StoreFailed."""
-        ...
 
     def drain(self, grace_s: float) -> None:
         """Claim nothing more: this server stops, and its runs get that time."""
@@ -112,7 +107,6 @@ class Replicas(Peers, Protocol):
 
     def awaiting(self, session: str) -> AbstractContextManager[asyncio.Event]:
         """An event that is set when a run of the session has ended, or may have."""
-        ...
 
 
 class Alone:

@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from app.core.notifier import Notifier
 from app.replicas.changes import ALL, EXACT, NOT_OWN, Kinds, Parts, joined, kinds_of
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas, ask_others
+from app.replicas.postgres.messages import Messages
 from app.storage.changes import Change, StoreFailed
 from tools.base.tasks import in_background
 
@@ -27,18 +28,8 @@ AGAIN_S = 1.0  # after the store has failed
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Body], None]
 Reload = Callable[[Parts], Awaitable[None]]
 """Reads anew the parts of what is held in memory; all of it for ALL. Raises StoreFailed."""
-
-
-class Messages(Protocol):
-    """The part of `app.replicas.postgres.messages` that is needed here."""
-
-    handlers: dict[str, Handler]
-    on_gap: list[Callable[[], None]]
-
-    def send_all(self, kind: str, **body: Any) -> None: ...
 
 
 class Sharing:
@@ -54,6 +45,8 @@ class Sharing:
         self._wanted: Kinds = {}  # here
         self._news = asyncio.Event()
         self._sending = Joined(CHANGES_S, self._send)
+        # To be sent soon, to this server too: what it has read meanwhile may be from before.
+        self.announce = self._sending.add
         replicas.answerers[RELOAD] = self._asked
         messages.handlers[CHANGED] = self._heard
         messages.on_gap.append(self.reload_all_soon)
@@ -64,10 +57,6 @@ class Sharing:
             self.announce(kinds)
             if exact := EXACT & kinds.keys():
                 await self.ask_others(RELOAD, {"kinds": sorted(exact)})
-
-    def announce(self, kinds: Kinds) -> None:
-        """Send soon what has changed, to this server too: what it has read meanwhile may be from before."""
-        self._sending.add(kinds)
 
     def _send(self, kinds: Kinds) -> None:
         listed = {kind: _listed(parts) for kind, parts in kinds.items()}

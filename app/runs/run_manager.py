@@ -193,7 +193,7 @@ class RunManager:
         live = self._made(row, agent, left.left_s, left=left)
         live.take_up(left, self._switch.unpaused)
         await self._journal.flush()  # that it goes on: if it brings the server down each time, it ends
-        self.ledger.enter(row.principal, row.session)
+        self.ledger.places.enter(row.principal, row.session)
         self._begin(live)
 
     async def recover(self, resume: Resume, _agent_of: AgentOf) -> None:
@@ -218,7 +218,7 @@ class RunManager:
                 asyncio.get_running_loop().call_later(UNLISTED_S, self._unlisted.pop, run, None)
             self._line.leave(live.row.session, run)
             self._ring(live.row)
-            self.ledger.leave(live.row.principal, live.row.session)
+            self.ledger.places.leave(live.row.principal, live.row.session)
             self.ledger.observers.leave(run)
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:

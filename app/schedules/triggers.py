@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_bytes, token_hex
 from typing import Any
 
@@ -15,7 +15,7 @@ from app.config.folders import FolderUnusable
 from app.core.data_delimiters import RULE, as_data
 from app.notifications.key_files import TRIGGERS, KeyFiles
 from app.schedules.signatures import HMAC, Secret, WrongSignature, delivery_id, new_secret
-from app.schedules.starts import KEPT, Start, Starts
+from app.schedules.starts import KEPT, Starts
 from app.schedules.templates import rendered
 from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
@@ -29,7 +29,7 @@ from app.storage.schedules import (
     TriggerRemoved,
     TriggerRow,
 )
-from app.transcript.run_request import IdempotencyKey, NotFound
+from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 
 BY = "trigger"
 KEY_BYTES = 32
@@ -59,17 +59,13 @@ class Delivery(Struct, frozen=True):
 class Triggers:
     """The triggers of one server; secrets are derived from one of `keys`."""
 
-    def __init__(self, starts: Starts, keys: KeyFiles, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, starts: Starts, keys: KeyFiles) -> None:
         self._starts = starts
         self._store = starts.unattended.factory.store
         self._keys = keys
-        self._clock = clock
         self._key = b""
         # To be held from when a trigger is read until its change is written.
         self.changing = starts.unattended.factory.runs.peers.changing("triggers")
-
-    async def of(self, principal: str) -> list[TriggerRow]:
-        return await self._store.triggers(principal)
 
     async def get(self, trigger: str, principal: str) -> TriggerRow:
         """Raises NotFound."""
@@ -84,11 +80,11 @@ class Triggers:
 
     async def put(self, row: TriggerRow, decision: str, by: str) -> None:
         """Store a trigger that was made or changed."""
-        await self._store.write([row, AuditRow(self._clock(), row.principal, BY, decision, why=row.name, by=by)])
+        await self._store.write([row, AuditRow(time.time(), row.principal, BY, decision, why=row.name, by=by)])
         self._news(row)
 
     async def remove(self, row: TriggerRow, by: str) -> None:
-        audit = AuditRow(self._clock(), row.principal, BY, "removed", why=row.name, by=by)
+        audit = AuditRow(time.time(), row.principal, BY, "removed", why=row.name, by=by)
         await self._store.write([TriggerRemoved(row.id), OccurrencesTrimmed(row.id, 0), audit])
         self._news(row)
 
@@ -101,7 +97,7 @@ class Triggers:
         """Check a delivery's secret. Raises WrongSignature, which also stands for an unknown trigger, TriggerOff."""
         row = await self._store.trigger(trigger)
         scheme, stored, key = (row.scheme, row.secret, self._read_key()) if row else (HMAC, "", b"unknown")
-        found = delivery_id(scheme, stored, key, headers, body, now=self._clock())
+        found = delivery_id(scheme, stored, key, headers, body, now=time.time())
         if row is None:
             raise WrongSignature
         if not row.enabled or not self._starts.unattended.factory.settings.max_schedules:
@@ -118,13 +114,14 @@ class Triggers:
         occurrence = delivery.id or token_hex(16)
 
         def beside(run: RunRow) -> Sequence[Change]:
-            reached = OccurrenceRow(row.id, occurrence, self._clock(), STARTED, run=run.id)
+            reached = OccurrenceRow(row.id, occurrence, time.time(), STARTED, run=run.id)
             session = run.session if row.place == "one" else row.session
             return [TriggerMoved(row.id, session), reached, OccurrencesTrimmed(row.id, KEPT)]
 
         key = IdempotencyKey(f"trigger\n{row.id}\n{occurrence}", delivery.digest)
         try:
-            return (await self._starts.begin(row, Start(text, key, beside, untrusted=True))).id
+            turn = RunRequest(text, key=key, untrusted=True, beside=beside)
+            return (await self._starts.begin(row, turn)).id
         except (NotFound, BudgetSpent, FolderUnusable) as reason:
             known = await self._store.key(row.principal, key.value)
             if isinstance(reason, NotFound) and known and await self._store.run(known.run) is None:
@@ -133,7 +130,7 @@ class Triggers:
             raise DeliveryRefused(reason.reset if isinstance(reason, BudgetSpent) else None) from reason
 
     async def _refuse(self, row: TriggerRow, occurrence: str, reason: str) -> None:
-        now = self._clock()
+        now = time.time()
         known = await self._store.occurrences(row.id)
         reached = OccurrenceRow(row.id, f"{occurrence} refused {now}", now, REFUSED, reason)
         changes: list[Change] = [reached, OccurrencesTrimmed(row.id, KEPT)]

@@ -77,24 +77,18 @@ class ApprovalStore(ChangeWriter, Protocol):
 
     async def approvals(self, principal: str) -> list[ApprovalRow]:
         """Pending approvals of a principal, oldest first."""
-        ...
 
     async def pending_calls(self, principal: str) -> list[tuple[str, str]]:
         """Run and call of each of those."""
-        ...
 
     async def pending_of(self, run: str) -> list[ApprovalRow]:
         """Approvals of a run whose call may not have been executed, decided ones included."""
-        ...
 
     async def approved_for_session(self, session: str) -> list[ApprovalRow]:
         """Approvals whose decision holds for the whole session."""
-        ...
 
     async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
         """Compare and set: return False, and write nothing, if the approval is not pending any more."""
-        ...
 
     async def grants(self, session: str) -> list[GrantRow]:
         """Grants of a session, oldest first, expired ones included."""
-        ...

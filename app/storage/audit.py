@@ -37,7 +37,6 @@ class AuditFilter(Struct, frozen=True):
 class AuditStore(ChangeWriter, Protocol):
     async def audit(self, before: int, limit: int, only: AuditFilter | None = None) -> list[tuple[int, AuditRow]]:
         """Rows with a number below `before`, newest first, each with its number."""
-        ...
 
     async def forget_audit(self, before: float) -> None:
         """Delete rows older than that time."""

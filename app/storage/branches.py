@@ -65,28 +65,21 @@ class Fork(Struct, frozen=True):
 class BranchStore(Protocol):
     async def fork(self, fork: Fork) -> bool:
         """Make a branch, all of it or nothing; return False if the parent was deleted."""
-        ...
 
     async def parts(self, session: str) -> Sequence[tuple[str, float]]:
         """The sessions whose runs a session has, oldest first, each with the time until which; itself is the last."""
-        ...
 
     async def holds_run(self, session: str, run: RunRow) -> bool:
         """Return True if a run is one of the session, or one before the cut of the branch."""
-        ...
 
     async def branch(self, session: str) -> BranchRow | None:
         """The branch that a session is; of the session that all began with one without a parent."""
-        ...
 
     async def branches(self, tree: str) -> list[Branch]:
         """The branches of a tree, oldest first, the session that all began with included while it exists."""
-        ...
 
     async def other_branches(self, sessions: Sequence[str]) -> dict[str, list[str]]:
         """The other branches of each of the sessions that has some."""
-        ...
 
     async def position_behind(self, session: str, run: str | None, before: Sequence[str]) -> int:
         """The position of the message that began a run, or behind all messages of the runs before it."""
-        ...

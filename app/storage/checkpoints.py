@@ -1,15 +1,21 @@
 """Checkpoints: changes of workspaces by runs, and the contents from before, in a store of their own.
 
-It is a second file beside the database, because it holds the contents of workspaces: its backup, its size and its loss
-are another matter. All methods block and may be called from any thread.
+It is a second file of SQLite beside the database, whichever that is, because it holds the contents of workspaces: its
+backup, its size and its loss are another matter. It is made when the first run writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
 
-from msgspec import Struct
+from msgspec import Struct, convert, msgpack
+
+from app.storage.changes import StoreFailed
+from app.storage.data_dir import make_private_file
 
 FILE, LINK, FOLDER, LEFT_OUT, SKIPPED = "file", "link", "folder", "left out", "skipped"  # kinds of entries
 OPEN, KEPT, UNAVAILABLE, UNDOING, UNDONE = "open", "kept", "unavailable", "undoing", "undone"  # states
@@ -72,20 +78,109 @@ class CheckpointRow(Struct, frozen=True):
     reported: bool = False
 
 
-class CheckpointStore(Protocol):
-    """Every method raises StoreFailed."""
+VERSION = 1
+SCHEMA = f"""
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+BEGIN;
+CREATE TABLE contents (digest BLOB PRIMARY KEY, size INTEGER NOT NULL, bytes BLOB NOT NULL);
+CREATE TABLE workspaces (path TEXT PRIMARY KEY, entries BLOB NOT NULL);
+CREATE TABLE checkpoints (
+    run TEXT PRIMARY KEY, session TEXT NOT NULL, principal TEXT NOT NULL, workspace TEXT NOT NULL,
+    created REAL NOT NULL, state TEXT NOT NULL, note TEXT NOT NULL, undone REAL, undone_by TEXT NOT NULL,
+    reported INTEGER NOT NULL
+);
+CREATE TABLE changes (
+    run TEXT NOT NULL, path BLOB NOT NULL, before BLOB NOT NULL, after BLOB NOT NULL, shared INTEGER NOT NULL,
+    old BLOB NOT NULL, new BLOB NOT NULL, PRIMARY KEY (run, path)
+) WITHOUT ROWID;
+CREATE INDEX changes_of_paths ON changes (path);
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+PRAGMAS = ("synchronous = NORMAL", "busy_timeout = 5000", "journal_size_limit = 16777216")
+FAILURES = (sqlite3.Error, OSError, ValueError, OverflowError)
+COLUMNS = ", ".join(CheckpointRow.__struct_fields__)
+ROW = f"INSERT OR REPLACE INTO checkpoints ({COLUMNS}) VALUES ({', '.join('?' * len(CheckpointRow.__struct_fields__))})"
+CHANGE = "INSERT INTO changes (run, path, before, after, shared, old, new) VALUES (?, ?, ?, ?, ?, ?, ?)"
+LATER = (
+    "SELECT run FROM changes JOIN checkpoints USING (run) WHERE path = ? AND workspace = ? AND created > ? "
+    "ORDER BY created"
+)
+_entries = msgpack.Decoder(list[tuple[bytes, Entry]])
+_entry = msgpack.Decoder(Entry | None)
+
+
+class CheckpointStore:
+    """One connection for all threads, one at a time. Every method blocks, and raises StoreFailed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = RLock()
+        self._opened: sqlite3.Connection | None = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                connection = self._connection()
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            except FAILURES as error:
+                raise self._failure(error) from error
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            make_private_file(self._path)
+            opened = sqlite3.connect(str(self._path), isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare(opened)
+            except BaseException:
+                opened.close()
+                raise
+            self._opened = opened
+        return self._opened
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        [(version,)] = connection.execute("PRAGMA user_version").fetchall()
+        if version > VERSION:
+            raise sqlite3.DatabaseError(f"it was made by a newer dragoman (schema {version})")
+        if version == 0:
+            connection.executescript(SCHEMA)
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+
+    def _failure(self, error: Exception) -> StoreFailed:
+        return StoreFailed(f"The checkpoints in {self._path} failed: {error}. Move that file away to begin anew.")
+
+    def _is_missing(self) -> bool:
+        """Return True if nothing was ever stored, so that a question makes no file."""
+        return self._opened is None and not self._path.exists()
 
     def entries(self, workspace: str) -> Entries | None:
         """Return the workspace as it was last seen; None if it never was."""
-        ...
+        with self._transaction() as connection:
+            row = connection.execute("SELECT entries FROM workspaces WHERE path = ?", (workspace,)).fetchone()
+            return dict(_entries.decode(row[0])) if row else None
 
     def put_contents(self, contents: Sequence[tuple[bytes, bytes]]) -> None:
-        """Store contents with their digests; nothing refers to them until `put_entries`."""
-        ...
+        """Store contents with their digests; nothing refers to them until `put`."""
+        with self._transaction() as connection:
+            rows = ((digest, len(data), data) for digest, data in contents)
+            connection.executemany("INSERT OR IGNORE INTO contents (digest, size, bytes) VALUES (?, ?, ?)", rows)
 
     def content(self, digest: bytes) -> bytes:
         """Return a stored content. Raises StoreFailed if it is missing."""
-        ...
+        with self._transaction() as connection:
+            row = connection.execute("SELECT bytes FROM contents WHERE digest = ?", (digest,)).fetchone()
+            if row is None:
+                raise sqlite3.DatabaseError(f"the content {digest.hex()} is missing")
+            return bytes(row[0])
 
     def put(
         self,
@@ -94,40 +189,105 @@ class CheckpointStore(Protocol):
         entries: tuple[str, Entries] | None = None,
     ) -> None:
         """Store rows, all changes of runs, and the entries of a workspace, in one transaction."""
-        ...
+        with self._transaction() as connection:
+            for row in rows:
+                connection.execute(ROW, [getattr(row, name) for name in CheckpointRow.__struct_fields__])
+            for run, changed in (changes or {}).items():
+                connection.execute("DELETE FROM changes WHERE run = ?", (run,))
+                connection.executemany(CHANGE, ((run, *_columns(one)) for one in changed))
+            if entries:
+                path, by_path = entries
+                encoded = msgpack.encode(list(by_path.items()))
+                connection.execute("INSERT OR REPLACE INTO workspaces (path, entries) VALUES (?, ?)", (path, encoded))
 
-    def row(self, run: str) -> CheckpointRow | None: ...
+    def row(self, run: str) -> CheckpointRow | None:
+        found = self._found("WHERE run = ?", run)
+        return found[0] if found else None
 
     def rows(self, *states: str) -> list[CheckpointRow]:
         """Return the checkpoints in these states, oldest first."""
-        ...
+        return self._found(f"WHERE state IN ({', '.join('?' * len(states))}) ORDER BY created", *states)
+
+    def _found(self, where: str, *values: str) -> list[CheckpointRow]:
+        if self._is_missing():
+            return []
+        with self._transaction() as connection:
+            found = connection.execute(f"SELECT {COLUMNS} FROM checkpoints {where}", values).fetchall()
+            names = CheckpointRow.__struct_fields__
+            return [convert(dict(zip(names, row, strict=True)), CheckpointRow, strict=False) for row in found]
 
     def changes(self, run: str) -> list[Changed]:
         """Return the changes of a run, by path."""
-        ...
+        if self._is_missing():
+            return []
+        with self._transaction() as connection:
+            sql = "SELECT path, before, after, shared FROM changes WHERE run = ? ORDER BY path"
+            rows = connection.execute(sql, (run,)).fetchall()
+            return [Changed(row[0], _entry.decode(row[1]), _entry.decode(row[2]), bool(row[3])) for row in rows]
 
     def runs_that_changed(self, workspace: str, path: bytes, since: float) -> list[str]:
         """Return the runs begun after that time that have changed this path, oldest first."""
-        ...
+        with self._transaction() as connection:
+            return [run for (run,) in connection.execute(LATER, (path, workspace, since))]
 
-    def forget(self, runs: Collection[str]) -> None: ...
+    def forget(self, runs: Collection[str]) -> None:
+        with self._transaction() as connection:
+            for table in ("changes", "checkpoints"):
+                connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run in runs])
 
-    def forget_workspace(self, workspace: str) -> None: ...
+    def forget_workspace(self, workspace: str) -> None:
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM workspaces WHERE path = ?", (workspace,))
 
     def workspaces(self) -> list[str]:
         """Return the workspaces that were looked at."""
-        ...
+        if self._is_missing():
+            return []
+        with self._transaction() as connection:
+            return [path for (path,) in connection.execute("SELECT path FROM workspaces").fetchall()]
 
     def size(self) -> int:
         """Return the bytes of all contents."""
-        ...
+        if self._is_missing():
+            return 0
+        with self._transaction() as connection:
+            return int(connection.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0])
 
     def sweep(self) -> None:
         """Delete the contents that nothing refers to."""
-        ...
+        if self._is_missing():
+            return
+        with self._transaction() as connection:
+            used = set[bytes]()
+            for (encoded,) in connection.execute("SELECT entries FROM workspaces"):
+                used |= {entry.digest for _, entry in _entries.decode(encoded)}
+            for old_new in connection.execute("SELECT old, new FROM changes"):
+                used.update(old_new)
+            stored = [digest for (digest,) in connection.execute("SELECT digest FROM contents")]
+            unused = ((digest,) for digest in stored if digest not in used)
+            connection.executemany("DELETE FROM contents WHERE digest = ?", unused)
+        with self._lock:
+            self._connection().execute("PRAGMA incremental_vacuum").fetchall()
 
     def vacuum(self) -> None:
         """Rewrite the file: what was deleted is still in the free parts of its pages."""
-        ...
+        if self._is_missing():
+            return
+        with self._lock:
+            try:
+                for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                    self._connection().execute(statement).fetchall()
+            except FAILURES as error:
+                raise self._failure(error) from error
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        with self._lock:
+            if self._opened:
+                self._opened.close()
+                self._opened = None
+
+
+def _columns(one: Changed) -> tuple[object, ...]:
+    before, after = msgpack.encode(one.before), msgpack.encode(one.after)
+    digests = [side.digest if side else b"" for side in (one.before, one.after)]
+    return one.path, before, after, one.shared, *digests

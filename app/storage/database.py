@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.storage.changes import StoreFailed
-from app.storage.checkpoints import CheckpointStore
-from app.storage.sqlite.checkpoints import SQLiteCheckpoints
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.store import Store
 
@@ -23,12 +21,8 @@ async def open_store(path: Path, url: str | None = None, *, visitor: bool = Fals
     Who does not hold the lock of the data directory is a visitor: it may read everything, and change what a running
     server does not hold in memory.
     """
-    if url is not None:
-        return await _open_postgres(url)
-    return await SQLiteStore.open(path, visitor=visitor)
-
-
-async def _open_postgres(url: str) -> Store:
+    if url is None:
+        return await SQLiteStore.open(path, visitor=visitor)
     with named_driver():  # an extra, and 40 ms of a start
         from app.storage.postgres.store import PostgresStore
     return await PostgresStore.open(url)
@@ -44,8 +38,3 @@ def named_driver() -> Iterator[None]:
             raise
         why = "PostgreSQL needs the package asyncpg, which is not installed."
         raise StoreFailed(f"{why} Install it with: pip install 'dragoman[postgres]'") from None
-
-
-def open_checkpoints(path: Path) -> CheckpointStore:
-    """Return the store of checkpoints, whose file is made with the first of them."""
-    return SQLiteCheckpoints(path)

@@ -92,16 +92,13 @@ class DocumentStore(ChangeWriter, Protocol):
 
     async def documents(self, session: str) -> list[DocumentRow]:
         """Documents of a session, oldest first."""
-        ...
 
     async def document_version(self, document: str, version: int) -> VersionRow | None: ...
 
     async def document_versions(self, document: str) -> list[VersionInfo]:
         """The versions that are kept, newest first."""
-        ...
 
     async def suggestions(self, document: str) -> list[SuggestionRow]: ...
 
     async def sessions_with_news(self) -> set[str]:
         """Sessions in which a person has changed a document, or decided on a suggestion, unknown to the model."""
-        ...

@@ -26,4 +26,3 @@ class EndpointRemoved(Change, frozen=True):
 class EndpointStore(ChangeWriter, Protocol):
     async def endpoints(self) -> list[EndpointRow]:
         """All of them, oldest first."""
-        ...

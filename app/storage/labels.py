@@ -40,8 +40,6 @@ class CallLabelsEnded(Change, frozen=True):
 class LabelStore(ChangeWriter, Protocol):
     async def session_labels(self, sessions: Sequence[str]) -> list[SessionLabel]:
         """The labels of these sessions, the oldest first."""
-        ...
 
     async def file_labels(self, workspace: str) -> list[FileLabel]:
         """The labels of all files of a workspace."""
-        ...

@@ -69,7 +69,6 @@ class McpTrustRemoved(Change, frozen=True):
 class McpStore(ChangeWriter, Protocol):
     async def mcp_servers(self) -> list[McpServerRow]:
         """All of them, oldest first."""
-        ...
 
     async def mcp_pins(self) -> list[McpPinRow]: ...
 

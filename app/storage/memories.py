@@ -112,11 +112,9 @@ class MemoryStore(ChangeWriter, Protocol):
         self, owner: str, limit: int, before: str | None = None, only: MemoryFilter = ALL
     ) -> list[MemoryRow]:
         """Memories of an owner, the latest changed first; with `before` only those that follow that one."""
-        ...
 
     async def memories_named(self, owner: str, ids: Sequence[str]) -> list[MemoryRow]:
         """Those of the owner among `ids`, in any order."""
-        ...
 
     async def same_memory(self, owner: str, digest: str) -> MemoryRow | None: ...
 
@@ -124,7 +122,6 @@ class MemoryStore(ChangeWriter, Protocol):
 
     async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
         """The ids of the best matches by BM25: memories with any of `words`, of each one a sequence of index words."""
-        ...
 
     async def memory_vectors(self, owner: str, embedder: str) -> list[tuple[str, bytes]]: ...
 
@@ -132,10 +129,8 @@ class MemoryStore(ChangeWriter, Protocol):
         self, owner: str, embedder: str, limit: int, without: Sequence[str] = ()
     ) -> list[Unembedded]:
         """Memories without a vector of the embedder, none that has a label of `without`."""
-        ...
 
     async def memory_jobs(self, limit: int) -> list[MemoryJob]:
         """The oldest jobs."""
-        ...
 
     async def memory_job_count(self) -> int: ...

@@ -29,8 +29,6 @@ class ProfileStore(ChangeWriter, Protocol):
 
     async def profiles(self, *owners: str) -> list[ProfileRow]:
         """The profiles of these owners, by owner and name."""
-        ...
 
     async def sets_options(self) -> bool:
         """Return True if any session has options for its runs."""
-        ...

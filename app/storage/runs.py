@@ -87,75 +87,6 @@ class KeyRow(Change, frozen=True):
     created: float
 
 
-class RunStore(ChangeWriter, Protocol):
-    async def run(self, run: str) -> RunRow | None: ...
-
-    async def runs(self, session: str) -> list[RunRow]:
-        """Runs of a session, oldest first."""
-        ...
-
-    async def active_runs(self, session: str) -> list[RunRow]:
-        """Runs of a session that have not ended, in their order: the first is under way, or about to be."""
-        ...
-
-    async def active_runs_of(self, principal: str) -> list[RunRow]:
-        """Runs of a principal that have not ended, oldest first."""
-        ...
-
-    async def next_run(self, session: str, after: str | None) -> RunRow | None:
-        """The run of a session that follows `after`, or (None) its first."""
-        ...
-
-    async def first_runs(self, sessions: Sequence[str]) -> list[RunRow]:
-        """The first run of each of the sessions that has one of its own."""
-        ...
-
-    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
-        """Runs of a session, newest first; only those that precede `before`, if it is given."""
-        ...
-
-    async def unfinished_runs(self) -> list[RunRow]: ...
-
-    async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
-        """At most `limit` events with a sequence number above `after`, in order."""
-        ...
-
-    async def last_seq(self, run: str) -> int: ...
-
-    async def handed_calls(self, run: str) -> set[str]:
-        """Return the calls of a run that were handed over to the client."""
-        ...
-
-    async def started_calls(self, run: str) -> set[str]:
-        """Ids of the calls of a run whose tool had been started."""
-        ...
-
-    async def events_of(self, session: str, kind: str, limit: int) -> list[EventRow]:
-        """The last events of this type in the runs of a session, in their order; of types that are not packed."""
-        ...
-
-    async def call_events(self, run: str, call: str) -> list[EventRow]:
-        """Events of one call: started, finished or rejected."""
-        ...
-
-    async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
-        """Runs that ended before that time and whose deltas have not been joined."""
-        ...
-
-    async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
-        """Replace the log of an ended run by fewer rows; the run is not bulky any more. No effect on a deleted run."""
-
-    async def inbox(self, run: str) -> list[InboxRow]:
-        """Messages for a run that are not in the history, in order."""
-        ...
-
-    async def key(self, principal: str, key: str) -> KeyRow | None: ...
-
-    async def keys(self, principal: str, keys: Iterable[str]) -> list[KeyRow]:
-        """Those of the keys that there are."""
-        ...
-
-
 class HelperRow(Change, frozen=True):
     """`run` was begun in its own `session` by the `call` of `parent_run`. `depth` counts from 1."""
 
@@ -168,19 +99,68 @@ class HelperRow(Change, frozen=True):
     created: float
 
 
-class HelperStore(ChangeWriter, Protocol):
+class RunStore(ChangeWriter, Protocol):
+    async def run(self, run: str) -> RunRow | None: ...
+
+    async def runs(self, session: str) -> list[RunRow]:
+        """Runs of a session, oldest first."""
+
+    async def active_runs(self, session: str) -> list[RunRow]:
+        """Runs of a session that have not ended, in their order: the first is under way, or about to be."""
+
+    async def active_runs_of(self, principal: str) -> list[RunRow]:
+        """Runs of a principal that have not ended, oldest first."""
+
+    async def next_run(self, session: str, after: str | None) -> RunRow | None:
+        """The run of a session that follows `after`, or (None) its first."""
+
+    async def first_runs(self, sessions: Sequence[str]) -> list[RunRow]:
+        """The first run of each of the sessions that has one of its own."""
+
+    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
+        """Runs of a session, newest first; only those that precede `before`, if it is given."""
+
+    async def unfinished_runs(self) -> list[RunRow]: ...
+
+    async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
+        """At most `limit` events with a sequence number above `after`, in order."""
+
+    async def last_seq(self, run: str) -> int: ...
+
+    async def handed_calls(self, run: str) -> set[str]:
+        """Return the calls of a run that were handed over to the client."""
+
+    async def started_calls(self, run: str) -> set[str]:
+        """Ids of the calls of a run whose tool had been started."""
+
+    async def events_of(self, session: str, kind: str, limit: int) -> list[EventRow]:
+        """The last events of this type in the runs of a session, in their order; of types that are not packed."""
+
+    async def call_events(self, run: str, call: str) -> list[EventRow]:
+        """Events of one call: started, finished or rejected."""
+
+    async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
+        """Runs that ended before that time and whose deltas have not been joined."""
+
+    async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
+        """Replace the log of an ended run by fewer rows; the run is not bulky any more. No effect on a deleted run."""
+
+    async def inbox(self, run: str) -> list[InboxRow]:
+        """Messages for a run that are not in the history, in order."""
+
+    async def key(self, principal: str, key: str) -> KeyRow | None: ...
+
+    async def keys(self, principal: str, keys: Iterable[str]) -> list[KeyRow]:
+        """Those of the keys that there are."""
+
     async def helper(self, session: str) -> HelperRow | None:
         """The helper whose session this is."""
-        ...
 
     async def helpers(self, parent_session: str) -> list[HelperRow]:
         """The helpers of a session's runs, oldest first, without their own helpers."""
-        ...
 
     async def lineage(self, run: str) -> list[HelperRow]:
         """The helper that this run belongs to, behind those above it; empty for a run of the person."""
-        ...
 
     async def tainted(self, session: str) -> bool:
         """Return True if a message of the session is untrusted."""
-        ...

@@ -112,14 +112,11 @@ class OccurrencesTrimmed(Change, frozen=True):
 class ScheduleStore(ChangeWriter, Protocol):
     async def schedules(self) -> list[ScheduleRow]:
         """All of them, oldest first."""
-        ...
 
     async def triggers(self, principal: str) -> list[TriggerRow]:
         """Those of a principal, oldest first."""
-        ...
 
     async def trigger(self, trigger: str) -> TriggerRow | None: ...
 
     async def occurrences(self, origin: str) -> list[OccurrenceOfRun]:
         """Those that are kept, newest first."""
-        ...

@@ -38,4 +38,3 @@ class ServedModelRemoved(Change, frozen=True):
 class ServedModelStore(ChangeWriter, Protocol):
     async def served_models(self) -> list[ServedModelRow]:
         """All of them, oldest first."""
-        ...

@@ -115,17 +115,14 @@ class SessionStore(ChangeWriter, Protocol):
 
     async def owner_of(self, session: str) -> str | None:
         """The principal of a session, which never changes; None if there is no such session."""
-        ...
 
     async def sessions(
         self, principal: str, limit: int, before: str | None = None, shelf: Shelf = EVERYWHERE
     ) -> list[SessionRow]:
         """Sessions of a shelf, the most recently used first; only those that follow the session `before`."""
-        ...
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         """Sessions with all words of the query in one message or in the title, archived ones too, in the same order."""
-        ...
 
     async def session_state(self, session: str) -> SessionState: ...
 
@@ -135,28 +132,21 @@ class SessionStore(ChangeWriter, Protocol):
 
     async def messages_until(self, session: str, run: str) -> list[Message]:
         """Messages of a session up to the last one of a run; none if the run has none there."""
-        ...
 
     async def request_of(self, session: str, run: str) -> Message | None:
         """The user message that started a run."""
-        ...
 
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         """Messages of a session that have any words of the query, best first, each with its position."""
-        ...
 
     async def summaries(self, session: str) -> list[SummaryRow]:
         """Summaries of a session, the one of most messages last."""
-        ...
 
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         """At most `size` characters of a stored result, from the character `offset`; None if it was not stored."""
-        ...
 
     async def written(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         """The same of the text as the program wrote it."""
-        ...
 
     async def written_lines(self, session: str, call: str) -> int | None:
         """The number of lines of that text; None if it was not stored."""
-        ...

@@ -23,7 +23,7 @@ from app.storage.notices.notifications import NotificationStore
 from app.storage.people.prompts import PromptStore
 from app.storage.people.sign_ins import SignInStore
 from app.storage.profiles import ProfileStore
-from app.storage.runs import HelperStore, RunStore
+from app.storage.runs import RunStore
 from app.storage.schedules import ScheduleStore
 from app.storage.served_models import ServedModelStore
 from app.storage.sessions import SessionStore
@@ -51,7 +51,6 @@ class Store(
     ServedModelStore,
     ScheduleStore,
     LabelStore,
-    HelperStore,
     FolderStore,
     ShareStore,
     SignInStore,
@@ -71,15 +70,12 @@ class Store(
 
         Idempotency-Keys made before `keys` go, too; other names of a run (without a `body`) go with it.
         """
-        ...
 
     async def activity(self) -> dict[str, tuple[int, float]]:
         """The number of conversations of each person, and the time of the last change in one."""
-        ...
 
     async def sizes(self) -> dict[str, int]:
         """Rows of each table, and the bytes of the whole under `bytes`."""
-        ...
 
     async def vacuum(self) -> None: ...
 

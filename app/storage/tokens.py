@@ -53,7 +53,6 @@ class TokenCounts(Struct, frozen=True):
 class TokenStore(ChangeWriter, Protocol):
     async def tokens(self) -> list[TokenRow]:
         """All tokens, oldest first, revoked and expired ones included."""
-        ...
 
     async def token(self, sha256: str) -> TokenRow | None: ...
 
@@ -61,11 +60,9 @@ class TokenStore(ChangeWriter, Protocol):
 
     async def change_token(self, change: TokenChanged, now: float, also: Sequence[Change] = ()) -> bool:
         """Return False, and write nothing, if it was changed meanwhile or no admin would be left."""
-        ...
 
     async def add_token(self, row: TokenRow, also: Sequence[Change] = ()) -> bool:
         """Return False, and write nothing, if its name is in use, or was used with other upper and lower case."""
-        ...
 
 
 class Counted(Struct, frozen=True):
@@ -86,4 +83,3 @@ class SharedRateStore(Protocol):
 
         Unless `always`, only the requests of tokens with a limit of their own are counted.
         """
-        ...

@@ -59,11 +59,9 @@ class UsageStore(ChangeWriter, Protocol):
 
     async def spent(self, *, principal: str | None = None, month: str | None = None) -> list[ModelUsage]:
         """Sums per principal, month and model, newest first; only those of `principal` and `month`, if given."""
-        ...
 
     async def spent_by_runs(self, session: str) -> list[ModelUsage]:
         """Usage of a session per run and model."""
-        ...
 
 
 class SharedUsage(Protocol):
@@ -72,7 +70,6 @@ class SharedUsage(Protocol):
     @property
     def replica(self) -> str:
         """The server that reserves."""
-        ...
 
     async def shared_usage(self, principal: str, kind: str, period: str) -> Shared: ...
 
@@ -80,4 +77,3 @@ class SharedUsage(Protocol):
         self, principal: str, kind: str, period: str, *, least: float, most: float, limit: float
     ) -> Shared:
         """Reserve up to `most` within the limit, durably, or nothing if less than `least` is left."""
-        ...

@@ -15,7 +15,8 @@ from app.config.settings import Loaded
 from app.core.messages import as_json
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
-from app.storage.database import CHECKPOINTS, DATABASE, open_checkpoints
+from app.storage.checkpoints import CheckpointStore
+from app.storage.database import CHECKPOINTS, DATABASE
 from app.storage.runs import ALL
 from app.storage.store import Store
 from app.storage.transfer.backup import back_up, restore
@@ -119,7 +120,7 @@ async def vacuum_checkpoints(data_dir: Path, store: Store) -> None:
     """Contents of workspaces are kept beside the database: those that are gone leave, too. Raises StoreFailed."""
     path = data_dir / CHECKPOINTS
     if path.exists():
-        with closing(open_checkpoints(path)) as kept:
+        with closing(CheckpointStore(path)) as kept:
             await retention.vacuum(kept, store.owner_of)
 
 

@@ -14,7 +14,7 @@ from app.config.folders import workspace_of
 from app.policy.approvals import is_over
 from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow
-from app.storage.runs import HelperStore
+from app.storage.runs import RunStore
 from app.transcript.run_request import NotFound
 from app.workspace.write_preview import preview_of
 from routes.http.workspace.rights import may_use
@@ -35,7 +35,7 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     return named | arguments | decided | edited
 
 
-async def with_path(store: HelperStore, row: ApprovalRow) -> dict[str, Any]:
+async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
     """The fields, and for a call of a helper the runs from the conversation's own down to the helper."""
     lineage = await store.lineage(row.run)
     above = [{"session": one.parent_session, "run": one.parent_run, "call": one.call} for one in lineage]

@@ -65,28 +65,23 @@ class Replication(Protocol):
     @property
     def replicas(self) -> Replicas | None:
         """Their part that can be asked; None if there is no other server."""
-        ...
 
     async def opened_vault(self) -> SecretStore | None:
         """The secrets that servers share. Raises StoreFailed."""
-        ...
 
     def opened_runs(self, parts: RunParts) -> AbstractAsyncContextManager[RunManager]:
         """Raises StoreFailed."""
-        ...
 
     def jobs(self, folder: Path, redactor: Redactor, **options: Any) -> Jobs: ...
 
     def following(self, held: Held) -> AbstractAsyncContextManager[None]:
         """Let what is held follow the other servers. Raises StoreFailed."""
-        ...
 
     async def end_all_elsewhere(self) -> None:
         """End what runs at the others. Raises StoreFailed."""
 
     async def signed_in_elsewhere(self, state: str, code: str, issuer: str | None) -> str | None:
         """The name of the MCP server whose sign-in waited at another server. Raises StoreFailed."""
-        ...
 
 
 class OneServer:

@@ -21,7 +21,8 @@ from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider, open_models
 from app.redaction.redactor import Redactor
 from app.runs.run_manager import RunManager
-from app.storage.database import CHECKPOINTS, open_checkpoints
+from app.storage.checkpoints import CheckpointStore
+from app.storage.database import CHECKPOINTS
 from app.storage.store import Store
 from app.workspace.scanner import ScanLimits
 from routes.startup.storage import StoragePhase
@@ -75,7 +76,7 @@ async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> 
     if not settings.checkpoints:
         yield WorkspaceScans(limits, settings.workspace, [PEOPLE], redactor.is_secret_in)
         return
-    kept = open_checkpoints(settings.data_dir / CHECKPOINTS)
+    kept = CheckpointStore(settings.data_dir / CHECKPOINTS)
     checkpoints = Checkpoints(
         kept, limits, settings.workspace, passed_by=[PEOPLE], store_bytes=most, is_secret=redactor.is_secret_in
     )

@@ -11,13 +11,12 @@ from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.workspace_scans import RunOwner
 from app.core.events import Notice
 from app.storage.checkpoints import CheckpointStore
-from app.storage.database import open_checkpoints
 from app.workspace.scanner import ScanLimits
 
 
 def checkpoints_in(folder: Path, store: CheckpointStore | None = None, store_bytes: int = 1 << 30) -> Checkpoints:
     (folder / "work").mkdir(exist_ok=True)
-    store = store or open_checkpoints(folder / "checkpoints.db")
+    store = store or CheckpointStore(folder / "checkpoints.db")
     return Checkpoints(
         store, ScanLimits(file_bytes=100_000), folder / "work", passed_by=["people"], store_bytes=store_bytes
     )

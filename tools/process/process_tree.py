@@ -13,7 +13,7 @@ import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tools.process.orphan_reaper import MARK
 
@@ -26,6 +26,8 @@ _ENVIRONMENT = slice(47, 49)  # where it begins and ends, in /proc/PID/stat behi
 # In the middle of `execve` a process has no environment: that takes a moment, unless the machine is busy.
 _STARTING_S = 0.5
 _LOOK_S = 0.001
+
+Result = TypeVar("Result")
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -111,7 +113,7 @@ def _environment(pid: int) -> list[bytes]:
     return []
 
 
-async def run_shielded(work: Coroutine[Any, Any, None]) -> None:
+async def run_shielded(work: Coroutine[Any, Any, Result]) -> Result:
     """Await `work` to its end even when cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -122,4 +124,4 @@ async def run_shielded(work: Coroutine[Any, Any, None]) -> None:
             cancelled = error
     if cancelled:
         raise cancelled
-    task.result()
+    return task.result()

@@ -44,7 +44,6 @@ class RawEmbedder(Protocol):
 
     async def vectors(self, texts: Sequence[str], *, are_queries: bool) -> list[bytes]:
         """Raises EmbeddingFailed."""
-        ...
 
     async def close(self) -> None: ...
 

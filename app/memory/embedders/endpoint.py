@@ -56,16 +56,13 @@ class EndpointEmbedder:
         await self._server.client.aclose()
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes]:
-        url, body = f"{self._server.base_url}/embeddings", {"model": self._server.model, "input": encoded(texts)}
+        url = f"{self._server.base_url}/embeddings"
+        body = {"model": self._server.model, "input": list(map(encodable, texts))}
         try:
             answer = await self._server.ask("POST", url, body)
         except (NoAnswer, httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise EmbeddingFailed(f"failed: {str(error) or type(error).__name__}") from error
         return vectors_in(answer, len(texts))
-
-
-def encoded(texts: Sequence[str]) -> list[str]:
-    return list(map(encodable, texts))
 
 
 def vectors_in(answer: Any, count: int) -> list[bytes]:

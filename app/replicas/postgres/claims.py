@@ -14,6 +14,7 @@ CLAIM = """
       ORDER BY number LIMIT $3 FOR UPDATE SKIP LOCKED)
     RETURNING id
 """
+# Runs that were claimed, and have not ended.
 MINE = "SELECT id FROM runs WHERE owner = $1 AND epoch > 0 AND ended IS NULL"
 RELEASE = "UPDATE runs SET owner = NULL WHERE id = $1 AND owner = $2 AND ended IS NULL"
 OTHERS = "SELECT id FROM replicas WHERE state <> 'gone' AND id <> $1"
@@ -24,8 +25,3 @@ OWNER = "SELECT owner, ended IS NOT NULL AS ended FROM runs WHERE id = $1"
 async def claim(connection: Any, replica: str, node: str) -> list[str]:
     """Claim runs; return their ids, oldest first."""
     return sorted(row["id"] for row in await connection.fetch(CLAIM, replica, node, MOST))
-
-
-async def claimed(connection: Any, replica: str) -> list[str]:
-    """Return the runs that were claimed, and have not ended."""
-    return [row["id"] for row in await connection.fetch(MINE, replica)]

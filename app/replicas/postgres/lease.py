@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.replicas.postgres.failures import FAILURES, SAID, described
 from app.replicas.postgres.messages import ALL, ORPHANS, Open, encoded
@@ -61,10 +62,6 @@ class Replica(Struct, frozen=True):
     version: str
     folder: str
 
-    def again(self) -> Replica:
-        """The same server as another replica."""
-        return Replica(new_id(), self.node, self.version, self.folder)
-
 
 def new_id() -> str:
     return f"rep_{token_hex(8)}"
@@ -85,12 +82,12 @@ class Lease:
         self.state = "up"
         self.on_beat: Callable[[Any], Awaitable[None]] = _nothing
         self.on_lost: Callable[[], Awaitable[None]] = _nothing
-        self.on_beginning: Callable[[Replica], None] = _begin_nothing
+        self.on_beginning: Callable[[Replica], None] = _ignore
         self.on_begun: Callable[[Replica], Awaitable[None]] = _nothing
-        self.on_alive: Callable[[float], None] = _alive
+        self.on_alive: Callable[[float], None] = _ignore
         self.on_half_open: Callable[[Any], Awaitable[None]] = _nothing
         self._open = open_connection
-        self._confirmed = 0.0  # monotonic time at which the last confirmed beat was sent
+        self.confirmed = 0.0  # monotonic time at which the last confirmed beat was sent
         self._buries_from = 0.0
         self._look_at = 0.0  # monotonic time of the next beat
         self._connection: Any = None
@@ -98,14 +95,9 @@ class Lease:
         self._beat_now = asyncio.Event()
 
     @property
-    def confirmed(self) -> float:
-        """The monotonic time at which the last confirmed beat was sent."""
-        return self._confirmed
-
-    @property
     def left_s(self) -> float:
         """Seconds in which the replica may still act if no beat is confirmed any more."""
-        return self._confirmed + ACTS * self.lease_s - time.monotonic()
+        return self.confirmed + ACTS * self.lease_s - time.monotonic()
 
     async def begin(self) -> None:
         """Register the replica. Raises what the connection raises."""
@@ -179,7 +171,7 @@ class Lease:
         return bool(await self._connection.fetchval(BEAT, self.me.id, self.lease_s, self.state))
 
     def _confirm(self, sent: float) -> None:
-        self._confirmed = sent
+        self.confirmed = sent
         self.on_alive(sent + ENDED * self.lease_s)
 
     def _in_time(self) -> asyncio.Timeout:
@@ -212,7 +204,7 @@ class Lease:
                 await self._connection.execute(FORGET)
             await self.on_beat(self._connection)
             expires_in_s = await self._connection.fetchval(FIRST_TO_EXPIRE, self.me.id)
-        self._look_at = self._confirmed + self.lease_s / BEATS  # however long this look took
+        self._look_at = self.confirmed + self.lease_s / BEATS  # however long this look took
         if expires_in_s is not None:
             expires_at = max(time.monotonic() + expires_in_s, self._buries_from)
             self._look_at = min(self._look_at, expires_at + NEXT_LOOK_S)
@@ -229,10 +221,10 @@ class Lease:
 
     async def _begin_again(self) -> None:
         """End all that this replica does, and go on as another one as soon as the database is there."""
-        before = self.me
         await self.on_lost()
         while True:
-            self.me = before.again()  # the one tried before may be registered: its answer may have been lost
+            # The one tried before may be registered: its answer may have been lost.
+            self.me = replace(self.me, id=new_id())
             try:
                 await self.begin()
                 return
@@ -281,13 +273,9 @@ async def bury(connection: Any, replica: str, condition: str = "") -> None:
     await connection.execute("COMMIT")
 
 
-def _begin_nothing(_: Replica) -> None:
+def _ignore(_: object) -> None:
     """Do nothing."""
 
 
 async def _nothing(*_: object) -> None:
-    """Do nothing."""
-
-
-def _alive(_: float) -> None:
     """Do nothing."""

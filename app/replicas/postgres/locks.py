@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from types import TracebackType
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from app.replicas.peers import Alone, Peers, Read
@@ -82,23 +81,17 @@ class SharedLock:
         self._kind = kind
         self._name = name
         self._read = read
-        self._held: AbstractAsyncContextManager[None] | None = None
+        self._held: AsyncExitStack | None = None
 
     async def __aenter__(self) -> None:
         """Raises StoreFailed."""
-        lock = self._peers.lock(self._kind, self._name)
-        await lock.__aenter__()
-        self._held = lock  # one holder at a time
-        try:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._peers.lock(self._kind, self._name))
             if self._read:
                 await self._read()
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
+            self._held = stack.pop_all()  # one holder at a time
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         held, self._held = self._held, None
         assert held
-        await held.__aexit__(kind, error, at)
+        await held.__aexit__(*error)

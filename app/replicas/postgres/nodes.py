@@ -1,14 +1,14 @@
-"""Homes of people, and the runs that wait for a node without a server, in PostgreSQL."""
+"""The nodes of a database, as the command line lists them and gives one up."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 
-from app.replicas.nodes import HOME_GONE, NodeState, WaitingRun
+from app.replicas.nodes import HOME_GONE, NO_SERVER, NodeState
 from app.replicas.postgres.failures import FAILURES
 from app.replicas.postgres.lease import ANNOUNCE
 from app.storage.changes import StoreFailed
@@ -16,23 +16,6 @@ from app.storage.postgres.connections import CONNECT_S
 
 COMMAND_S = 30.0
 
-HOME = "SELECT node FROM homes WHERE principal = $1"
-FIX = "INSERT INTO homes (principal, node) VALUES ($1, $2) ON CONFLICT (principal) DO NOTHING"
-AT = """
-    SELECT id FROM replicas WHERE node = $1 AND state = 'up' AND lease_until > clock_timestamp() ORDER BY random()
-"""
-NO_SERVER = "NOT EXISTS (SELECT 1 FROM replicas p WHERE p.node = {node} AND p.state <> 'gone')"
-WAITS = f"owner IS NULL AND ended IS NULL AND home <> '*' AND {NO_SERVER.format(node='home')}"
-WAITS_FOR = f"SELECT home FROM runs WHERE id = $1 AND {WAITS}"
-WAITING = f"""
-    SELECT id, home AS node, GREATEST(created, (
-        SELECT EXTRACT(EPOCH FROM MAX(lease_until))::float8 FROM replicas WHERE node = home
-    )) AS since FROM runs WHERE {WAITS} ORDER BY number LIMIT 1000
-"""
-HOLD = f"UPDATE runs SET owner = $2 WHERE id = $1 AND {WAITS} RETURNING 1"
-END = f"UPDATE runs SET asked = $2, home = '*' WHERE id = $1 AND {WAITS} RETURNING 1"
-ASKED = "SELECT asked FROM runs WHERE id = $1"
-SHARE = "WITH homeless AS (DELETE FROM homes) UPDATE runs SET home = '*' WHERE home <> '*' AND ended IS NULL"
 NAMES = "SELECT node FROM replicas UNION SELECT node FROM homes UNION SELECT node FROM jobs WHERE under_way"
 LIST = f"""
     SELECT n.node AS name,
@@ -54,61 +37,6 @@ FORGET = (
 )
 # Held against a server of the node that begins meanwhile.
 LOCK = "LOCK TABLE replicas IN SHARE ROW EXCLUSIVE MODE"
-
-Connect = Callable[[], AbstractAsyncContextManager[Any]]
-"""A connection of asyncpg, whose failures are StoreFailed."""
-
-
-class PostgresNodes:
-    def __init__(self, here: str, connect: Connect, me: Callable[[], str], on_free: Callable[[], None]) -> None:
-        self.here = here
-        self.shares = False
-        self._connect = connect
-        self._me = me
-        self._on_free = on_free
-
-    async def share(self) -> None:
-        """All nodes have one workspace: people need no home."""
-        self.shares = True
-        async with self._connect() as connection:
-            await connection.execute(SHARE)
-
-    async def home_of(self, principal: str) -> str | None:
-        return await self._value(HOME, principal)
-
-    async def fix_home(self, principal: str) -> str:
-        async with self._connect() as connection:
-            if (home := await connection.fetchval(HOME, principal)) is None:
-                await connection.execute(FIX, principal, self.here)
-                home = await connection.fetchval(HOME, principal)
-            return str(home or self.here)
-
-    async def replicas_at(self, node: str) -> list[str]:
-        async with self._connect() as connection:
-            return [row["id"] for row in await connection.fetch(AT, node)]
-
-    async def waits_for(self, run: str) -> str | None:
-        return await self._value(WAITS_FOR, run)
-
-    async def waiting(self) -> list[WaitingRun]:
-        async with self._connect() as connection:
-            return [WaitingRun(**dict(row)) for row in await connection.fetch(WAITING)]
-
-    async def hold(self, run: str) -> bool:
-        return bool(await self._value(HOLD, run, self._me()))
-
-    async def end(self, run: str, why: str) -> bool:
-        ended = bool(await self._value(END, run, why))
-        self._on_free()
-        return ended
-
-    async def asked_of(self, run: str) -> str | None:
-        return await self._value(ASKED, run)
-
-    async def _value(self, sql: str, *values: object) -> str | None:
-        async with self._connect() as connection:
-            found: str | None = await connection.fetchval(sql, *values)
-            return found
 
 
 @asynccontextmanager

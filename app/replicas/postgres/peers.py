@@ -6,33 +6,25 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-)
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Protocol
 
 import asyncpg
 
-from app.replicas.peers import Answerer, Body, Feed, Read, Work
+from app.replicas.nodes import JobRecords, Nodes
+from app.replicas.peers import Read
 from app.replicas.postgres.asks import Asks
-from app.replicas.postgres.claims import COUNT, MOST, OTHERS, OWNER, RELEASE, claim, claimed
+from app.replicas.postgres.claims import COUNT, MINE, MOST, OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES, described
-from app.replicas.postgres.job_records import PostgresJobRecords
 from app.replicas.postgres.lease import BEGINS_S, Lease, Replica
 from app.replicas.postgres.locks import Locks, SharedLock
 from app.replicas.postgres.messages import ANSWER_S, ORPHANS, Messages
-from app.replicas.postgres.nodes import PostgresNodes
 from app.replicas.postgres.undertaker import undertaker
 from app.replicas.postgres.watching import Watching
 from app.storage.changes import LOST, StoreFailed
 from app.storage.postgres.connections import CLOSE_S, Connections, Line, name_of
-from app.storage.runs import EventRow
 from tools.base.tasks import in_background
 
 POOL = 32  # connections for locks and questions, opened when they are needed
@@ -76,10 +68,16 @@ class PostgresPeers:
         self._pool = pool
         self._counters: list[Callable[[int], None]] = []
         self._locks = Locks(pool)
+        self.lock = self._locks.lock
+        self.ask = self.asks.ask
+        self.answerers = self.asks.answerers
+        self.following = self.watching.following
+        self.publish = self.watching.publish
         free_runs = partial(self.messages.send_all, ORPHANS)
-        self.nodes = PostgresNodes(me.node, self._connection, lambda: self.me, free_runs)
-        self.job_records = PostgresJobRecords(self._connection, lambda: self.me)
+        self.nodes = Nodes(me.node, self._connection, lambda: self.me, free_runs)
+        self.job_records = JobRecords(self._connection, lambda: self.me)
         self._duties = Duties()
+        self.on_duty = self._duties.run
         self._taking: dict[str, asyncio.Task[None]] = {}
         self._is_closed = False
         self._is_sure = True  # that all runs which were claimed are here
@@ -141,30 +139,11 @@ class PostgresPeers:
         self.watching.has_run = holder.has
         fence(self.me)
 
-    def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
-        return self._locks.lock(kind, name)
-
     def changing(self, name: str, read: Read | None = None, *, kind: str = "held") -> SharedLock:
         return SharedLock(self, kind, name, read)
 
-    async def on_duty(self, name: str, work: Work) -> None:
-        await self._duties.run(name, work)
-
     def on_count(self, tell: Callable[[int], None]) -> None:
         self._counters.append(tell)
-
-    @property
-    def answerers(self) -> dict[str, Answerer]:
-        return self.asks.answerers
-
-    async def ask(self, replica: str, question: str, body: Body) -> Any:
-        return await self.asks.ask(replica, question, body)
-
-    def following(self, run: str) -> AbstractContextManager[Feed]:
-        return self.watching.following(run)
-
-    def publish(self, rows: Sequence[EventRow]) -> None:
-        self.watching.publish(rows)
 
     async def owner_of(self, run: str) -> tuple[str | None, bool]:
         async with self._connection() as connection:
@@ -251,9 +230,9 @@ class PostgresPeers:
         if self._take_over is None or self.lease.state != "up":
             return
         if not self._is_sure:
-            for run in await claimed(connection, self.me):
-                if self._holder and not self._holder.has(run):
-                    self._start_taking(run)
+            for row in await connection.fetch(MINE, self.me):
+                if self._holder and not self._holder.has(row["id"]):
+                    self._start_taking(row["id"])
         self._is_sure = False  # if the answer is lost
         runs = await claim(connection, self.me, self.lease.me.node)
         self._is_sure = True

@@ -12,28 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from app.replicas.peers import Body
+from app.replicas.peers import Body, Feed
 from app.replicas.postgres.messages import MOST_BYTES, Messages, channel_of, encoded
 from app.storage.runs import EventRow
 
 RENEW_S = 5.0
 LIFE_S = 3 * RENEW_S  # of a watch that is not renewed
 MOST_KEPT = 64  # rows that came by message and are not yet read
-
-
-class Feed(Struct, eq=False):
-    """Rows of one run that came by message, for one watcher."""
-
-    rows: list[EventRow] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def take(self, after: int) -> list[EventRow]:
-        """The rows that follow `after` without a gap; none if the table must be read."""
-        rows, self.rows = [row for row in self.rows if row.seq > after], []
-        return [row for place, row in enumerate(rows, start=after + 1) if row.seq == place]
 
 
 class Watching:

@@ -141,7 +141,7 @@ class SharedRuns(RunManager):
             super()._begin(live)
             return
         self._ring(live.row)
-        self.ledger.leave(live.row.principal, live.row.session)
+        self.ledger.places.leave(live.row.principal, live.row.session)
 
     async def _release(self, run: str) -> None:
         """Leave a run that is stored to its home, however long the database is away."""

@@ -29,4 +29,3 @@ class SessionFile(Change, frozen=True):
 class FileStore(ChangeWriter, Protocol):
     async def file(self, sha256: str, session: str | None = None) -> bytes | None:
         """The bytes of a file; with a `session` only if that session refers to it."""
-        ...

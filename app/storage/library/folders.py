@@ -68,12 +68,9 @@ EVERYWHERE = Shelf()  # all that is not archived
 class FolderStore(ChangeWriter, Protocol):
     async def folders(self, principal: str) -> list[FolderRow]:
         """The folders of a principal, by name."""
-        ...
 
     async def folder_sizes(self, principal: str) -> dict[str, int]:
         """The number of conversations in each folder, without archived ones."""
-        ...
 
     async def list_revision(self, principal: str) -> int:
         """A number that rises with each `ListChanged`."""
-        ...

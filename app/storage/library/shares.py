@@ -59,10 +59,8 @@ class SharesExpired(Change, frozen=True):
 class ShareStore(ChangeWriter, Protocol):
     async def share_of(self, sha256: str) -> ShareRow | None:
         """The link of a token, by its hash."""
-        ...
 
     async def share(self, share: str) -> ShareRow | None: ...
 
     async def shares(self, principal: str | None, limit: int) -> list[ShareEntry]:
         """The links of a principal, or of all, the newest first."""
-        ...

@@ -53,12 +53,9 @@ class SessionRetitled(Change, frozen=True):
 class DigestStore(ChangeWriter, Protocol):
     async def next_digest(self) -> DigestRow | None:
         """A digest that is due."""
-        ...
 
     async def asked_digests(self) -> list[DigestRow]:
         """Digests whose request to the model had no end that was stored."""
-        ...
 
     async def session_summaries(self, principal: str) -> dict[str, str]:
         """Generated summaries by session."""
-        ...

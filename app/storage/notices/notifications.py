@@ -92,21 +92,17 @@ class DeliveriesGivenUp(Change, frozen=True):
 class NotificationStore(ChangeWriter, Protocol):
     async def notification_targets(self) -> list[TargetRow]:
         """All targets, oldest first."""
-        ...
 
     async def deliveries(self, target: str, limit: int) -> list[DeliveryRow]:
         """The last deliveries to a target, newest first."""
-        ...
 
     async def delivery(self, delivery: str) -> DeliveryRow | None: ...
 
     async def next_delivery(self, target: str) -> DeliveryRow | None:
         """The pending delivery to a target that is due first."""
-        ...
 
     async def pending_deliveries(self) -> dict[str, int]:
         """The number of pending deliveries by target, for those that have some."""
-        ...
 
     async def forget_deliveries(self, target: str, keep: int, before: float, long_before: float) -> None:
         """Delete ended deliveries of runs beyond the newest `keep`, those before `before`, and all `long_before`.

@@ -33,7 +33,6 @@ class PreferencesRow(Change, frozen=True):
 class PromptStore(ChangeWriter, Protocol):
     async def prompts(self, owner: str) -> list[PromptRow]:
         """The prompts of a person, by name."""
-        ...
 
     async def prompt(self, owner: str, name: str) -> PromptRow | None: ...
 

@@ -44,4 +44,3 @@ class SignInStore(ChangeWriter, Protocol):
 
     async def sign_ins(self, principal: str | None = None) -> list[SignInRow]:
         """Those of one person or of all, newest first."""
-        ...

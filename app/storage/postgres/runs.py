@@ -32,6 +32,7 @@ FORGET = "DELETE FROM events WHERE run = (SELECT number FROM runs WHERE id = $1)
 class PostgresRuns(PostgresDatabase, SqlRuns):
     _message_columns = "position, run, message, role, at, untrusted, searched, words"
     _row_lock = " FOR SHARE"
+    _untrusted = "messages.untrusted"
 
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:
         return await self._rows(EVENTS, run, after, limit)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.messages import Message, load
+from app.core.messages import Message
 from app.storage.postgres.words import all_of, any_of, phrase
 from app.storage.search_words import words_of
 from app.storage.sessions import FoundSession
-from app.storage.sql.helpers import SqlHelpers
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
-from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, newest_found, sessions_with, without_spaces
+from app.storage.sql.search import MOST_MATCHES, is_prefix, newest_found, sessions_with
 from app.storage.sql.sessions import SqlSessions
 
 # Messages of a run that stand before its request were left behind by the run before it.
@@ -38,7 +37,7 @@ def with_words(words: list[str]) -> Query:
     return WITH_WORDS, (all_of([phrase(word, prefix=is_prefix(word)) for word in words]),)
 
 
-class PostgresSessions(SqlSessions):
+class PostgresSessions(SqlSessions, SqlMemories):
     _request = REQUEST
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
@@ -48,19 +47,9 @@ class PostgresSessions(SqlSessions):
         words = words_of(query)
         wanted = any_of(phrase(word, prefix=True) for word in words)
         rows = await self._all(BY_WORDS, session, wanted, wanted, limit) if wanted else []
-        if words and len(rows) < limit and (not rows or without_spaces(words)):
-            parts, values = by_parts(words)
-            rows += await self._all(parts, session, *values, limit)
-        best = list(dict(map(tuple, rows)).items())[:limit]  # each once
-        return [(position, load(message)) for position, message in best]
+        return await self._with_parts(session, words, rows, limit) if words else []
 
-
-class PostgresMemories(SqlMemories):
     async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
         texts = [" ".join(one) for one in words]
         wanted = any_of(phrase(text, prefix=text.endswith("*")) for text in texts)
         return [one for (one,) in await self._all(MATCHES, owner, wanted, wanted, limit)] if wanted else []
-
-
-class PostgresHelpers(SqlHelpers):
-    _untrusted = "messages.untrusted"

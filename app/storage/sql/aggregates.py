@@ -7,13 +7,10 @@ from app.storage.sql.configuration import SqlConfiguration
 from app.storage.sql.documents import SqlDocuments
 from app.storage.sql.labels import SqlLabels
 from app.storage.sql.library import SqlLibrary
-from app.storage.sql.notices.digests import SqlDigests
-from app.storage.sql.notices.notifications import SqlNotifications
+from app.storage.sql.notices import SqlNotices
 from app.storage.sql.people import SqlPeople
 from app.storage.sql.principals import SqlPrincipals
-from app.storage.sql.profiles import SqlProfiles
 from app.storage.sql.schedules import SqlSchedules
-from app.storage.sql.served_models import SqlServedModels
 
 
 class SqlAggregates(
@@ -21,10 +18,7 @@ class SqlAggregates(
     SqlPrincipals,
     SqlConfiguration,
     SqlDocuments,
-    SqlNotifications,
-    SqlDigests,
-    SqlProfiles,
-    SqlServedModels,
+    SqlNotices,
     SqlSchedules,
     SqlLabels,
     SqlLibrary,

@@ -6,8 +6,9 @@ All statements are made at import. They are those of SQLite, with `?` for values
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from msgspec import Struct
 
@@ -81,7 +82,19 @@ def delete(table: str, change: type[Change]) -> Write:
 def select(row: type[Row], table: str, rest: str) -> Select[Row]:
     """Read whole rows; `rest` follows the name of the table."""
     assert issubclass(row, Change)
-    return Select(f"SELECT {names(row)} FROM {table} {rest}", row)
+    return Select(f"SELECT {names(row)} FROM {table} {rest}", _with_booleans(row))
+
+
+@cache
+def _with_booleans(row: type[Any]) -> Callable[..., Any]:
+    """Return what makes a row of the values that a database has: SQLite has numbers for booleans."""
+    booleans = [hint in (bool, bool | None) for hint in get_type_hints(row).values()]
+
+    def made(*values: Any) -> Any:
+        pairs = zip(values, booleans, strict=True)
+        return row(*(bool(value) if is_boolean and value is not None else value for value, is_boolean in pairs))
+
+    return made if any(booleans) else row
 
 
 def _columns(row: type[Change]) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from app.storage.changes import Change
 from app.storage.memories import (
     ALL,
@@ -66,22 +64,20 @@ JOBS = select(MemoryJob, "memory_jobs", "ORDER BY created, run LIMIT ?")
 
 class SqlMemories(Rows):
     async def memory(self, memory: str) -> MemoryRow | None:
-        row = await self._row(MEMORY, memory)
-        return _row(row) if row else None
+        return await self._row(MEMORY, memory)
 
     async def memories(
         self, owner: str, limit: int, before: str | None = None, only: MemoryFilter = ALL
     ) -> list[MemoryRow]:
         query, behind = (BEHIND, (before,)) if before else (LISTED, ())
-        return list(map(_row, await self._rows(query, *_filtered(owner, only), *behind, limit)))
+        return await self._rows(query, *_filtered(owner, only), *behind, limit)
 
     async def memories_named(self, owner: str, ids: Sequence[str]) -> list[MemoryRow]:
         named = f"WHERE owner = ? AND id IN ({', '.join('?' * len(ids))})"
-        return list(map(_row, await self._rows(select(MemoryRow, "memories", named), owner, *ids)))
+        return await self._rows(select(MemoryRow, "memories", named), owner, *ids)
 
     async def same_memory(self, owner: str, digest: str) -> MemoryRow | None:
-        row = await self._row(SAME, owner, digest)
-        return _row(row) if row else None
+        return await self._row(SAME, owner, digest)
 
     async def memory_count(self, owner: str, only: MemoryFilter = ALL) -> int:
         [(count,)] = await self._all(f"SELECT COUNT(*) FROM memories WHERE {FILTER}", *_filtered(owner, only))
@@ -105,7 +101,3 @@ class SqlMemories(Rows):
 
 def _filtered(owner: str, only: MemoryFilter) -> tuple[object, ...]:
     return owner, only.session, only.untrusted
-
-
-def _row(row: MemoryRow) -> MemoryRow:
-    return replace(row, untrusted=bool(row.untrusted))

@@ -38,7 +38,7 @@ class Rows:
 
     async def _change(self, sql: str, values: tuple[object, ...], also: Sequence[Change] = ()) -> bool:
         """Execute a statement, and write the changes if it has changed a row, in one transaction."""
-        raise NotImplementedError
+        return await self._change_all([(sql, values)], also)
 
     async def _change_all(self, queries: Sequence[Query], also: Sequence[Change] = ()) -> bool:
         """Execute statements and write the changes in one transaction; nothing if the first one changes no row."""

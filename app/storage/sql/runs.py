@@ -1,4 +1,4 @@
-"""Runs, inboxes and idempotency keys; each database keeps events in its own way."""
+"""Runs, inboxes, idempotency keys and helpers; each database keeps events in its own way."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 
 from app.storage.changes import Change
-from app.storage.runs import KEY_LIFE_S, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
+from app.storage.runs import KEY_LIFE_S, HelperRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sql.branches import SqlBranches
-from app.storage.sql.columns import Write, delete, insert, select, update, write
+from app.storage.sql.columns import Select, Write, delete, insert, names, select, update, write
 
 # A key of a request is its first run's for a day, even if two servers should both find it new; other names of a run
 # have no `body`, and are the last one's.
@@ -23,6 +23,7 @@ WRITES: dict[type[Change], Write] = {
     InboxRow: insert("inbox", InboxRow),
     InboxTaken: delete("inbox", InboxTaken),
     KeyRow: insert("idempotency", KeyRow, KEEP_FIRST_KEY),
+    HelperRow: insert("helpers", HelperRow),
 }
 
 # Runs of the same time are in the order in which they were inserted.
@@ -59,8 +60,30 @@ KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
 
 KEYS = select(KeyRow, "idempotency", "WHERE principal = ? AND key IN (SELECT value FROM json_each(?))")
 
+MOST_LEVELS = 8  # more than settings allow
+HELPER = select(HelperRow, "helpers", "WHERE session = ?")
+HELPERS = select(HelperRow, "helpers", "WHERE parent_session = ? ORDER BY created, session")
+# By the session of a run, so that a later run in a helper's session is found as well.
+LINEAGE = Select(
+    f"""
+    WITH RECURSIVE above (session, level) AS (
+        SELECT session, 0 FROM runs WHERE id = ?
+        UNION SELECT helpers.parent_session, level + 1 FROM helpers JOIN above USING (session)
+        WHERE level < {MOST_LEVELS}
+    )
+    SELECT {names(HelperRow, "helpers")} FROM helpers JOIN above USING (session) ORDER BY level DESC
+    """,
+    HelperRow,
+)
+TAINTED = """
+    SELECT 1 FROM messages WHERE session = ? AND UNTRUSTED
+    UNION ALL SELECT 1 FROM inbox JOIN runs ON runs.id = inbox.run WHERE runs.session = ? AND untrusted LIMIT 1
+"""
+
 
 class SqlRuns(SqlBranches):
+    _untrusted: str  # a condition: a message is
+
     async def run(self, run: str) -> RunRow | None:
         return await self._lookup_changed(RUN, run)
 
@@ -116,6 +139,18 @@ class SqlRuns(SqlBranches):
 
     async def keys(self, principal: str, keys: Iterable[str]) -> list[KeyRow]:
         return await self._rows(KEYS, principal, json.dumps(list(keys)))
+
+    async def helper(self, session: str) -> HelperRow | None:
+        return await self._row(HELPER, session)
+
+    async def helpers(self, parent_session: str) -> list[HelperRow]:
+        return await self._rows(HELPERS, parent_session)
+
+    async def lineage(self, run: str) -> list[HelperRow]:
+        return await self._rows(LINEAGE, run)
+
+    async def tainted(self, session: str) -> bool:
+        return bool(await self._all(TAINTED.replace("UNTRUSTED", self._untrusted), session, session))
 
     async def _calls_of(self, run: str, kind: str) -> set[str]:
         raise NotImplementedError

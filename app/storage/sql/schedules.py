@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from app.storage.changes import Change
 from app.storage.schedules import (
     OccurrenceOfRun,
@@ -52,15 +50,13 @@ OCCURRENCES = Select(
 
 class SqlSchedules(Rows):
     async def schedules(self) -> list[ScheduleRow]:
-        rows = await self._rows(SCHEDULES)  # SQLite has no booleans
-        return [replace(row, enabled=bool(row.enabled)) for row in rows]
+        return await self._rows(SCHEDULES)
 
     async def triggers(self, principal: str) -> list[TriggerRow]:
-        return [replace(row, enabled=bool(row.enabled)) for row in await self._rows(TRIGGERS, principal)]
+        return await self._rows(TRIGGERS, principal)
 
     async def trigger(self, trigger: str) -> TriggerRow | None:
-        row = await self._row(TRIGGER, trigger)
-        return row and replace(row, enabled=bool(row.enabled))
+        return await self._row(TRIGGER, trigger)
 
     async def occurrences(self, origin: str) -> list[OccurrenceOfRun]:
         return await self._rows(OCCURRENCES, origin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from app.core.attachments import loaded
 from app.core.messages import Message, load
@@ -25,7 +26,7 @@ from app.storage.sql.approvals import GRANTS
 from app.storage.sql.columns import Select, Write, insert, insert_once, names, select, update, upsert
 from app.storage.sql.rows import Rows
 from app.storage.sql.runs import INBOX
-from app.storage.sql.search import listed
+from app.storage.sql.search import by_parts, listed, without_spaces
 
 WRITES: dict[type[Change], Write] = {
     SessionRow: insert("sessions", SessionRow),
@@ -130,6 +131,16 @@ class SqlSessions(Rows):
             return None
         first = INBOX.row(*waiting[0])
         return Message("user", first.text, attachments=loaded(first.attachments))
+
+    async def _with_parts(
+        self, session: str, words: list[str], rows: list[Any], limit: int
+    ) -> list[tuple[int, Message]]:
+        """Return the messages that the index has found, each once, and where they are too few, those with a part."""
+        if len(rows) < limit and (not rows or without_spaces(words)):
+            parts, values = by_parts(words)
+            rows += await self._all(parts, session, *values, limit)
+        best = list(dict(map(tuple, rows)).items())[:limit]
+        return [(position, load(message)) for position, message in best]
 
     async def summaries(self, session: str) -> list[SummaryRow]:
         return await self._rows(SUMMARIES, session)

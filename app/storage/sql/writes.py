@@ -8,20 +8,17 @@ from app.storage.sql import (
     branches,
     configuration,
     documents,
-    helpers,
     labels,
     library,
     memories,
+    notices,
     people,
     principals,
-    profiles,
     runs,
     schedules,
-    served_models,
     sessions,
 )
 from app.storage.sql.columns import Write
-from app.storage.sql.notices import digests, notifications
 
 WRITES: dict[type[Change], Write] = {
     **runs.WRITES,
@@ -30,14 +27,10 @@ WRITES: dict[type[Change], Write] = {
     **principals.WRITES,
     **configuration.WRITES,
     **documents.WRITES,
-    **notifications.WRITES,
-    **digests.WRITES,
+    **notices.WRITES,
     **memories.WRITES,
-    **profiles.WRITES,
-    **served_models.WRITES,
     **schedules.WRITES,
     **labels.WRITES,
-    **helpers.WRITES,
     **library.WRITES,
     **people.WRITES,
     **branches.WRITES,

@@ -11,7 +11,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
 from app.storage.sql.columns import insert, marks
 from app.storage.sql.rows import Query
-from app.storage.sqlite.connections import Statement
+from app.storage.sqlite.connections import Statement, read, read_ahead, transact
 from app.storage.sqlite.database import FAILURES, Database, is_full
 from app.storage.sqlite.pending_changes import APPLIED, PendingChanges
 from app.storage.sqlite.recent_events import EventChanges, RecentEvents, runs_in
@@ -83,7 +83,7 @@ class CommitQueue(Database):
                 if not is_full(failure):
                     raise
         async with self._one_writer, self._named_failures():
-            return await self._writer.read_ahead(self._waiting, queries)
+            return await self._writer.call(read_ahead, self._waiting, queries)
 
     def _waiting(self, connection: sqlite3.Connection) -> list[Statement]:
         """The statements that apply the changes of the batches."""
@@ -94,7 +94,7 @@ class CommitQueue(Database):
     async def _last_settled(self, run: str) -> int:
         query = "SELECT COALESCE(MAX(seq), 0) FROM events WHERE run = ?"
         async with self._named_failures():
-            [[(seq,)]] = await self._reader.read([(query, (run,))])
+            [[(seq,)]] = await self._reader.call(read, [(query, (run,))])
         return int(seq)
 
     def _event_statements(self, events: EventChanges, changes: str = "") -> Iterator[Statement]:
@@ -136,7 +136,7 @@ class CommitQueue(Database):
             if self._must_catch_up(make()):
                 await self._catch_up_now()
             plan = make()
-            await self._writer.write(plan.statements)
+            await self._writer.call(transact, plan.statements)
             self._committed(plan)
 
     def _committed(self, plan: Plan) -> None:
@@ -145,7 +145,7 @@ class CommitQueue(Database):
             self._pending.add(plan.waiting, plan.text)
 
     def _must_catch_up(self, plan: Plan) -> bool:
-        return plan.in_tables or self._pending.full or self._recent.ended >= MOST_ENDED
+        return plan.in_tables or self._pending.full or len(self._recent.ended) >= MOST_ENDED
 
     async def _catch_up(self) -> None:
         if self._pending and (self._one_writer.locked() or not self._catch_up_at_once()):
@@ -162,10 +162,10 @@ class CommitQueue(Database):
     async def _catch_up_in_thread(self) -> None:
         plan = self._plan_to_catch_up()
         try:
-            await self._writer.write(plan.statements)
+            await self._writer.call(transact, plan.statements)
         except sqlite3.IntegrityError as error:  # it must not stand in the way of all that come behind it
             logger.error("an accepted change is lost, because the database %s refuses it: %s", self._path, error)
-            await self._writer.write([(lenient(sql), rows) for sql, rows in plan.statements])
+            await self._writer.call(transact, [(lenient(sql), rows) for sql, rows in plan.statements])
         self._caught_up(plan)
 
     def _catch_up_at_once(self) -> bool:
@@ -183,14 +183,14 @@ class CommitQueue(Database):
 
     def _plan_to_catch_up(self) -> Plan:
         """Apply the changes that wait, and settle the runs that have ended."""
-        events = self._recent.plan_ended()
+        events = self._recent.plan_settled(self._recent.ended)
         return Plan([*self._statements(self._pending.merged()), *self._event_statements(events, APPLIED)], events)
 
     def _caught_up(self, plan: Plan) -> None:
         self._recent.apply(plan.events)
         self._pending.clear()
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Give every event a row, and delete the batches. Not of a visitor: they are the server's."""
         assert not self._visitor
         await self._commit_in_turn(self._plan_to_settle)
@@ -202,7 +202,7 @@ class CommitQueue(Database):
     async def _delete_batches(self) -> None:
         """Delete the aged batches, and let those of now age: as a rule their runs settle until the next time."""
         await self._catch_up()
-        while self._recent.has_aged:
+        while self._recent.aged:
             await self._commit(self._plan_to_settle_some)
             await asyncio.sleep(0)
         while self._oldest_batch <= self._recent.aged_batch:
@@ -212,7 +212,7 @@ class CommitQueue(Database):
         self._recent.age()
 
     def _plan_to_settle_some(self) -> Plan:
-        planned = self._recent.plan_aged(MOST_SETTLED)
+        planned = self._recent.plan_settled(islice(self._recent.aged, MOST_SETTLED))
         return Plan(list(self._event_statements(planned)), planned)
 
     def _plan_to_delete(self) -> Plan:

@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,13 +15,15 @@ from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.sql.columns import Row, Select
 from app.storage.sql.rows import Query, Rows
+from app.storage.sql.writes import WRITES
 from app.storage.sqlite.connections import (
     COPY_LOG,
     LoopConnection,
-    Reader,
     Statement,
-    Writer,
+    ThreadConnection,
+    begin_log_anew,
     copy_log,
+    read,
     truncate_log,
 )
 from app.storage.sqlite.open_files import OpenFiles
@@ -62,8 +65,8 @@ class Database(Rows):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writer = Writer(path)
-        self._reader = Reader(path)
+        self._writer = ThreadConnection(path)
+        self._reader = ThreadConnection(path)
         self._one_writer = asyncio.Lock()
         self._closing = asyncio.Event()
         self._files = OpenFiles(path)
@@ -119,14 +122,10 @@ class Database(Rows):
         if not self._is_gone:
             self._is_gone = True
             logger.error("%s", message)
-            self._rescue_log()
+            if self._loop_connection:  # it has the log open, and the database itself may still be there
+                with suppress(sqlite3.Error):
+                    self._loop_connection.read((COPY_LOG, ()))
         raise StoreFailed(message)
-
-    def _rescue_log(self) -> None:
-        """Copy the write-ahead log into the database, which may still be there, over a connection that has it open."""
-        with suppress(sqlite3.Error):
-            if self._loop_connection:
-                self._loop_connection.read((COPY_LOG, ()))
 
     async def _copy_log(self) -> None:
         """Copy the write-ahead log into the database while others write.
@@ -138,7 +137,7 @@ class Database(Rows):
             pages, copied = await asyncio.to_thread(copy_log, self._path)
             if copied == pages or pages > self._most_log_pages():
                 async with self._one_writer:
-                    await self._writer.begin_log_anew()
+                    await self._writer.call(begin_log_anew)
 
     async def _shorten_log(self) -> None:
         """Give the disk back what a long write-ahead log holds, unless it is read or written just now."""
@@ -168,8 +167,12 @@ class Database(Rows):
             self._loop_connection.close()
 
     def _statements(self, changes: Sequence[Change]) -> list[Statement]:
-        """The statements of the changes, complete: the writer's thread shall not need the interpreter for them."""
-        raise NotImplementedError
+        """One statement for each group of neighbours of the same kind.
+
+        They are complete: the writer's thread shall not need the interpreter for them.
+        """
+        groups = ((WRITES[kind], rows) for kind, rows in groupby(changes, type))
+        return [(write.sql, list(map(write.values, rows))) for write, rows in groups]
 
     async def _catch_up(self) -> None:
         """Apply the changes that wait to their tables, which are about to be read."""
@@ -191,16 +194,11 @@ class Database(Rows):
             raise
         return True
 
-    async def _apply(self, changes: Sequence[Change]) -> None:
-        """Write inside of a transaction."""
-        for statement, values in self._statements(changes):
-            await self._writer.executemany(statement, values)
-
     async def _each(self, *queries: Query) -> list[list[Any]]:
         """The rows of each query, from one snapshot."""
         await self._catch_up()
         async with self._named_failures():
-            return await self._reader.read(queries)
+            return await self._reader.call(read, queries)
 
     async def _lookup(self, query: Select[Row], *values: object) -> Row | None:
         """The row of a key, or of a small table, read on the event loop's thread: as fast as asking."""
@@ -223,20 +221,14 @@ class Database(Rows):
             raise
         return await self._lookup(query, *values)
 
-    async def _change(self, sql: str, values: tuple[object, ...], also: Sequence[Change] = ()) -> bool:
-        async with self._transaction():
-            changed = await self._writer.execute(sql, values)
-            if changed.rowcount:
-                await self._apply(also)
-            return bool(changed.rowcount)
-
     async def _change_all(self, queries: Sequence[Query], also: Sequence[Change] = ()) -> bool:
         async with self._transaction():
             for place, (sql, values) in enumerate(queries):
                 changed = await self._writer.execute(sql, values)
                 if place == 0 and not changed.rowcount:
                     return False
-            await self._apply(also)
+            for statement, rows in self._statements(also):
+                await self._writer.executemany(statement, rows)
         return True
 
     @asynccontextmanager

@@ -13,12 +13,12 @@ MERGE_INDEX = "INSERT INTO message_words (message_words) VALUES ('optimize')"
 
 class SQLiteRetention(SQLiteRuns):
     async def delete_session(self, session: str) -> None:
-        await self._settle()  # batches hold words of all sessions
+        await self.settle()  # batches hold words of all sessions
         async with self._transaction():
             await self._forget(ONE_SESSION, session)
 
     async def forget_before(self, sessions: float, keys: float) -> int:
-        await self._settle()
+        await self.settle()
         async with self._transaction():
             await self._writer.execute(OLD_KEYS, (keys,))
             return await self._forget(IDLE_SESSIONS, sessions, sessions)
@@ -43,10 +43,6 @@ class SQLiteRetention(SQLiteRuns):
             await self._writer.execute(MERGE_INDEX)
             await self._writer.commit()
             await self._writer.execute("VACUUM")
-
-    async def settle(self) -> None:
-        """Leave no event and no change in batches."""
-        await self._settle()
 
     async def check(self) -> None:
         self._check_files(at_once=True)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.messages import Message, load
+from app.core.messages import Message
 from app.storage.search_words import words_of
 from app.storage.sessions import FoundSession
-from app.storage.sql.helpers import SqlHelpers
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
-from app.storage.sql.search import MOST_MATCHES, by_parts, is_prefix, newest_found, sessions_with, without_spaces
+from app.storage.sql.search import MOST_MATCHES, is_prefix, newest_found, sessions_with
 from app.storage.sql.sessions import SqlSessions
+from app.storage.sqlite.connections import transact
 from app.storage.sqlite.database import Database
 
 # Messages of a run that stand before its request were left behind by the run before it.
@@ -52,7 +52,7 @@ MATCHES = """
 """
 
 
-class SQLiteSessions(Database, SqlSessions):
+class SQLiteSessions(Database, SqlSessions, SqlMemories):
     _request = REQUEST
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
@@ -65,27 +65,21 @@ class SQLiteSessions(Database, SqlSessions):
             return []
         await self._index_messages()
         rows = await self._all(BY_WORDS, matching(session, words), session, limit)
-        if len(rows) < limit and (not rows or without_spaces(words)):
-            parts, values = by_parts(words)
-            rows += await self._all(parts, session, *values, limit)
-        best = list(dict(map(tuple, rows)).items())[:limit]  # each once
-        return [(position, load(message)) for position, message in best]
+        return await self._with_parts(session, words, rows, limit)
+
+    async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
+        if not words:
+            return []
+        matched = f"owner : {_phrase([owner])} AND words : ({' OR '.join(map(_phrase, words))})"
+        return [one for (one,) in await self._all(MATCHES, matched, owner, limit)]
 
     async def _index_messages(self, pause_s: float = 0.0) -> None:
         """Index the words of new messages, with pauses for those who write. A server's visitor leaves that to it."""
         while not self._visitor and await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
             async with self._one_writer, self._named_failures():
                 await self._catch_up_now()  # fails if the messages could only be read as if they were applied
-                await self._writer.write([(INDEX_MESSAGES, [()])])
+                await self._writer.call(transact, [(INDEX_MESSAGES, [()])])
             await self._pause(pause_s)
-
-
-class SQLiteMemories(SqlMemories):
-    async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
-        if not words:
-            return []
-        matched = f"owner : {_phrase([owner])} AND words : ({' OR '.join(map(_phrase, words))})"
-        return [one for (one,) in await self._all(MATCHES, matched, owner, limit)]
 
 
 def _phrase(words: Sequence[str]) -> str:
@@ -94,10 +88,6 @@ def _phrase(words: Sequence[str]) -> str:
     prefix = text.endswith("*")
     doubled = text.removesuffix("*").replace('"', '""')
     return f'"{doubled}"{" *" if prefix else ""}'
-
-
-class SQLiteHelpers(SqlHelpers):
-    _untrusted = "json_extract(message, '$.untrusted')"
 
 
 def matching(session: str, words: list[str]) -> str:

@@ -7,18 +7,15 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
 from app.storage.sql.aggregates import SqlAggregates
-from app.storage.sql.writes import WRITES
 from app.storage.sqlite.commit_queue import Plan
-from app.storage.sqlite.connections import Statement
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.retention import SQLiteRetention
-from app.storage.sqlite.sessions import SQLiteHelpers, SQLiteMemories, SQLiteSessions
+from app.storage.sqlite.sessions import SQLiteSessions
 
 COMMITS = 2048  # until the store is tidied
 QUIET_S = 0.1  # without a commit, until what waits reaches its tables and the index of words
@@ -27,13 +24,7 @@ PAUSE_S = 0.02  # between two steps of that which make others wait for some mill
 logger = logging.getLogger(__name__)
 
 
-class SQLiteStore(
-    SQLiteRetention,
-    SQLiteSessions,
-    SQLiteMemories,
-    SQLiteHelpers,
-    SqlAggregates,
-):
+class SQLiteStore(SQLiteRetention, SQLiteSessions, SqlAggregates):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 
     spacing_s = 0.001
@@ -85,11 +76,6 @@ class SQLiteStore(
         if text is None or self._visitor:  # batches are the server's
             return Plan([*self._statements(others), *self._event_statements(planned)], planned, in_tables=True)
         return Plan(list(self._event_statements(planned, text)), planned, others, text)
-
-    def _statements(self, changes: Sequence[Change]) -> list[Statement]:
-        """One statement for each group of neighbours of the same kind."""
-        groups = ((WRITES[kind], rows) for kind, rows in groupby(changes, type))
-        return [(write.sql, list(map(write.values, rows))) for write, rows in groups]
 
     async def _tidy(self, *, quiet: bool = False) -> None:
         """Do what commits have put off, a little at a time: whatever writes must not wait for it."""

@@ -19,8 +19,7 @@ from app.checkpoints.undo import UndoRefused, recover, undo, undo_run
 from app.checkpoints.workspace_scans import RunOwner
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
-from app.storage.checkpoints import FILE, KEPT, LEFT_OUT, UNDOING, UNDONE, Entry
-from app.storage.database import open_checkpoints
+from app.storage.checkpoints import FILE, KEPT, LEFT_OUT, UNDOING, UNDONE, CheckpointStore, Entry
 from app.workspace.scanner import ScanLimits, Scanner
 from tests.support.checkpoints import around, change_in_run, checkpoints_in, tree
 
@@ -155,7 +154,7 @@ async def test_a_call_that_a_server_was_killed_in_is_looked_behind(tmp_path: Pat
     async with AsyncExitStack() as never_left:
         await never_left.enter_async_context(around(checkpoints, RunOwner("r", "s", "ann"), work))
         (work / "made").write_text("by the call")
-        after_a_kill = checkpoints_in(tmp_path, open_checkpoints(tmp_path / "checkpoints.db"))
+        after_a_kill = checkpoints_in(tmp_path, CheckpointStore(tmp_path / "checkpoints.db"))
         await recover(after_a_kill)
         assert [(one.path, one.shared) for one in after_a_kill.store.changes("r")] == [(b"made", True)]
         with pytest.raises(UndoRefused, match="made: something else may have changed it"):

@@ -29,7 +29,6 @@ from app.storage.checkpoints import (
     CheckpointStore,
     Entry,
 )
-from app.storage.database import open_checkpoints
 from app.workspace.scanner import ScanLimits, Scanner, differences
 from tests.support.checkpoints import around, change_in_run, checkpoints_in, tree
 from tools.base.outcome import ToolFailed
@@ -83,7 +82,7 @@ async def test_what_a_person_writes_during_an_undo_stays(tmp_path: Path, was_the
 
 
 def test_only_what_the_look_has_found_is_replaced(tmp_path: Path) -> None:
-    store = open_checkpoints(tmp_path / "checkpoints.db")
+    store = CheckpointStore(tmp_path / "checkpoints.db")
     work = tmp_path / "work"
     work.mkdir()
     store.put_contents([(b"new", b"new")])

@@ -9,9 +9,8 @@ from functools import partial
 
 import pytest
 
-from app.replicas.peers import Body, Refusal, ReplicaGone
+from app.replicas.peers import Body, Feed, Refusal, ReplicaGone
 from app.replicas.postgres.messages import MOST_BYTES
-from app.replicas.postgres.watching import Feed
 from app.storage.changes import LOST, LeaseLost, StoreFailed
 from app.storage.runs import EventRow
 from app.storage.state import StateRow

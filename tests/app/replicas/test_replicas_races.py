@@ -298,7 +298,7 @@ async def test_a_long_look_around_does_not_put_off_the_next_beat(postgres: Clust
         async def look(_: Any) -> None:
             nonlocal looks
             looks += 1
-            lease._confirmed -= lease.lease_s / BEATS  # as if the look had taken that long
+            lease.confirmed -= lease.lease_s / BEATS  # as if the look had taken that long
             if looks == 2:
                 again.set()
 

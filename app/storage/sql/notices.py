@@ -1,10 +1,9 @@
-"""Targets of notifications and deliveries."""
+"""Targets of notifications, deliveries, and generated titles and summaries."""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from app.storage.changes import Change
+from app.storage.notices.digests import DigestDone, DigestDue, DigestRow, DigestState, SessionRetitled
 from app.storage.notices.notifications import (
     DeliveriesGivenUp,
     DeliveriesRemoved,
@@ -13,7 +12,7 @@ from app.storage.notices.notifications import (
     TargetRemoved,
     TargetRow,
 )
-from app.storage.sql.columns import Write, delete, insert_once, select, update, upsert, write
+from app.storage.sql.columns import Write, delete, insert_once, names, select, update, upsert, write
 from app.storage.sql.rows import Rows
 
 WRITES: dict[type[Change], Write] = {
@@ -28,11 +27,23 @@ WRITES: dict[type[Change], Write] = {
         "finished",
         "target",
     ),
+    DigestDue: write(
+        f"""
+        INSERT INTO session_digests ({names(DigestRow)}) VALUES (?, ?, ?, 'due', 0, '', '')
+        ON CONFLICT (session) DO UPDATE SET run = excluded.run, state = 'due'
+        """,
+        "session",
+        "principal",
+        "run",
+    ),
+    DigestState: update("session_digests", DigestState, "session"),
+    DigestDone: update("session_digests", DigestDone, "session"),
+    SessionRetitled: write("UPDATE sessions SET title = ? WHERE id = ? AND title = ?", "title", "id", "before"),
 }
 TARGETS = select(TargetRow, "notification_targets", "ORDER BY created, id")
 LAST = select(DeliveryRow, "deliveries", "WHERE target = ? ORDER BY created DESC, rowid DESC LIMIT ?")
 ONE = select(DeliveryRow, "deliveries", "WHERE id = ?")
-NEXT = select(DeliveryRow, "deliveries", "WHERE target = ? AND state = 'pending' ORDER BY due, rowid LIMIT 1")
+NEXT_DELIVERY = select(DeliveryRow, "deliveries", "WHERE target = ? AND state = 'pending' ORDER BY due, rowid LIMIT 1")
 COUNTS = "SELECT target, COUNT(*) FROM deliveries WHERE state = 'pending' GROUP BY target"
 FORGET = """
     DELETE FROM deliveries WHERE target = ? AND state <> 'pending' AND (
@@ -41,11 +52,14 @@ FORGET = """
         )))
     )
 """
+NEXT_DIGEST = select(DigestRow, "session_digests", "WHERE state = 'due' ORDER BY rowid LIMIT 1")
+ASKED_DIGESTS = select(DigestRow, "session_digests", "WHERE state = 'asked'")
+SUMMARIES = "SELECT session, summary FROM session_digests WHERE principal = ? AND summary <> ''"
 
 
-class SqlNotifications(Rows):
+class SqlNotices(Rows):
     async def notification_targets(self) -> list[TargetRow]:
-        return [replace(row, everyone=bool(row.everyone)) for row in await self._rows(TARGETS)]
+        return await self._rows(TARGETS)
 
     async def deliveries(self, target: str, limit: int) -> list[DeliveryRow]:
         return await self._rows(LAST, target, limit)
@@ -54,10 +68,19 @@ class SqlNotifications(Rows):
         return await self._row(ONE, delivery)
 
     async def next_delivery(self, target: str) -> DeliveryRow | None:
-        return await self._row(NEXT, target)
+        return await self._row(NEXT_DELIVERY, target)
 
     async def pending_deliveries(self) -> dict[str, int]:
         return dict(await self._all(COUNTS))
 
     async def forget_deliveries(self, target: str, keep: int, before: float, long_before: float) -> None:
         await self._change(FORGET, (target, long_before, before, target, keep))
+
+    async def next_digest(self) -> DigestRow | None:
+        return await self._row(NEXT_DIGEST)
+
+    async def asked_digests(self) -> list[DigestRow]:
+        return await self._rows(ASKED_DIGESTS)
+
+    async def session_summaries(self, principal: str) -> dict[str, str]:
+        return dict(await self._all(SUMMARIES, principal))
