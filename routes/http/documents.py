@@ -24,6 +24,8 @@ from routes.services import Services, current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
 MOST_BYTES = 4 * MOST_CHARACTERS
+ABOUT = ("id", "session", "title", "kind", "version", "created", "updated")  # of a document's row
+SUGGESTION = ("number", "version", "old", "new", "reason", "state", "created", "decided")
 EXTENSIONS = {"markdown": "md", "python": "py", "javascript": "js", "typescript": "ts", "plain": "txt", "rust": "rs"}
 _EXTENSION = lazy_pattern(r"[a-z0-9]{1,10}")
 
@@ -162,9 +164,8 @@ async def _open(services: Services, row: DocumentRow) -> list[SuggestionRow]:
 
 async def _about(services: Services, row: DocumentRow) -> dict[str, Any]:
     """`version` is the latest, `open_suggestions` their number."""
-    times = {"created": row.created, "updated": row.updated}
-    about = {"id": row.id, "session": row.session, "title": row.title, "kind": row.kind, "version": row.version}
-    return about | times | {"open_suggestions": len(await _open(services, row))}
+    about = {name: getattr(row, name) for name in ABOUT}
+    return about | {"open_suggestions": len(await _open(services, row))}
 
 
 def version_fields(version: VersionRow) -> dict[str, Any]:
@@ -173,8 +174,7 @@ def version_fields(version: VersionRow) -> dict[str, Any]:
 
 
 def suggestion_fields(one: SuggestionRow) -> dict[str, Any]:
-    names = ("number", "version", "old", "new", "reason", "state", "created", "decided")
-    return {name: getattr(one, name) for name in names}
+    return {name: getattr(one, name) for name in SUGGESTION}
 
 
 VERSION = Query("version", "an older version; without it the latest", "integer")

@@ -23,6 +23,7 @@ from tools.base.access.memory import FACT
 LISTED = 50  # memories of one answer that asks for no number
 LONGEST_QUERY = 1_000  # characters
 MOST_BODY = 16 * MOST_BYTES  # with JSON's escapes
+SHOWN = ("id", "kind", "text", "untrusted", "author", "created", "updated")
 TRUTH = {"true": True, "false": False}
 
 
@@ -143,9 +144,8 @@ def _unknown(memory: str) -> NotFound:
 
 
 def _fields(services: Services, row: MemoryRow) -> dict[str, Any]:
-    names = ("id", "kind", "text", "untrusted", "author", "created", "updated")
     source = {"session": row.session, "run": row.run, "message": row.message} if row.run else None
-    fields = {name: getattr(row, name) for name in names} | {"labels": sorted(row.label_names), "source": source}
+    fields = {name: getattr(row, name) for name in SHOWN} | {"labels": sorted(row.label_names), "source": source}
     return dict(services.redactor.redact_value(fields))
 
 

@@ -22,6 +22,7 @@ from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import current_principal, services_of
 
 LONGEST_DAYS = 365
+SHOWN = ("id", "principal", "device", "created", "seen", "expires")
 
 
 class SignInRequest(StrictModel):
@@ -32,7 +33,7 @@ class SignInRequest(StrictModel):
 
 def sign_in_fields(row: SignInRow, own: str) -> dict[str, Any]:
     """`own`: the id of the sign-in of the request."""
-    fields = {name: getattr(row, name) for name in ("id", "principal", "device", "created", "seen", "expires")}
+    fields = {name: getattr(row, name) for name in SHOWN}
     return fields | {"current": row.id == own}
 
 
