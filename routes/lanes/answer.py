@@ -6,21 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from app.core.events import (
-    ApprovalRequired,
-    Notice,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
+from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
 from routes.lanes.event_text import fields_of
@@ -107,31 +93,31 @@ class Answer(Struct):
     def add(self, row: EventRow) -> None:
         fields = fields_of(row)
         match row.type:
-            case TextDelta.type:
+            case events.TextDelta.type:
                 self._add_words(fields["text"], thought=False)
-            case ReasoningDelta.type:
+            case events.ReasoningDelta.type:
                 self._add_words(fields["text"], thought=True)
-            case TextReclassified.type:
+            case events.TextReclassified.type:
                 self._take_back(fields["characters"])
-            case RoundStarted.type:
+            case events.RoundStarted.type:
                 self._begin_round(fields["round"])
-            case ToolHanded.type:
+            case events.ToolHanded.type:
                 self.items.append(HandedCall(fields["call"], fields["name"], fields["arguments"]))
-            case ToolStarted.type:
+            case events.ToolStarted.type:
                 self.items.append(OwnCall(fields["call"], fields["name"], fields["arguments"]))
-            case ToolFinished.type:
+            case events.ToolFinished.type:
                 self._close_call(fields["call"], fields["text"], ok=fields["ok"])
-            case ToolRejected.type if fields.get("call") and fields["reason"] not in NEVER_MADE:
+            case events.ToolRejected.type if fields.get("call") and fields["reason"] not in NEVER_MADE:
                 self._reject_call(fields["call"], fields.get("name", ""), fields["reason"])
-            case ApprovalRequired.type:
+            case events.ApprovalRequired.type:
                 self.items.append(WaitingCall(fields["call"], fields["name"], fields["arguments"], row.seq))
-            case Usage.type:
+            case events.Usage.type:
                 self._add_usage(fields)
-            case Notice.type:
+            case events.Notice.type:
                 self._note(fields["code"])
-            case RunFinished.type:
+            case events.RunFinished.type:
                 self.reason = fields["reason"]
-            case RunFailed.type:
+            case events.RunFailed.type:
                 self.failure = fields
 
     def _begin_round(self, number: int) -> None:

@@ -12,21 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from app.core.events import (
-    Notice,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
+from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
 from routes.lanes.answer import HandedCall, OwnCall
@@ -47,6 +33,7 @@ from routes.lanes.errors import STOPPED, anthropic_error, failure_of
 from routes.lanes.event_text import arguments_text, fields_of, text_literal, without_end
 from routes.lanes.lane import Turn
 
+TOKEN = events.TextDelta.type
 END = "}}\n\n"  # of a frame with a delta
 
 
@@ -92,7 +79,7 @@ class MessagesEncoder(Struct):
         return DRAGOMAN in self.turn.request.echo
 
     def frames(self, row: EventRow) -> str:
-        if row.type == TextDelta.type:
+        if row.type == TOKEN:
             return self._add_words(TEXT, text_literal(row))
         encode = ENCODERS.get(row.type)
         return encode(self, row) if encode else ""
@@ -239,18 +226,18 @@ class MessagesEncoder(Struct):
 
 
 ENCODERS: dict[str, Callable[[MessagesEncoder, EventRow], str]] = {
-    RunStarted.type: MessagesEncoder._start,
-    RoundStarted.type: MessagesEncoder._start_round,
-    ReasoningDelta.type: MessagesEncoder._add_reasoning,
-    TextReclassified.type: MessagesEncoder._reclassify,
-    ToolHanded.type: MessagesEncoder._hand_over,
-    ToolStarted.type: MessagesEncoder._own_call,
-    ToolFinished.type: MessagesEncoder._own_result,
-    ToolRejected.type: MessagesEncoder._reject,
-    Notice.type: MessagesEncoder._note,
-    Usage.type: MessagesEncoder._count,
-    RunFinished.type: MessagesEncoder._finish,
-    RunFailed.type: MessagesEncoder._fail,
+    events.RunStarted.type: MessagesEncoder._start,
+    events.RoundStarted.type: MessagesEncoder._start_round,
+    events.ReasoningDelta.type: MessagesEncoder._add_reasoning,
+    events.TextReclassified.type: MessagesEncoder._reclassify,
+    events.ToolHanded.type: MessagesEncoder._hand_over,
+    events.ToolStarted.type: MessagesEncoder._own_call,
+    events.ToolFinished.type: MessagesEncoder._own_result,
+    events.ToolRejected.type: MessagesEncoder._reject,
+    events.Notice.type: MessagesEncoder._note,
+    events.Usage.type: MessagesEncoder._count,
+    events.RunFinished.type: MessagesEncoder._finish,
+    events.RunFailed.type: MessagesEncoder._fail,
 }
 
 

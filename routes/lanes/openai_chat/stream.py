@@ -9,27 +9,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.core import events
 from app.core.document_events import DocumentChanged, DocumentFinished, DocumentSuggested
-from app.core.events import (
-    ApprovalRequired,
-    ApprovalResolved,
-    ContextSummarised,
-    ContextTrimmed,
-    Notice,
-    PlanUpdated,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
 from app.storage.runs import EventRow
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.event_text import arguments_text, fields_of, text_literal
@@ -42,8 +23,10 @@ DONE = "data: [DONE]\n\n"
 OWN = frozenset(
     kind.type
     for kind in (
-        *(RunStarted, ToolStarted, ToolFinished, ToolRejected, ApprovalRequired, ApprovalResolved, Notice),
-        *(ContextTrimmed, ContextSummarised, PlanUpdated, DocumentFinished, DocumentChanged, DocumentSuggested),
+        *(events.RunStarted, events.ToolStarted, events.ToolFinished, events.ToolRejected),
+        *(events.ApprovalRequired, events.ApprovalResolved, events.Notice),
+        *(events.ContextTrimmed, events.ContextSummarised, events.PlanUpdated),
+        *(DocumentFinished, DocumentChanged, DocumentSuggested),
     )
 )
 
@@ -71,16 +54,16 @@ class ChatEncoder:
         self._unsaid = 0  # characters of reasoning that repeat what was sent as text
         self._continued = self._cut = self._declined = False
         self._handlers: dict[str, Callable[[EventRow], str]] = {
-            RunStarted.type: self._start,
-            RoundStarted.type: self._begin_round,
-            TextDelta.type: self._add_text,
-            ReasoningDelta.type: self._add_reasoning,
-            TextReclassified.type: self._reclassify,
-            ToolHanded.type: self._hand,
-            Notice.type: self._note,
-            Usage.type: self._count,
-            RunFinished.type: self._finish,
-            RunFailed.type: self._fail,
+            events.RunStarted.type: self._start,
+            events.RoundStarted.type: self._begin_round,
+            events.TextDelta.type: self._add_text,
+            events.ReasoningDelta.type: self._add_reasoning,
+            events.TextReclassified.type: self._reclassify,
+            events.ToolHanded.type: self._hand,
+            events.Notice.type: self._note,
+            events.Usage.type: self._count,
+            events.RunFinished.type: self._finish,
+            events.RunFailed.type: self._fail,
         }
 
     def frames(self, row: EventRow) -> str:

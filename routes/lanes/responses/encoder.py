@@ -16,21 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.core.events import (
-    ApprovalRequired,
-    Notice,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
+from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
 from routes.lanes.event_text import fields_of, joined_literals, text_literal
@@ -60,7 +46,7 @@ class Form(Struct, frozen=True):
 
 
 FORMS = {
-    TextDelta.type: Form(
+    events.TextDelta.type: Form(
         id_kind=ids.MESSAGE,
         deltas="output_text",
         part="content_part",
@@ -68,7 +54,7 @@ FORMS = {
         new_part=items.text_part,
         in_delta=', "logprobs": []',
     ),
-    ReasoningDelta.type: Form(
+    events.ReasoningDelta.type: Form(
         ids.REASONING, "reasoning_summary_text", "reasoning_summary_part", "summary_index", items.summary_part
     ),
 }
@@ -142,7 +128,7 @@ class ResponseEncoder:
 
     def _words(self, row: EventRow) -> None:
         literal = text_literal(row)
-        if self._repeated and row.type == ReasoningDelta.type:
+        if self._repeated and row.type == events.ReasoningDelta.type:
             text = json.loads(literal)
             literal = json.dumps(text[self._repeated :])
             self._repeated = max(0, self._repeated - len(text))
@@ -161,7 +147,7 @@ class ResponseEncoder:
             text = json.loads(literal)
             if not text.strip():
                 return  # models write empty lines before calls, and thoughts that are empty
-            if kind == TextDelta.type:
+            if kind == events.TextDelta.type:
                 literal = json.dumps(items.without_gap(text, len(self._output)))
             self._open_words(kind)
         self._literals.append(literal)
@@ -172,7 +158,7 @@ class ResponseEncoder:
     def _open_words(self, kind: str) -> None:
         form, at = FORMS[kind], len(self._output)
         item = self._head.item(form.id_kind, at)
-        found = items.message(item, status="in_progress") if kind == TextDelta.type else items.reasoning(item)
+        found = items.message(item, status="in_progress") if kind == events.TextDelta.type else items.reasoning(item)
         self._open, self._held_type = kind, ""
         self._add_item(found)
         self._add(f"{form.part}.added", f'{self._item_fields(form)}, "part": {json.dumps(form.new_part(""))}')
@@ -195,7 +181,7 @@ class ResponseEncoder:
         lead = self._item_fields(form)
         self._add(f"{form.deltas}.done", f'{lead}{form.in_delta}, "text": {literal}')
         self._add(f"{form.part}.done", f'{lead}, "part": {json.dumps(form.new_part(text))}')
-        is_text = kind == TextDelta.type
+        is_text = kind == events.TextDelta.type
         self._end_item(at, items.message(item, text) if is_text else items.reasoning(item, text, seal=self._head.seal))
 
     def _begin_round(self, _: EventRow) -> None:
@@ -326,17 +312,17 @@ def taken_apart(row: EventRow) -> Iterator[EventRow]:
 
 
 EVENTS: Mapping[str, Callable[[ResponseEncoder, EventRow], None]] = {
-    RoundStarted.type: ResponseEncoder._begin_round,
-    TextDelta.type: ResponseEncoder._words,
-    ReasoningDelta.type: ResponseEncoder._words,
-    TextReclassified.type: ResponseEncoder._skip_repeated,
-    ToolHanded.type: ResponseEncoder._hand_over,
-    ToolStarted.type: ResponseEncoder._start_own,
-    ToolFinished.type: ResponseEncoder._end_own,
-    ToolRejected.type: ResponseEncoder._reject,
-    ApprovalRequired.type: ResponseEncoder._ask,
-    Usage.type: ResponseEncoder._count,
-    Notice.type: ResponseEncoder._notice,
-    RunFinished.type: ResponseEncoder._finish,
-    RunFailed.type: ResponseEncoder._fail,
+    events.RoundStarted.type: ResponseEncoder._begin_round,
+    events.TextDelta.type: ResponseEncoder._words,
+    events.ReasoningDelta.type: ResponseEncoder._words,
+    events.TextReclassified.type: ResponseEncoder._skip_repeated,
+    events.ToolHanded.type: ResponseEncoder._hand_over,
+    events.ToolStarted.type: ResponseEncoder._start_own,
+    events.ToolFinished.type: ResponseEncoder._end_own,
+    events.ToolRejected.type: ResponseEncoder._reject,
+    events.ApprovalRequired.type: ResponseEncoder._ask,
+    events.Usage.type: ResponseEncoder._count,
+    events.Notice.type: ResponseEncoder._notice,
+    events.RunFinished.type: ResponseEncoder._finish,
+    events.RunFailed.type: ResponseEncoder._fail,
 }
