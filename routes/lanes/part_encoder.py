@@ -24,10 +24,6 @@ NOTHING = '""'
 ENDED_BEFORE = "This call had not ended when the run did."
 
 
-def data_block(fields: Fields) -> str:
-    return f"data: {json.dumps(fields, separators=(',', ':'))}\n\n"
-
-
 def call_of(approval: str) -> str:
     """The call that an approval is about: `c1` of `c1~2`, which asks again because the target of `c1` has changed."""
     return approval.partition("~")[0]
@@ -71,7 +67,7 @@ class PartEncoder(ABC):
         return "".join(blocks)
 
     def send(self, **fields: Any) -> None:
-        self._blocks.append(data_block(fields))
+        self._blocks.append(f"data: {json.dumps(fields, separators=(',', ':'))}\n\n")
 
     def send_text(self, text: str) -> None:
         self._blocks.append(text)
@@ -200,26 +196,14 @@ class PartEncoder(ABC):
     def _note_context(self, fields: Fields) -> None:
         self.note(fields["type"], fields)
 
-    def _break_text(self, _: Fields) -> None:
-        self.close_part()  # so that the answer begins in a part of its own
-
     def _add_message(self, fields: Fields) -> None:
         self.close_part()
         self.add_message(fields["text"])
 
-    def _start_run(self, fields: Fields) -> None:
-        self.start_run(fields)
-
-    def _resolve(self, fields: Fields) -> None:
-        self.resolve(fields)
-
-    def _add_usage(self, fields: Fields) -> None:
-        self.add_usage(fields)
-
     handlers: ClassVar[dict[str, Callable[[PartEncoder, Fields], None]]] = {
-        events.RunStarted.type: _start_run,
+        events.RunStarted.type: lambda self, fields: self.start_run(fields),
         events.RoundStarted.type: _start_round,
-        events.TextReclassified.type: _break_text,
+        events.TextReclassified.type: lambda self, _: self.close_part(),  # the answer begins in a part of its own
         events.MessageAdded.type: _add_message,
         events.ToolStarted.type: _start_call,
         events.ToolProgress.type: _progress,
@@ -227,7 +211,7 @@ class PartEncoder(ABC):
         events.ToolRejected.type: _reject,
         events.ToolHanded.type: _hand,
         events.ApprovalRequired.type: _ask,
-        events.ApprovalResolved.type: _resolve,
+        events.ApprovalResolved.type: lambda self, fields: self.resolve(fields),
         events.Notice.type: _notice,
         events.ContextTrimmed.type: _note_context,
         events.ContextSummarised.type: _note_context,
@@ -237,7 +221,7 @@ class PartEncoder(ABC):
         DocumentFinished.type: _note_context,
         DocumentChanged.type: _note_context,
         DocumentSuggested.type: _note_context,
-        events.Usage.type: _add_usage,
+        events.Usage.type: lambda self, fields: self.add_usage(fields),
         events.RunFinished.type: _finish,
         events.RunFailed.type: _fail,
     }

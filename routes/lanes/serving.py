@@ -124,14 +124,10 @@ class Serving(Struct, frozen=True):
             return Resumed(row, 0)
         if self.body.request.verdicts:
             return await resumed_run(self.services, self.principal, self._sessions, self.body.request)
-        row = await self._start(self.body.request)
+        start = self._start_agent if model_choice(self.body.request.model).agent else self._start_relay
+        row = await start(self.body.request)
         self.attendance.remember(key, row)
         return Resumed(row, 0)
-
-    async def _start(self, lane_request: LaneRequest) -> RunRow:
-        if model_choice(lane_request.model).agent:
-            return await self._start_agent(lane_request)
-        return await self._start_relay(lane_request)
 
     async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)
@@ -208,7 +204,7 @@ class Serving(Struct, frozen=True):
     def _stream(self, turn: Turn) -> Response:
         on_leave = None if turn.request.background else partial(self._leave, turn.run)
         frames = lane_frames(self._pages(turn, after=0), self.lane.encoder(turn), self.attendance.attending(turn.run))
-        return EventStreamResponse(self.place, frames, self._headers(turn), on_leave, self.lane.ping)
+        return EventStreamResponse(self.place, frames, self._headers(turn), on_leave)
 
     async def _collect(self, request: Request, turn: Turn) -> Response:
         try:

@@ -94,18 +94,11 @@ class LaneSessions(Struct, frozen=True):
 
     async def turn(self, request: LaneRequest) -> NewTurn:
         """Raises Refused if `previous` does not exist, StoreFailed."""
-        turn = await self._turn(request)
-        turn = replace(turn, untrusted=turn.untrusted or request.untrusted)
-        if not self.labelled or turn.session is not None:
-            return turn
-        return replace(turn, labels=await self.labels_of(request))
-
-    async def _labels(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
-        """Return the labels of the sessions that hold the beginning of this conversation."""
-        ends = [at for at, one in enumerate(messages, 1) if one.role != "assistant"]
-        calls = [f"{CALL}{one.call}" for one in messages if one.call]
-        sessions = await self._sessions(request, [*prefix_names(messages, ends), *calls[-MOST_BEGINNINGS:]])
-        return sorted({row.label for row in await self.store.session_labels(sessions)})
+        messages = conversation_of(request)
+        found_by = self._names(request, messages)
+        turn = await self._turn(request, messages)
+        labels = await self.labels_of(request) if turn.session is None else ()
+        return replace(turn, untrusted=turn.untrusted or request.untrusted, found_by=found_by, labels=labels)
 
     async def _sessions(self, request: LaneRequest, names: Sequence[str]) -> list[str]:
         """Return the sessions of runs with these names, and of the run that the request names."""
@@ -118,21 +111,23 @@ class LaneSessions(Struct, frozen=True):
 
         Raises Refused, StoreFailed.
         """
-        return await self._labels(request, conversation_of(request)) if self.labelled else ()
-
-    async def _turn(self, request: LaneRequest) -> NewTurn:
+        if not self.labelled:
+            return ()
         messages = conversation_of(request)
-        found_by = self._names(request, messages)
+        ends = [at for at, one in enumerate(messages, 1) if one.role != "assistant"]
+        calls = [f"{CALL}{one.call}" for one in messages if one.call]
+        sessions = await self._sessions(request, [*prefix_names(messages, ends), *calls[-MOST_BEGINNINGS:]])
+        return sorted({row.label for row in await self.store.session_labels(sessions)})
+
+    async def _turn(self, request: LaneRequest, messages: Sequence[Message]) -> NewTurn:
         run = None if request.branches else await self._earlier_run(request, Split.of(messages))
         if run is None:
-            return replace(await self._unmatched(request, messages), found_by=found_by)
+            return await self._unmatched(request, messages)
         new = await self._unsent(run, Split.of(messages).new)
         turn = _continued(run.session, new, request.files)
         if not turn.results and not turn.message.strip() and not turn.files:  # a continuation of the answer itself
-            return replace(await self._unmatched(request, messages), found_by=found_by)
-        if await self._is_last(run):
-            return replace(turn, found_by=found_by)
-        return replace(await self._forked(run, new, request.files), found_by=found_by)
+            return await self._unmatched(request, messages)
+        return turn if await self._is_last(run) else await self._forked(run, new, request.files)
 
     async def _unmatched(self, request: LaneRequest, messages: Sequence[Message]) -> NewTurn:
         """A new session with the client's history, in which answers that no run has given are marked."""

@@ -24,7 +24,7 @@ PING_S = 15
 PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
-PING = b": ping\n\n"
+PING: Message = {"type": "http.response.body", "body": b": ping\n\n", "more_body": True}
 NOTHING: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 HEADERS = SAFE_HEADERS | {
@@ -104,11 +104,9 @@ class EventStreamResponse(Response):
         events: AsyncGenerator[bytes, None],
         headers: Mapping[str, str] | None = None,
         on_leave: OnLeave | None = None,
-        ping: bytes = PING,
     ) -> None:
         self.status_code = 200
         self.background = None
-        self._ping = ping
         self.raw_headers = [*RAW_HEADERS, *_encoded(headers or {})]
         self._attendant: asyncio.Task[None] | None = None
         self._begun = False
@@ -177,9 +175,7 @@ class EventStreamResponse(Response):
                 async with asyncio.timeout(self.ping_s):
                     message = await receive()
             except TimeoutError:
-                await send(
-                    {"type": "http.response.body", "body": self._ping, "more_body": True}
-                )  # as late as the reader takes it
+                await send(PING)  # as late as the reader takes it
                 continue
             if message["type"] == "http.disconnect":
                 end()

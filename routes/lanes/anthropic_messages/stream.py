@@ -65,9 +65,7 @@ class MessagesEncoder(Struct):
     repeated: int = 0  # characters of reasoning to come that were sent as text
     usage: dict[str, Any] = field(default_factory=dict)
     cached: int = 0
-    cut: bool = False
-    declined: bool = False
-    continued: bool = False
+    notices: set[str] = field(default_factory=set)  # their codes, of this round
     own_calls: set[str] = field(default_factory=set)
 
     @property
@@ -99,8 +97,8 @@ class MessagesEncoder(Struct):
 
     def _start_round(self, _: EventRow) -> str:
         """A round is a block of its own, unless it goes on with an answer that had broken off."""
-        goes_on, self.repeated = self.continued, 0
-        self.cut = self.declined = self.continued = False
+        goes_on, self.repeated = "continued" in self.notices, 0
+        self.notices.clear()
         return "" if goes_on else self._close()
 
     def _add_words(self, kind: Kind, literal: str) -> str:
@@ -197,10 +195,7 @@ class MessagesEncoder(Struct):
         return self._close() + self._begin(own_tool_result(call, text, ok=ok)) + self._stop()
 
     def _note(self, row: EventRow) -> str:
-        code = fields_of(row)["code"]
-        self.cut |= code == "cut"
-        self.declined |= code == "refusal"
-        self.continued |= code == "continued"
+        self.notices.add(fields_of(row)["code"])
         return ""
 
     def _count(self, row: EventRow) -> str:
@@ -212,7 +207,7 @@ class MessagesEncoder(Struct):
         end = fields_of(row)["reason"]
         if stopped := STOPPED.get(end):
             return self._error(stopped)
-        reason = stop_reason(end, cut=self.cut, declined=self.declined)
+        reason = stop_reason(end, cut="cut" in self.notices, declined="refusal" in self.notices)
         delta = {"stop_reason": reason, "stop_sequence": None}
         ended = frame("message_delta", delta=delta, usage=usage_of(self.usage, self.cached))
         return self._close() + ended + frame("message_stop")

@@ -52,7 +52,7 @@ class ChatEncoder:
         self._usage: dict[str, Any] = {}
         self._cached = 0
         self._unsaid = 0  # characters of reasoning that repeat what was sent as text
-        self._continued = self._cut = self._declined = False
+        self._notices = set[str]()  # their codes, of this round
         self._handlers: dict[str, Callable[[EventRow], str]] = {
             events.RunStarted.type: self._start,
             events.RoundStarted.type: self._begin_round,
@@ -81,10 +81,10 @@ class ChatEncoder:
         return self._chunk('{"role":"assistant","content":""}')
 
     def _begin_round(self, _: EventRow) -> str:
-        if not self._continued:
+        if "continued" not in self._notices:
             self._text.part()
             self._thinks, self._unsaid = False, 0
-        self._continued = self._cut = self._declined = False
+        self._notices.clear()
         return ""
 
     def _add_text(self, row: EventRow) -> str:
@@ -131,10 +131,7 @@ class ChatEncoder:
         return self._chunk(f'{{"tool_calls":[{opening}]}}') + self._chunk(f'{{"tool_calls":[{rest}]}}')
 
     def _note(self, row: EventRow) -> str:
-        code = fields_of(row)["code"]
-        self._continued = self._continued or code == "continued"
-        self._cut = self._cut or code == "cut"
-        self._declined = self._declined or code == "refusal"
+        self._notices.add(fields_of(row)["code"])
         return ""
 
     def _count(self, row: EventRow) -> str:
@@ -147,7 +144,8 @@ class ChatEncoder:
         end = fields_of(row)["reason"]
         if stopped := STOPPED.get(end):
             return self._error(stopped)
-        reason = finish_reason(end, calls=self._calls, cut=self._cut, declined=self._declined, legacy=self._legacy)
+        cut, declined = "cut" in self._notices, "refusal" in self._notices
+        reason = finish_reason(end, calls=self._calls, cut=cut, declined=declined, legacy=self._legacy)
         last = self._send(self._text.end(calls=self._calls > 0))
         last += f'{self._delta}{{}},"finish_reason":"{reason}"}}]}}\n\n'
         if self._asks_usage:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
+from routes.lanes.answer import OwnCall
 from routes.lanes.event_text import fields_of, joined_literals, text_literal
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
@@ -74,7 +75,7 @@ class ResponseEncoder:
         self._frames = list[str]()
         self._number = 0  # of the next event
         self._output = list[str]()  # the JSON of each item as far as it has come
-        self._own = dict[str, tuple[int, items.ServerCall]]()  # by call: our own that run, with their index
+        self._own = dict[str, tuple[int, OwnCall]]()  # by call: our own that run, with their index
         self._open = ""  # the type of the deltas that continue the open item
         self._literals = list[str]()  # its text
         self._held = list[str]()  # white space that an item may begin with, once there is more
@@ -213,30 +214,26 @@ class ResponseEncoder:
         item = self._head.item(call.id_kind, len(self._output))
         at, text = self._add_item(call.item(item)), json.dumps(call.text)
         lead = f'"item_id": "{item}", "output_index": {at}'
-        event, name = (
-            ("custom_tool_call_input", "input") if call.is_custom else ("function_call_arguments", "arguments")
-        )
-        self._add(f"{event}.delta", f'{lead}, "delta": {text}')
+        self._add(f"{call.event}.delta", f'{lead}, "delta": {text}')
         done = call.item(item, call.text)
         named = "" if call.is_custom else f', "name": {json.dumps(done["name"])}'
-        self._add(f"{event}.done", f'{lead}, "{name}": {text}{named}')
+        self._add(f"{call.event}.done", f'{lead}, "{call.text_field}": {text}{named}')
         self._end_item(at, done)
 
     def _start_own(self, row: EventRow) -> None:
         fields = fields_of(row)
-        self._add_own(fields["call"], items.ServerCall(fields["name"], fields["arguments"]))
+        self._add_own(OwnCall(fields["call"], fields["name"], fields["arguments"]))
 
-    def _add_own(self, call: str, own: items.ServerCall) -> None:
+    def _add_own(self, own: OwnCall) -> None:
         self._end_words()
-        own.approval = self._head.approvals.get(call)
-        item = self._head.item(ids.OWN_CALL, len(self._output))
-        at = self._add_item(own.item(item, "in_progress", added=True))
-        self._output[at] = json.dumps(own.item(item, "incomplete"))  # unless its result comes
-        lead, arguments = f'"item_id": "{item}", "output_index": {at}', json.dumps(items.arguments_text(own.arguments))
+        at = self._add_item(self._head.own_call(own, len(self._output), "in_progress", added=True))
+        item = self._head.own_call(own, at, "incomplete")
+        self._output[at] = json.dumps(item)  # unless its result comes
+        lead, arguments = f'"item_id": "{item["id"]}", "output_index": {at}', json.dumps(item["arguments"])
         self._add("mcp_call.in_progress", lead)
         self._add("mcp_call_arguments.delta", f'{lead}, "delta": {arguments}')
         self._add("mcp_call_arguments.done", f'{lead}, "arguments": {arguments}')
-        self._own[call] = at, own
+        self._own[own.call] = at, own
 
     def _end_own(self, row: EventRow) -> None:
         fields = fields_of(row)
@@ -246,9 +243,9 @@ class ResponseEncoder:
     def _close_own(self, call: str, result: str, *, ok: bool) -> None:
         at, own = self._own.pop(call)
         own.result, own.ok = result, ok
-        item = self._head.item(ids.OWN_CALL, at)
-        self._add(f"mcp_call.{own.status}", f'"item_id": "{item}", "output_index": {at}')
-        self._end_item(at, own.item(item, own.status))
+        item = self._head.own_call(own, at)
+        self._add(f"mcp_call.{item['status']}", f'"item_id": "{item["id"]}", "output_index": {at}')
+        self._end_item(at, item)
 
     def _reject(self, row: EventRow) -> None:
         """A call of ours that failed, or never ran. The client's own are not ours to report."""
@@ -259,7 +256,7 @@ class ResponseEncoder:
         if call not in self._own:
             if not name or name in self._head.names.all:
                 return
-            self._add_own(call, items.ServerCall(name, {}))
+            self._add_own(OwnCall(call, name, {}))
         self._close_own(call, fields["reason"], ok=False)
 
     def _ask(self, row: EventRow) -> None:

@@ -99,37 +99,6 @@ class ClientCall(Struct, frozen=True):
         return found | {"namespace": namespace} if namespace else found
 
 
-class ServerCall(Struct):
-    """A call of one of our own tools; `result` is None while it runs. `approval` is the id of a request for it."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    result: str | None = None
-    ok: bool = False
-    approval: str | None = None
-
-    @property
-    def status(self) -> str:
-        return "completed" if self.ok else "failed"
-
-    def item(self, item: str, status: str, *, added: bool = False) -> Item:
-        """Never a function_call: clients would run that themselves, a second time."""
-        error = None
-        if self.result is not None and not self.ok:
-            error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": self.result}]}
-        return {
-            "id": item,
-            "type": "mcp_call",
-            "status": status,
-            "approval_request_id": self.approval,
-            "arguments": "" if added else arguments_text(self.arguments),
-            "error": error,
-            "name": self.name,
-            "output": self.result if self.ok else None,
-            "server_label": SERVER_LABEL,
-        }
-
-
 def approval_request(approval: str, name: str, arguments: Mapping[str, Any]) -> Item:
     return {
         "id": approval,
