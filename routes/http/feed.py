@@ -181,7 +181,7 @@ ROUTES = tagged(
         "GET /events",
         page_events,
         rights="user",
-        errors=(400, 404),
+        errors=(404,),
         query=(
             Query("session", "whose runs are streamed"),
             Query("after", "the `id:` of the last event, with `session`"),

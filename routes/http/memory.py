@@ -178,7 +178,6 @@ ROUTES = tagged(
         delete_memories,
         rights="user",
         answer={"deleted": "integer"},
-        errors=(400,),
         query=(Query("session", "those of this session"), Query("all", "true deletes all", "boolean")),
     ),
     Route("GET /memory/{memory}", show_memory, rights="owner", answer="@Memory"),

@@ -81,7 +81,7 @@ ROUTES = tagged(
         decide,
         rights="not guests",
         answer="object",
-        errors=(403, 404, 409),
+        errors=(404, 409),
         body=Body(FileDecisionRequest, {"path": "AGENTS.md", "digest": "0" * 64, "decision": "accept"}),
     ),
 )

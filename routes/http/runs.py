@@ -95,7 +95,6 @@ ROUTES = tagged(
         run_events,
         rights="owner",
         statuses=(200, 204),
-        errors=(400,),
         query=(Query("after", "the `id:` of the last event that was received; the header Last-Event-ID comes first"),),
         headers=RESUMES,
         stream="run",

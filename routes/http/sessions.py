@@ -222,7 +222,7 @@ ROUTES = tagged(
         change_session,
         rights="owner",
         answer="@Session",
-        errors=(403, 409),
+        errors=(409,),
         body=Body(SessionRequest, {"title": "Trip to Lisbon"}),
     ),
     Route(

@@ -96,12 +96,5 @@ async def show_model(request: Request) -> Response:
 ROUTES = tagged(
     "Clients of other APIs",
     Route("GET /v1/models", list_models, rights="user", answer={"data": ["object"]}, foreign_errors=True),
-    Route(
-        "GET /v1/models/{model:path}",
-        show_model,
-        rights="user",
-        answer={"id": "text"},
-        errors=(404,),
-        foreign_errors=True,
-    ),
+    Route("GET /v1/models/{model:path}", show_model, rights="user", answer={"id": "text"}, foreign_errors=True),
 )

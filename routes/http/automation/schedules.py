@@ -179,7 +179,7 @@ ROUTES = tagged(
         rights="not guests",
         answer="@Schedule",
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(
             ScheduleRequest,
             {"name": "News", "message": "What is new?", "cron": "30 7 * * MON-FRI", "time_zone": "Europe/Berlin"},
@@ -191,16 +191,11 @@ ROUTES = tagged(
         change_schedule,
         rights="owner",
         answer="@Schedule",
-        errors=(403, 409),
+        errors=(409,),
         body=Body(ScheduleRequest, {"enabled": False}, partial=True),
     ),
     Route("DELETE /schedules/{schedule}", delete_schedule, rights="owner"),
     Route(
-        "POST /schedules/{schedule}/run",
-        run_schedule,
-        rights="owner",
-        answer="@Begun",
-        statuses=(202,),
-        errors=(403, 409),
+        "POST /schedules/{schedule}/run", run_schedule, rights="owner", answer="@Begun", statuses=(202,), errors=(409,)
     ),
 )

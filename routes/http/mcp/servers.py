@@ -171,7 +171,7 @@ ROUTES = tagged(
         f"GET {CALLBACK}",
         callback,
         rights="open",
-        errors=(400, 403),
+        errors=(403,),
         query=(Query("state", "the sign-in"), Query("code", "its code"), Query("error", "why there is none")),
         media=("text/plain",),
     ),

@@ -142,7 +142,7 @@ ROUTES = tagged(
         save_preferences,
         rights="user",
         answer="@Preferences",
-        errors=(403, 404),
+        errors=(404,),
         body=Body(PreferencesRequest, {"options": {"temperature": 0.5}}),
     ),
 )

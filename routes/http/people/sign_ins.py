@@ -117,7 +117,6 @@ ROUTES = tagged(
         list_sign_ins,
         rights="user",
         answer={"sign_ins": ["@SignIn"], "days": "integer"},
-        errors=(403,),
         query=(Query("principal", "of this person, for admins"),),
     ),
     Route(
@@ -126,14 +125,13 @@ ROUTES = tagged(
         rights="user",
         answer={"id": "text", "key": "text", "expires": "number"},
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(SignInRequest, {"days": 30}, required=False),
     ),
     Route(
         "DELETE /sign-ins",
         delete_sign_ins,
         rights="user",
-        errors=(403,),
         query=(Query("principal", "of this person, for admins"),),
     ),
     Route("DELETE /sign-ins/{sign_in}", delete_sign_in, rights="owner"),

@@ -124,7 +124,7 @@ ROUTES = tagged(
             "can": {"write": "boolean", "undo": "boolean"},
             "max_upload_bytes": "integer",
         },
-        errors=(400, 403, 404),
+        errors=(404,),
         query=(
             Query("path", "a folder; without it the workspace itself"),
             Query("start", "the number of entries to leave out", "integer"),
@@ -136,7 +136,7 @@ ROUTES = tagged(
         "GET /workspace/archive",
         download_folder,
         rights="user",
-        errors=(403, 404, 413),
+        errors=(404, 413),
         query=(Query("path", "a folder; without it the workspace itself"),),
         media=("application/zip",),
     ),
@@ -145,7 +145,7 @@ ROUTES = tagged(
         show_file,
         rights="user",
         statuses=(200, 206, 304),
-        errors=(403, 404, 416),
+        errors=(416,),
         media=("application/octet-stream",),
     ),
 )
