@@ -53,7 +53,7 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings, tokens
+from routes.http.administration import audit, endpoints, hooks, metrics, pause, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
@@ -126,7 +126,6 @@ ROUTES = (
     *servers.ROUTES,
     *endpoints.ROUTES,
     *hooks.ROUTES,
-    *rules.ROUTES,
     *settings.ROUTES,
     *webhooks.ROUTES,
     *push.ROUTES,

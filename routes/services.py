@@ -11,17 +11,13 @@ from starlette.requests import Request
 from app.checkpoints.checkpoints import Checkpoints, kept_by
 from app.config.runtime_changes import RuntimeSettings
 from app.config.settings import Settings
-from app.hooks.hooks import Hooks
 from app.mcp.servers import McpServers
-from app.memory.memories import Memories
 from app.metrics.recorder import Metrics
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider
 from app.notifications.service import Notifications
-from app.profiles.library import Profiles
 from app.redaction.redactor import Redactor
-from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
@@ -72,24 +68,8 @@ class Services(Struct, kw_only=True):
     draining: bool = False  # from the first signal to stop
 
     @property
-    def profiles(self) -> Profiles:
-        return self.factory.profiles
-
-    @property
-    def hooks(self) -> Hooks | None:
-        return self.factory.hooks
-
-    @property
     def checkpoints(self) -> Checkpoints | None:
         return kept_by(self.factory.looks)
-
-    @property
-    def memories(self) -> Memories:
-        return self.factory.memories
-
-    @property
-    def unattended(self) -> UnattendedRuns:
-        return UnattendedRuns(self.factory)
 
 
 @asynccontextmanager

@@ -13,12 +13,11 @@ from app.budget.usage_report import sums
 from app.profiles.pinned import NOTHING
 from app.runs.run_options import pinned_in
 from app.storage.runs import RunRow
-from routes.protocol.cursors import cursor
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.message_parts import MessageRequest, file_limits
 from routes.protocol.requests import read_message
 from routes.protocol.route import RESUMES, Body, Query, Route, tagged
-from routes.protocol.sse import event_stream
+from routes.protocol.sse import cursor, event_stream
 from routes.services import current_principal, services_of
 
 

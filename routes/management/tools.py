@@ -58,12 +58,12 @@ def management_tools(server: Starlette, services: Services, areas: Sequence[Area
         if isinstance(route, ServedRoute)
         for method in route.methods or ()
     }
-    return [_tool(area, [_handler(action, routes) for action in area.actions], server, services) for area in areas]
-
-
-def _handler(action: Action, routes: Mapping[tuple[str, str], ServedRoute]) -> Handler:
-    route = routes[action.path, action.method]
-    return Handler(action, route.endpoint, route.param_convertors)
+    tools = list[Tool]()
+    for area in areas:
+        found = [(action, routes[action.path, action.method]) for action in area.actions]
+        handlers = [Handler(action, route.endpoint, route.param_convertors) for action, route in found]
+        tools.append(_tool(area, handlers, server, services))
+    return tools
 
 
 def _tool(area: Area, handlers: Sequence[Handler], server: Starlette, services: Services) -> Tool:

@@ -17,7 +17,7 @@ from pydantic.json_schema import models_json_schema
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from routes.openapi.components import COMPONENTS, schema_of
-from routes.protocol.route import RIGHTS, Body, Query, Route, Tag
+from routes.protocol.route import RIGHTS, Body, Route, Tag
 from tools.base.patterns import lazy_pattern
 
 REFERENCE = "#/components/schemas/{model}"
@@ -100,22 +100,12 @@ def _parameters(row: Route) -> Iterator[dict[str, Any]]:
     for name, kind in NAME.findall(row.path):
         described = {"description": "May contain slashes."} if kind else {}
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} | described
-    yield from (_query(one) for one in row.query)
-    yield from (_header(name, about) for name, about in row.headers.items())
-
-
-def _query(one: Query) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "in": "query",
-        "required": one.required,
-        "description": one.about,
-        "schema": schema_of(one.kind),
-    }
-
-
-def _header(name: str, about: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+    for one in row.query:
+        about: dict[str, Any] = {"required": one.required, "description": one.about, "schema": schema_of(one.kind)}
+        yield {"name": one.name, "in": "query"} | about
+    for name, why in row.headers.items():
+        about = {"required": False, "description": why, "schema": {"type": "string"}}
+        yield {"name": name, "in": "header"} | about
 
 
 def _responses(row: Route) -> dict[int, dict[str, Any]]:

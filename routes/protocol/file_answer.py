@@ -41,9 +41,8 @@ def range_of(header: str, size: int) -> Part | None:
     else:
         start, end = max(0, size - int(found[2])), size
     if start >= end:
-        refused = Refused(416, "invalid_range", f"The file has {size:,} bytes. Ask for some of them, or for all.")
-        refused.headers = {"Content-Range": f"bytes */{size}"}
-        raise refused
+        message = f"The file has {size:,} bytes. Ask for some of them, or for all."
+        raise Refused(416, "invalid_range", message, {"Content-Range": f"bytes */{size}"})
     return Part(start, end)
 
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from routes.protocol.errors import ASCIIResponse, Refused
+from routes.http.administration.endpoints import check_not_needed
+from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
@@ -91,7 +92,7 @@ async def serve_model(request: Request) -> Response:
 async def stop_model(request: Request) -> Response:
     """Stop serving it. The endpoint is removed; the process ends once no run uses it."""
     models, name = models_of(request), request.path_params["name"]
-    check_not_needed(request, name)
+    check_not_needed(services_of(request), name)
     await models.stop(name, current_principal(request).name)
     return ASCIIResponse(await models.details(name))
 
@@ -99,7 +100,7 @@ async def stop_model(request: Request) -> Response:
 async def delete_served(request: Request) -> Response:
     """Forget a model file. The file itself stays."""
     models, name = models_of(request), request.path_params["name"]
-    check_not_needed(request, name)
+    check_not_needed(services_of(request), name)
     await models.remove(name, current_principal(request).name)
     return Response(status_code=204)
 
@@ -110,12 +111,6 @@ def models_of(request: Request) -> ServedModels:
     from app.models.endpoints.served_models import ServedModels
 
     return ServedModels(services.store, services.settings, services.endpoints)
-
-
-def check_not_needed(request: Request, name: str) -> None:
-    if setting := services_of(request).models.needed_by(name):
-        advice = f"The setting {setting} names a model of {name}: change that first, then restart the server."
-        raise Refused(409, "endpoint_needed", advice)
 
 
 ROUTES = tagged(

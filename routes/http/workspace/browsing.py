@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app.transcript.run_request import NotFound
 from app.workspace.archive import Archive, TooLarge, archive_of, blocks_of
-from app.workspace.open_file import NotSent, open_file
+from app.workspace.open_file import open_file
 from app.workspace.tree import find_names, list_folder
 from routes.http.workspace.rights import may_write, readable_workspace
 from routes.protocol.errors import ASCIIResponse, Refused
@@ -64,11 +64,9 @@ async def show_file(request: Request) -> Response:
 
 
 async def answer_file(request: Request, workspace: Path) -> Response:
-    """The file that the request names. Raises Refused, NotFound."""
+    """The file that the request names. Raises NotSent, Refused, NotFound."""
     try:
         file = await asyncio.to_thread(open_file, workspace, request.path_params["path"])
-    except NotSent as refused:
-        raise Refused(403, "private_file", str(refused)) from None
     except ToolFailed as failure:
         raise NotFound(str(failure)) from None
     try:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -20,17 +20,17 @@ from starlette.responses import Response
 
 from app.checkpoints.person_changes import kept_change
 from app.checkpoints.report import report
-from app.checkpoints.undo import MOST_NAMED, UndoRefused, undo_run
+from app.checkpoints.undo import undo_run
 from app.config.folders import PEOPLE
 from app.core.labels import Labels
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.transcript.run_request import NotFound
-from app.workspace.changing import NameTaken, changeable, make_folder, move, remove
-from app.workspace.open_file import NotSent
+from app.workspace.changing import changeable, make_folder, move, remove
 from app.workspace.uploads import Conflict, Upload
 from routes.http.workspace.rights import writable_workspace
 from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.raw_body import NO_MORE
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
@@ -65,8 +65,8 @@ async def upload(request: Request) -> Response:
     workspace, conflict = await writable_workspace(request), _conflict(request)
     services, principal = services_of(request), current_principal(request)
     most = services.settings.max_upload_bytes
-    too_long = Refused(413, "too_long", f"A file for the workspace has at most {most:,} bytes (max_upload_bytes).")
-    too_long.headers = {"Connection": "close"}  # the rest of it is not wanted any more
+    message = f"A file for the workspace has at most {most:,} bytes (max_upload_bytes)."
+    too_long = Refused(413, "too_long", message, NO_MORE)
     if int(request.headers.get("content-length") or 0) > most:
         raise too_long
     parts = _changeable(request, workspace, request.path_params["path"])
@@ -138,11 +138,7 @@ async def undo_change(request: Request) -> Response:
         raise NotFound(f"There is no change {change[:80]!a} that could be undone. It may be too old.")
     await writable_workspace(request)
     await _audit(request, f"undo of {change}")
-    try:
-        await undo_run(checkpoints, change, principal.name)
-    except UndoRefused as refused:
-        named = [{"path": one.path, "reason": one.reason} for one in refused.conflicts[:MOST_NAMED]]
-        raise Refused(409, "undo_refused", str(refused), files=named) from refused
+    await undo_run(checkpoints, change, principal.name)
     return ASCIIResponse(await asyncio.to_thread(report, checkpoints.store, change))
 
 
@@ -156,7 +152,8 @@ def _conflict(request: Request) -> Conflict:
 
 def _changeable(request: Request, workspace: Path, path: str) -> tuple[str, ...]:
     people = PEOPLE if current_principal(request).role is Role.ADMIN else ""
-    return _explained(partial(changeable, workspace, path, people=people))
+    with _explained():
+        return changeable(workspace, path, people=people)
 
 
 async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
@@ -171,9 +168,8 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
             if piece:
                 yield piece
     except TimeoutError:
-        slow = Refused(408, "body_slow", f"No part of the file arrived for {SILENCE_S:g} s. Send it faster.")
-        slow.headers = {"Connection": "close"}
-        raise slow from None
+        message = f"No part of the file arrived for {SILENCE_S:g} s. Send it faster."
+        raise Refused(408, "body_slow", message, NO_MORE) from None
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole file had arrived.") from None
 
@@ -182,36 +178,24 @@ async def _kept(
     request: Request, workspace: Path, path: str, change: Callable[[], Result]
 ) -> tuple[Result, str | None]:
     name, checkpoints = current_principal(request).name, services_of(request).checkpoints
-    return await _answered(kept_change(checkpoints, name, workspace, path, change))
+    with _explained():
+        return await kept_change(checkpoints, name, workspace, path, change)
 
 
 async def _in_thread(work: Callable[..., Result], *given: Any) -> Result:
-    return await _answered(asyncio.to_thread(work, *given))
+    with _explained():
+        return await asyncio.to_thread(work, *given)
 
 
-async def _answered(work: Awaitable[Result]) -> Result:
-    """Await a change; what it raises is an answer. Raises Refused."""
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raises NotFound, Refused for a change that cannot be made."""
     try:
-        return await work
-    except (NameTaken, NotSent, ToolFailed) as error:
-        raise _refusal(error) from None
-
-
-def _explained(work: Callable[[], Result]) -> Result:
-    try:
-        return work()
-    except (NameTaken, NotSent, ToolFailed) as error:
-        raise _refusal(error) from None
-
-
-def _refusal(error: Exception) -> Exception:
-    if isinstance(error, NameTaken):
-        return Refused(409, "file_exists", str(error))
-    if isinstance(error, NotSent):
-        return Refused(403, "private_file", str(error))
-    if isinstance(error.__cause__, FileNotFoundError):
-        return NotFound(str(error))
-    return Refused(409, "unfit_path", str(error))
+        yield
+    except ToolFailed as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise NotFound(str(error)) from None
+        raise Refused(409, "unfit_path", str(error)) from None
 
 
 async def _label(services: Services, workspace: Path, old: str, new: str) -> None:
