@@ -64,7 +64,8 @@ async def show_document(request: Request) -> Response:
     row = await _document(services, request)
     version = await _version(services, request, row)
     suggestions = [suggestion_fields(one) for one in await _open(services, row)]
-    fields = await _about(services, row) | version_fields(version) | {"suggestions": suggestions}
+    shown = {"shown": version.version, "author": version.author, "run": version.run or None, "text": version.text}
+    fields = await _about(services, row) | shown | {"suggestions": suggestions}  # `shown`: the version of the text
     return ASCIIResponse(services.redactor.redact_value(fields))
 
 
@@ -166,11 +167,6 @@ async def _about(services: Services, row: DocumentRow) -> dict[str, Any]:
     """`version` is the latest, `open_suggestions` their number."""
     about = {name: getattr(row, name) for name in ABOUT}
     return about | {"open_suggestions": len(await _open(services, row))}
-
-
-def version_fields(version: VersionRow) -> dict[str, Any]:
-    """`shown` is the version that the text is of."""
-    return {"shown": version.version, "author": version.author, "run": version.run or None, "text": version.text}
 
 
 def suggestion_fields(one: SuggestionRow) -> dict[str, Any]:

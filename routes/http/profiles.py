@@ -105,11 +105,12 @@ async def show_options(request: Request) -> Response:
     layers = await ProfiledOptions(factory.settings, services.factory.profiles).layers(principal, options, session)
     values = effective_values(layers, services.models.default.provider.model)
     rows = [*values, *rights_of(principal, disabled)]
+    shown = [{"option": one.option, "value": one.value, "from": one.source} for one in rows]
     resolved, pinned = layers.resolved()
     gate = factory.gate_of(principal, options.with_pinned(resolved, pinned))
     return ASCIIResponse(
         {
-            "options": services.redactor.redact_value([value_fields(one) for one in rows]),
+            "options": services.redactor.redact_value(shown),
             "profiles": [one.shown for one in pinned.profiles],
             "tools": [tool.name for tool in gate.offer(factory.tools)],
         }
@@ -121,10 +122,6 @@ def rights_of(principal: Principal, disabled: Sequence[str]) -> list[Value]:
     rows = (("tools", principal.tools, "token"), ("disabled", principal.disabled, "token"))
     named = [Value(option, list(patterns), source) for option, patterns, source in rows if patterns]
     return [*named, *([Value("disabled", list(disabled), "session")] if disabled else [])]
-
-
-def value_fields(value: Value) -> dict[str, Any]:
-    return {"option": value.option, "value": value.value, "from": value.source}
 
 
 ROUTES = tagged(

@@ -187,14 +187,12 @@ class LaneSessions(Struct, frozen=True):
 
     async def previous(self, run: str) -> RunRow:
         row = await self.store.run(run)
-        if row is None or row.principal != self.principal.name or await self._is_deleted(row):
+        is_mine = row is not None and row.principal == self.principal.name
+        # Without a log its response was deleted, and others of its session were not.
+        if row is None or not is_mine or (row.ended is not None and not await self.store.events(row.id, 0, 1)):
             problem = "There is no such previous response, or it is not kept. Send the whole conversation instead."
             raise Refused(400, "previous_response_not_found", problem, param="previous_response_id")
         return row
-
-    async def _is_deleted(self, row: RunRow) -> bool:
-        """Return True if its response was deleted, and others of its session were not."""
-        return row.ended is not None and not await self.store.events(row.id, 0, 1)
 
     async def named_run(self, request: LaneRequest) -> RunRow | None:
         """The run that a request names, or the last one of the thread that it names. Raises Refused."""

@@ -13,29 +13,13 @@ from msgspec import Struct, field
 
 from app.core.attachments import File
 from app.core.messages import AskedCall, Message
-from routes.lanes.content import Content, content_of
+from routes.lanes.content import BETWEEN, Content, Draft, content_of
 from routes.lanes.lane import Verdict
 from routes.lanes.reading import Node, call_arguments, with_names
 from routes.lanes.responses.ids import ApprovalPlace, approval_place
 from routes.lanes.responses.items import CUSTOM_INPUT
 from routes.lanes.responses.sealed_reasoning import unsealed
 from routes.lanes.responses.tools import flat_name
-
-BETWEEN = "\n\n"  # texts of one answer
-
-
-class Draft(Struct):
-    """An answer of the assistant whose items may go on."""
-
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    calls: list[AskedCall] = field(default_factory=list)
-
-    def message(self) -> Message | None:
-        if not (self.texts or self.thoughts or self.calls):
-            return None
-        text, reasoning = BETWEEN.join(self.texts), BETWEEN.join(self.thoughts)
-        return Message("assistant", text, calls=tuple(self.calls), reasoning=reasoning)
 
 
 class History(Struct):
