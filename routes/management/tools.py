@@ -136,28 +136,11 @@ def _unfit(handler: Handler, given: Arguments) -> str:
 
 
 async def _answer(handler: Handler, given: Arguments, principal: Principal, server: Starlette) -> Response:
+    """The answer to a request as the server's router would hand it to the handler, after authentication."""
     action = handler.action
     path = {name: convertor.convert(given[name]) for name, convertor in handler.convertors.items() if name in given}
     body = {name: given[name] for name in action.body if name in given}
     query = {name: given[name] for name in action.query if name in given}
-    request = _request(action, path | dict(action.fixed), query, body, principal=principal, server=server)
-    try:
-        return await handler.endpoint(request)
-    except FORESEEN as error:
-        refused = refuse(error)
-        return Response(json.dumps({"code": refused.code, "message": refused.message} | refused.more), refused.status)
-
-
-def _request(
-    action: Action,
-    path: Mapping[str, Any],
-    query: Mapping[str, Any],
-    body: Mapping[str, Any],
-    *,
-    principal: Principal,
-    server: Starlette,
-) -> Request:
-    """A request as the server's router would hand it to the handler, after authentication."""
     data = json.dumps(body).encode() if body else b""
 
     async def receive() -> Message:
@@ -167,10 +150,14 @@ def _request(
         "type": "http",
         "method": action.method,
         "path": action.path,
-        "path_params": dict(path),
+        "path_params": path | dict(action.fixed),
         "query_string": urlencode(query).encode(),
         "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())],
         "app": server,
         "state": {"principal": principal},
     }
-    return Request(scope, receive)
+    try:
+        return await handler.endpoint(Request(scope, receive))
+    except FORESEEN as error:
+        refused = refuse(error)
+        return Response(json.dumps({"code": refused.code, "message": refused.message} | refused.more), refused.status)

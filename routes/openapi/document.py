@@ -24,6 +24,7 @@ REFERENCE = "#/components/schemas/{model}"
 OF_EVERY_TOKEN = (401, 403, 429)  # an unknown token; another host or origin; a budget, a rate
 OF_BODY = (400, 408, 413, 422)
 OF_ANY = (500, 503)
+CHANGES = "Changes"  # ends the name of a body of which each field may be left out
 JSON = "application/json"
 SSE = "text/event-stream"
 STREAMED = {"run": "RunEvent", "job": "JobEvent", "page": "PageEvent"}
@@ -88,12 +89,8 @@ def _operation(row: Route) -> dict[str, Any]:
 
 def _body_schema(body: Body) -> dict[str, Any]:
     if isinstance(body.model, type):
-        return {"$ref": REFERENCE.format(model=_body_name(body.model, partial=body.partial))}
+        return {"$ref": REFERENCE.format(model=f"{body.model.__name__}{CHANGES if body.partial else ''}")}
     return schema_of(body.model)
-
-
-def _body_name(model: type[BaseModel], *, partial: bool) -> str:
-    return f"{model.__name__}Changes" if partial else model.__name__
 
 
 def _parameters(row: Route) -> Iterator[dict[str, Any]]:
@@ -177,7 +174,7 @@ def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
     )
     for model, partial in bodies:
         if partial:
-            name = _body_name(model, partial=True)
+            name = f"{model.__name__}{CHANGES}"
             whole = {key: value for key, value in schemas[model.__name__].items() if key != "required"}
             schemas[name] = whole | {"title": name}  # generators name classes by it
     return {name: schemas[name] for name in sorted(schemas)}

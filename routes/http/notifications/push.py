@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from starlette.responses import Response
 from app.core.strict_model import StrictModel
 from app.notifications.kinds import KINDS
 from app.storage.notices.notifications import PUSH, TargetRow
-from routes.http.notifications.webhooks import Kinds, Name, Url, attempt_fields, target_fields
+from routes.http.notifications.webhooks import Kinds, Name, Url, send_test, target_fields
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
@@ -94,9 +93,7 @@ async def unsubscribe(request: Request) -> Response:
 
 async def test_subscription(request: Request) -> Response:
     """Send a test now. Once, as for a webhook: the answer has what the push service says."""
-    began = time.monotonic()
-    attempt = await services_of(request).notifications.test(_own(request))
-    return ASCIIResponse(attempt_fields(attempt, began))
+    return await send_test(request, _own(request))
 
 
 def _own(request: Request) -> TargetRow:

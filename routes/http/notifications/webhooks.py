@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.core.strict_model import StrictModel
 from app.models.http.failures import redact_url
 from app.notifications.kinds import KINDS
-from app.notifications.sender import LONGEST_URL, Attempt
+from app.notifications.sender import LONGEST_URL
 from app.policy.entitlements import Kind, check_entitled
 from app.storage.notices.notifications import ACTIVE, DISABLED, WEBHOOK, DeliveryRow, TargetRow
 from app.transcript.titles import one_line
@@ -72,9 +72,12 @@ def webhook_fields(request: Request, row: TargetRow) -> dict[str, Any]:
     return target_fields(row) | {"everyone": row.everyone} | counts
 
 
-def attempt_fields(attempt: Attempt, began: float) -> dict[str, Any]:
+async def send_test(request: Request, row: TargetRow) -> Response:
+    began = time.monotonic()
+    attempt = await services_of(request).notifications.test(row)
     took = {"duration_s": round(time.monotonic() - began, 3)}
-    return {"delivered": attempt.ok, "status": attempt.status, "error": attempt.error or None} | took
+    said = {"delivered": attempt.ok, "status": attempt.status, "error": attempt.error or None}
+    return ASCIIResponse(said | took)
 
 
 def delivery_fields(row: DeliveryRow) -> dict[str, Any]:
@@ -141,9 +144,7 @@ async def new_secret(request: Request) -> Response:
 
 async def test_webhook(request: Request) -> Response:
     """Send a test now. Once; the answer has `delivered`, `status`, `error` and `duration_s`."""
-    began = time.monotonic()
-    attempt = await services_of(request).notifications.test(_own(request))
-    return ASCIIResponse(attempt_fields(attempt, began))
+    return await send_test(request, _own(request))
 
 
 async def list_deliveries(request: Request) -> Response:
