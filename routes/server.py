@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EADDRINUSE
+from functools import partial
 from importlib.metadata import version
 from types import FrameType
 from typing import Any
@@ -75,7 +76,7 @@ from routes.management.tools import management_tools
 from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
-from routes.protocol.http_metrics import HttpMetrics
+from routes.protocol.http_metrics import count_answer
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
@@ -169,7 +170,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
-    layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=HttpMetrics(services.metrics)), access]
+    observe = partial(count_answer, services.metrics)
+    layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=observe), access]
     layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services

@@ -110,10 +110,8 @@ async def decide(request: Request) -> Response:
         raise _unknown(row.id) from None
     except KeyError:
         raise NotFound(f"Document {row.id} has no such suggestion. GET /documents/{row.id} lists them.") from None
-    except NotDecidable as reason:
+    except (NotDecidable, UnfitDocument) as reason:
         raise Refused(409, "suggestion_decided", str(reason)) from None
-    except UnfitDocument as unfit:
-        raise Refused(409, "suggestion_decided", str(unfit)) from None
     return ASCIIResponse(await _about(services, decided.row) | {"suggestion": suggestion_fields(decided.suggestion)})
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
@@ -144,10 +144,9 @@ async def undo_change(request: Request) -> Response:
 
 def _conflict(request: Request) -> Conflict:
     given = request.query_params.get("conflict", "refuse")
-    found = next((one for one in get_args(Conflict) if one == given), None)
-    if found is None:
+    if given not in get_args(Conflict):
         raise Refused(400, "invalid_request", f"conflict: one of {', '.join(get_args(Conflict))}")
-    return found  # type: ignore[no-any-return]
+    return cast(Conflict, given)
 
 
 def _changeable(request: Request, workspace: Path, path: str) -> tuple[str, ...]:
