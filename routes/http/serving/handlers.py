@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.core.strict_model import StrictModel
 from routes.http.administration.endpoints import check_not_needed
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from app.models.endpoints.served_models import ServedModels
 
 
-class AddRequest(BaseModel, defer_build=True):
+class AddRequest(StrictModel):
     """The body of POST /served-models."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     file: str = Field(min_length=1, max_length=4096)
     name: str | None = Field(default=None, min_length=1, max_length=64)
@@ -38,10 +37,8 @@ class AddRequest(BaseModel, defer_build=True):
     serve: bool = False
 
 
-class ServeRequest(BaseModel, defer_build=True):
+class ServeRequest(StrictModel):
     """The body of POST /served-models/{name}/serve, which may be left out."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     at_start: bool | None = None
     force: bool = False

@@ -76,13 +76,9 @@ class History(Struct):
         text = sealed or BETWEEN.join(filter(None, (part.text("text") for part in parts)))
         self._draft.thoughts += [text] if text.strip() else []
 
-    def _function_call(self, node: Node) -> None:
-        self._add_call(node, node.fields.get("arguments"))
-
-    def _custom_call(self, node: Node) -> None:
-        self._add_call(node, {CUSTOM_INPUT: node.text("input") or ""})
-
-    def _add_call(self, node: Node, arguments: object) -> None:
+    def _call(self, node: Node) -> None:
+        custom = node.text("type") == "custom_tool_call"
+        arguments = {CUSTOM_INPUT: node.text("input") or ""} if custom else node.fields.get("arguments")
         name = flat_name(node.text("namespace"), node.required_text("name"))
         call = node.text("call_id") or node.required_text("id")
         self._draft.calls.append(AskedCall(call, name, call_arguments(arguments), "native"))
@@ -106,8 +102,8 @@ class History(Struct):
 READERS: Mapping[str, Callable[[History, Node], None]] = {
     "message": History._message,
     "reasoning": History._reasoning,
-    "function_call": History._function_call,
-    "custom_tool_call": History._custom_call,
+    "function_call": History._call,
+    "custom_tool_call": History._call,
     "function_call_output": History._output,
     "custom_tool_call_output": History._output,
     "mcp_approval_response": History._verdict,
