@@ -18,22 +18,23 @@ from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider
 from app.notifications.service import Notifications
 from app.redaction.redactor import Redactor
+from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
+from app.runs.digests.jobs import opened_digests
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
-from app.schedules.service import Automation
+from app.schedules.service import Automation, opened_automation
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from routes.access.request_rates import Rates, rates_of
-from routes.replication.one_server import Replication
+from routes.replication.one_server import Held, Replication
 from routes.startup.models import opened_models
 from routes.startup.run_factory import opened_run_factory
 from routes.startup.run_manager import opened_run_manager
 from routes.startup.storage import OpenStore, opened_storage
-from routes.startup.surfaces import opened_surfaces
 from tools.base.patterns import lazy_pattern
 from tools.jobs.manager import Jobs
 from tools.sandbox.sandbox import NoSandbox, Sandbox
@@ -82,7 +83,19 @@ async def open_services(
         opened_run_manager(settings, storage) as manager,
         opened_models(settings, storage, manager.runs, choose) as models,
         opened_run_factory(settings, storage, manager, models) as running,
-        opened_surfaces(storage, manager, models, running) as automation,
+        opened_automation(UnattendedRuns(running.factory), manager.notifications.keys) as automation,
+        opened_digests(running.factory, storage.journal) as digests,
+        storage.replication.following(
+            Held(
+                factory=running.factory,
+                registry=models.registry,
+                notifications=manager.notifications,
+                automation=automation,
+                settings=running.runtime_settings,
+                presence=running.presence,
+                digests=digests,
+            )
+        ),
     ):
         factory = running.factory
         yield Services(
