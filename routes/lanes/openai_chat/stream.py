@@ -15,8 +15,7 @@ from app.storage.runs import EventRow
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.event_text import arguments_text, fields_of, text_literal
 from routes.lanes.lane import Turn
-from routes.lanes.openai_chat.ending import completion_id, finish_reason, usage_body
-from routes.lanes.openai_chat.text import RunningText
+from routes.lanes.openai_chat.answer import RunningText, completion_id, finish_reason, usage_body
 
 DONE = "data: [DONE]\n\n"
 # Shown, if the client wants to see the server's own work.

@@ -7,8 +7,7 @@ from typing import Any
 from routes.lanes.answer import Answer, HandedCall, OwnCall, Words
 from routes.lanes.event_text import arguments_text
 from routes.lanes.lane import Turn
-from routes.lanes.openai_chat.ending import completion_id, finish_reason, usage_body
-from routes.lanes.openai_chat.text import EMPTY_LINE, RunningText
+from routes.lanes.openai_chat.answer import EMPTY_LINE, RunningText, completion_id, finish_reason, usage_body
 
 
 def whole_chat(answer: Answer, turn: Turn) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from routes.lanes.content import BETWEEN, Content, Draft, content_of
 from routes.lanes.lane import Verdict
 from routes.lanes.reading import Node, call_arguments, with_names
 from routes.lanes.responses.ids import ApprovalPlace, approval_place
-from routes.lanes.responses.items import CUSTOM_INPUT
-from routes.lanes.responses.sealed_reasoning import unsealed
+from routes.lanes.responses.items import CUSTOM_INPUT, unsealed
 from routes.lanes.responses.tools import flat_name
 
 

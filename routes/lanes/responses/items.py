@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +11,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from routes.lanes.responses import ids
-from routes.lanes.responses.sealed_reasoning import sealed
 
 SERVER_LABEL = "dragoman"  # of our own tools, and of the mcp tool by which a client opts in to approvals
 CUSTOM_INPUT = "input"  # the argument that a custom tool's text stands in
+
+SEALED = "dragoman1."  # begins reasoning as opaque text
 
 Item = dict[str, Any]
 
@@ -47,6 +50,25 @@ def reasoning(item: str, text: str | None = None, *, seal: bool = False) -> Item
     """Reasoning as a summary: as `reasoning_text` most clients do not show it."""
     found: Item = {"id": item, "type": "reasoning", "summary": [] if text is None else [summary_part(text)]}
     return found | {"encrypted_content": sealed(text)} if seal and text is not None else found
+
+
+def sealed(reasoning: str) -> str:
+    """Reasoning as opaque text, for clients that keep no response here and send all items back with their next request.
+
+    It is not encrypted: the same reasoning stands in the item's summary. What counts is that clients send this text
+    back unchanged and whole, while they may shorten or drop a summary.
+    """
+    return SEALED + base64.b64encode(reasoning.encode("utf-8", "surrogatepass")).decode()
+
+
+def unsealed(text: str) -> str | None:
+    """The reasoning, or None if the text is another server's."""
+    if not text.startswith(SEALED):
+        return None
+    try:
+        return base64.b64decode(text.removeprefix(SEALED), validate=True).decode("utf-8", "replace")
+    except binascii.Error:
+        return None
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from routes.lanes.kept_turns import kept_turn
 from routes.lanes.lane import Turn
 from routes.lanes.models import AGENT
 from routes.lanes.responses.encoder import ResponseEncoder
-from routes.lanes.responses.ids import ResponseId, approval_id, approval_place, item_place, response_place
+from routes.lanes.responses.ids import ResponseId, approval_id, approval_place, item_place, response_id, response_place
 from routes.lanes.responses.response import NAME, whole
 from routes.protocol.errors import Refused
 from routes.services import Services
@@ -121,7 +121,7 @@ async def _item(
 ) -> Mapping[str, Any]:
     place = item_place(item)
     if place:
-        response = place.response
+        response = response_id(place.run, place.after)
         if response not in known:
             try:
                 known[response] = await kept.output(await kept.find(response))
