@@ -13,6 +13,7 @@ from functools import partial
 from time import time
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -136,20 +137,12 @@ class Serving(Struct, frozen=True):
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if lane_request.asks and new.session:
             await self._end_undecided(new.session)
-        turn = RunRequest(
-            new.message,
-            new.session,
+        turn = replace(
+            new,
             when_busy="queue",
             time_limit_s=self.services.factory.limits(options).seconds,
             policy=self._policy(options),
-            files=new.files,
-            results=new.results,
-            history=new.history,
-            imported=new.imported,
-            found_by=new.found_by,
             known=True,
-            untrusted=new.untrusted,
-            labels=new.labels,
             traceparent=self.traceparent,
             tied=not lane_request.background,
         )
