@@ -25,7 +25,7 @@ def whole_chat(answer: Answer, turn: Turn) -> dict[str, Any]:
         "created": turn.created,
         "model": turn.model,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
-        "usage": usage_body(answer.usage, answer.cached_tokens),
+        "usage": usage_body(answer.usage, answer.used.cached),
     }
     return body | {"dragoman": _own_work(answer, turn)} if echo.get("events") else body
 

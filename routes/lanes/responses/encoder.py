@@ -19,18 +19,11 @@ from msgspec.structs import replace
 from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
-from routes.lanes.answer import OwnCall
+from routes.lanes.answer import OwnCall, Used
 from routes.lanes.event_text import fields_of, joined_literals, text_literal
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
-from routes.lanes.responses.response import (
-    Outcome,
-    ResponseHead,
-    Used,
-    failed,
-    finished,
-    response_json,
-)
+from routes.lanes.responses.response import Outcome, ResponseHead, failed, finished, response_json, usage_fields
 
 STEP = 16  # sequence numbers for each event of the log; none becomes more events than that
 
@@ -292,7 +285,7 @@ class ResponseEncoder:
     def _end(self, outcome: Outcome) -> None:
         self._end_words()
         self.over = True
-        self._add_response(outcome.event, outcome, self._used.fields())
+        self._add_response(outcome.event, outcome, usage_fields(self._used))
 
 
 def taken_apart(row: EventRow) -> Iterator[EventRow]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from routes.lanes.answer import Answer, HandedCall, OwnCall, WaitingCall, Words
+from routes.lanes.answer import Answer, HandedCall, OwnCall, Used, WaitingCall, Words
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
@@ -58,28 +58,15 @@ def failed(fields: Mapping[str, Any]) -> Outcome:
     return Outcome("failed", error={"code": code, "message": message})
 
 
-class Used(Struct):
-    """Tokens of all rounds of a response."""
-
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-
-    def add(self, fields: Mapping[str, Any]) -> None:
-        """Take in a `usage` event."""
-        self.prompt += fields["prompt_tokens"]
-        self.completion += fields["completion_tokens"]
-        self.cached += fields.get("cached_tokens") or 0
-
-    def fields(self) -> dict[str, Any]:
-        """Reasoning tokens are not counted apart from others, and no cache is written: SDKs require the fields."""
-        return {
-            "input_tokens": self.prompt,
-            "input_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": 0},
-            "output_tokens": self.completion,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": self.prompt + self.completion,
-        }
+def usage_fields(used: Used) -> dict[str, Any]:
+    """Reasoning tokens are not counted apart from others, and no cache is written: SDKs require the fields."""
+    return {
+        "input_tokens": used.prompt,
+        "input_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": 0},
+        "output_tokens": used.completion,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": used.prompt + used.completion,
+    }
 
 
 class ResponseHead(Struct):
@@ -161,8 +148,7 @@ def whole(answer: Answer, turn: Turn) -> dict[str, Any]:
     """The response as it stands, for clients that do not stream."""
     head, outcome = ResponseHead.of(turn), outcome_of(answer, asks=turn.request.asks)
     output = _output(answer, turn, head, IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete")
-    used = Used(answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)
-    usage = used.fields() if outcome.status != IN_PROGRESS else None
+    usage = usage_fields(answer.used) if outcome.status != IN_PROGRESS else None
     return {**head.fields, **ending(outcome), "output": output, "usage": usage}
 
 
