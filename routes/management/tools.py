@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 from starlette.applications import Starlette
-from starlette.convertors import Convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
@@ -23,7 +22,6 @@ from parsing import Arguments
 from routes.management.actions import AREAS, TEXT, Action, Area
 from routes.protocol.application import ServedRoute
 from routes.protocol.refusals import FORESEEN, refuse
-from routes.protocol.route import Endpoint
 from routes.services import Services
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Risk, Role
@@ -34,15 +32,14 @@ ACTION = "action"
 
 
 class Handler(Struct, frozen=True):
-    """An action with its route's handler, and the names of the path's parameters that a call has to give."""
+    """An action with its route. `needed` are the parameters of the path that a call has to give."""
 
     action: Action
-    endpoint: Endpoint
-    convertors: Mapping[str, Convertor[Any]]
+    route: ServedRoute
 
     @property
     def needed(self) -> list[str]:
-        return [name for name in self.convertors if name not in self.action.fixed]
+        return [name for name in self.route.param_convertors if name not in self.action.fixed]
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -58,12 +55,8 @@ def management_tools(server: Starlette, services: Services, areas: Sequence[Area
         if isinstance(route, ServedRoute)
         for method in route.methods or ()
     }
-    tools = list[Tool]()
-    for area in areas:
-        found = [(action, routes[action.path, action.method]) for action in area.actions]
-        handlers = [Handler(action, route.endpoint, route.param_convertors) for action, route in found]
-        tools.append(_tool(area, handlers, server, services))
-    return tools
+    handlers = {area.name: [Handler(one, routes[one.path, one.method]) for one in area.actions] for area in areas}
+    return [_tool(area, handlers[area.name], server, services) for area in areas]
 
 
 def _tool(area: Area, handlers: Sequence[Handler], server: Starlette, services: Services) -> Tool:
@@ -138,7 +131,8 @@ def _unfit(handler: Handler, given: Arguments) -> str:
 async def _answer(handler: Handler, given: Arguments, principal: Principal, server: Starlette) -> Response:
     """The answer to a request as the server's router would hand it to the handler, after authentication."""
     action = handler.action
-    path = {name: convertor.convert(given[name]) for name, convertor in handler.convertors.items() if name in given}
+    convertors = handler.route.param_convertors
+    path = {name: convertors[name].convert(given[name]) for name in convertors if name in given}
     body = {name: given[name] for name in action.body if name in given}
     query = {name: given[name] for name in action.query if name in given}
     data = json.dumps(body).encode() if body else b""
@@ -157,7 +151,8 @@ async def _answer(handler: Handler, given: Arguments, principal: Principal, serv
         "state": {"principal": principal},
     }
     try:
-        return await handler.endpoint(Request(scope, receive))
+        response: Response = await handler.route.endpoint(Request(scope, receive))
+        return response
     except FORESEEN as error:
         refused = refuse(error)
         return Response(json.dumps({"code": refused.code, "message": refused.message} | refused.more), refused.status)
