@@ -295,7 +295,7 @@ class _Server(uvicorn.Server):
         shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
         say = Announcements(self._services.settings.log_format == "json")
         say.state(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}")
-        match self._services.sandbox:
+        match self._services.factory.sandbox:
             case NoSandbox(reason):
                 say.warn(reason)
             case Unboxed():

@@ -24,7 +24,6 @@ from app.runs.digests.jobs import opened_digests
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
 from app.schedules.service import Automation, opened_automation
-from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
@@ -37,7 +36,6 @@ from routes.startup.run_manager import opened_run_manager
 from routes.startup.storage import OpenStore, opened_storage
 from tools.base.patterns import lazy_pattern
 from tools.jobs.manager import Jobs
-from tools.sandbox.sandbox import NoSandbox, Sandbox
 
 TRACEPARENT = lazy_pattern(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -50,11 +48,9 @@ class Services(Struct, kw_only=True):
     runs: RunManager
     switch: KillSwitch
     models: Models
-    sandbox: Sandbox | NoSandbox
     jobs: Jobs
     redactor: Redactor
     mcp: McpServers
-    files: Files
     about_model: str
     presence: Presence
     endpoints: EndpointRegistry
@@ -104,11 +100,9 @@ async def open_services(
             runs=manager.runs,
             switch=storage.switch,
             models=models.models,
-            sandbox=factory.sandbox,
             jobs=factory.jobs,
             redactor=storage.redactor,
             mcp=manager.mcp,
-            files=factory.files,
             about_model=models.about,
             presence=running.presence,
             endpoints=models.registry,

@@ -77,7 +77,7 @@ async def readyz(request: Request) -> Response:
             "ready": True,
             "paused": services.switch.paused,
             "model": services.models.default.provider.model,
-            "sandbox": services.sandbox.level,
+            "sandbox": services.factory.sandbox.level,
         }
     )
 

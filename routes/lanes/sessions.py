@@ -76,7 +76,7 @@ class LaneSessions(Struct, frozen=True):
 
     @classmethod
     def of(cls, services: Services, principal: Principal, lane: str) -> Self:
-        return cls(services.store, services.files, principal, lane, services.factory.labels is not None)
+        return cls(services.store, services.factory.files, principal, lane, services.factory.labels is not None)
 
     async def turn(self, request: LaneRequest) -> RunRequest:
         """The beginning of a run: a session that exists and the new messages, or a new one and its history.

@@ -49,7 +49,7 @@ async def read_body(
                     raise Refused(413, "too_long", limits.too_long)
                 if len(body) > limits.usual and held and not large:
                     large = True
-                    slots = request.app.state.services.files.upload_slots(request.state.principal.name)
+                    slots = request.app.state.services.factory.files.upload_slots(request.state.principal.name)
                     await held.enter_async_context(slots)
     except TimeoutError:
         message = f"The body did not arrive completely within {time_limit_s:g} s. Send it faster."
