@@ -36,9 +36,9 @@ class Refused(Exception):
 class TooSoon(Refused):
     """429: what may be done again at `reset`, a Unix time."""
 
-    def __init__(self, code: str, message: str, reset: float) -> None:
+    def __init__(self, code: str, message: str, reset: float, **more: Any) -> None:
         wait = {"Retry-After": str(max(1, math.ceil(reset - time.time())))}
-        super().__init__(429, code, message, wait, reset=reset)
+        super().__init__(429, code, message, wait, reset=reset, **more)
 
 
 # A browser that is made to open an answer must make nothing of it. A page of ours says what it needs instead.

@@ -47,16 +47,6 @@ from tools.mcp.model import HeldChanged
 from tools.mcp.offer_calls import RequestFailed
 
 
-def _busy(error: SessionBusy) -> Refused:
-    return Refused(409, "session_busy", str(error), run=error.run)
-
-
-def _spent(error: BudgetSpent) -> Refused:
-    refused = TooSoon("budget", str(error), error.reset)
-    refused.more["budget"] = error.budget
-    return refused
-
-
 def _http(error: HTTPException) -> Refused:
     code, message = HTTP_CODES.get(error.status_code, "http_error"), f"{error.detail}. GET / lists the routes."
     return Refused(error.status_code, code, message, error.headers)  # `Allow`, where the method is wrong
@@ -78,10 +68,10 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     NotFound: lambda error: Refused(404, "not_found", str(error)),
     NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
-    SessionBusy: _busy,
+    SessionBusy: lambda error: Refused(409, "session_busy", str(error), run=error.run),
     NothingToCompact: lambda error: Refused(409, "nothing_to_compact", str(error)),
     NotForkable: lambda error: Refused(409, "not_forkable", str(error)),
-    BudgetSpent: _spent,
+    BudgetSpent: lambda error: TooSoon("budget", str(error), error.reset, budget=error.budget),
     NoApproval: lambda error: Refused(404, "not_found", str(error)),
     AlreadyDecided: lambda error: Refused(
         409, "already_decided", str(error), decision=error.row.state, by=error.row.by
