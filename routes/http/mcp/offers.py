@@ -124,8 +124,8 @@ async def get_prompt(request: Request) -> Response:
     messages = await _messages(result)
     head = FROM.format(prompt=ascii(prompt)[1:-1], server=ascii(name)[1:-1])
     # Of several each has its role, because they are sent as one.
-    spoken = [one["text"] if len(messages) == 1 else f"{one['role']}: {one['text']}" for one in messages]
-    text = "\n\n".join([head, *spoken])
+    texts = [one["text"] if len(messages) == 1 else f"{one['role']}: {one['text']}" for one in messages]
+    text = "\n\n".join([head, *texts])
     shown = {"description": visible(result.description or ""), "messages": messages, "text": text[:MAX_TEXT]}
     return ASCIIResponse(services.redactor.redact_value(shown))
 

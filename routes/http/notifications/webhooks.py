@@ -76,8 +76,8 @@ async def send_test(request: Request, row: TargetRow) -> Response:
     began = time.monotonic()
     attempt = await services_of(request).notifications.test(row)
     took = {"duration_s": round(time.monotonic() - began, 3)}
-    said = {"delivered": attempt.ok, "status": attempt.status, "error": attempt.error or None}
-    return ASCIIResponse(said | took)
+    outcome = {"delivered": attempt.ok, "status": attempt.status, "error": attempt.error or None}
+    return ASCIIResponse(outcome | took)
 
 
 def delivery_fields(row: DeliveryRow) -> dict[str, Any]:
