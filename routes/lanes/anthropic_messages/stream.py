@@ -67,10 +67,7 @@ class MessagesEncoder(Struct):
     cached: int = 0
     notices: set[str] = field(default_factory=set)  # their codes, of this round
     own_calls: set[str] = field(default_factory=set)
-
-    @property
-    def over(self) -> bool:
-        return False
+    over: bool = False  # the stream ends with its run
 
     @property
     def shows_own_tools(self) -> bool:
