@@ -79,7 +79,7 @@ async def job_output(request: Request) -> Response:
 
 
 async def _call(request: Request) -> tuple[CallOutput, RunRow, str]:
-    """What reads and stops calls, the run that the request names, and the id of its call. Raises NotFound."""
+    """The outputs of calls, the run that the request names, and the id of its call. Raises NotFound."""
     services = services_of(request)
     run = await services.runs.run(request.path_params["run"], current_principal(request))
     return CallOutput(services.factory.outputs, services.store, services.redactor), run, request.path_params["call"]
