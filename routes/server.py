@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EADDRINUSE
+from functools import partial
 from importlib.metadata import version
 from types import FrameType
 from typing import Any
@@ -53,7 +54,7 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, hooks, metrics, pause, rules, settings, tokens
+from routes.http.administration import audit, endpoints, hooks, metrics, pause, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
@@ -75,7 +76,7 @@ from routes.management.tools import management_tools
 from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
-from routes.protocol.http_metrics import HttpMetrics
+from routes.protocol.http_metrics import count_answer
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
@@ -126,7 +127,6 @@ ROUTES = (
     *servers.ROUTES,
     *endpoints.ROUTES,
     *hooks.ROUTES,
-    *rules.ROUTES,
     *settings.ROUTES,
     *webhooks.ROUTES,
     *push.ROUTES,
@@ -170,7 +170,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
-    layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=HttpMetrics(services.metrics)), access]
+    observe = partial(count_answer, services.metrics)
+    layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=observe), access]
     layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
@@ -294,7 +295,7 @@ class _Server(uvicorn.Server):
         shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
         say = Announcements(self._services.settings.log_format == "json")
         say.state(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}")
-        match self._services.sandbox:
+        match self._services.factory.sandbox:
             case NoSandbox(reason):
                 say.warn(reason)
             case Unboxed():

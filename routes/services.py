@@ -11,36 +11,31 @@ from starlette.requests import Request
 from app.checkpoints.checkpoints import Checkpoints, kept_by
 from app.config.runtime_changes import RuntimeSettings
 from app.config.settings import Settings
-from app.hooks.hooks import Hooks
 from app.mcp.servers import McpServers
-from app.memory.memories import Memories
 from app.metrics.recorder import Metrics
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider
 from app.notifications.service import Notifications
-from app.profiles.library import Profiles
 from app.redaction.redactor import Redactor
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
+from app.runs.digests.jobs import opened_digests
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
-from app.schedules.service import Automation
-from app.storage.files.reading import Files
+from app.schedules.service import Automation, opened_automation
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from routes.access.request_rates import Rates, rates_of
-from routes.replication.one_server import Replication
+from routes.replication.one_server import Held, Replication
 from routes.startup.models import opened_models
 from routes.startup.run_factory import opened_run_factory
 from routes.startup.run_manager import opened_run_manager
 from routes.startup.storage import OpenStore, opened_storage
-from routes.startup.surfaces import opened_surfaces
 from tools.base.patterns import lazy_pattern
 from tools.jobs.manager import Jobs
-from tools.sandbox.sandbox import NoSandbox, Sandbox
 
 TRACEPARENT = lazy_pattern(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -53,11 +48,9 @@ class Services(Struct, kw_only=True):
     runs: RunManager
     switch: KillSwitch
     models: Models
-    sandbox: Sandbox | NoSandbox
     jobs: Jobs
     redactor: Redactor
     mcp: McpServers
-    files: Files
     about_model: str
     presence: Presence
     endpoints: EndpointRegistry
@@ -72,24 +65,8 @@ class Services(Struct, kw_only=True):
     draining: bool = False  # from the first signal to stop
 
     @property
-    def profiles(self) -> Profiles:
-        return self.factory.profiles
-
-    @property
-    def hooks(self) -> Hooks | None:
-        return self.factory.hooks
-
-    @property
     def checkpoints(self) -> Checkpoints | None:
         return kept_by(self.factory.looks)
-
-    @property
-    def memories(self) -> Memories:
-        return self.factory.memories
-
-    @property
-    def unattended(self) -> UnattendedRuns:
-        return UnattendedRuns(self.factory)
 
 
 @asynccontextmanager
@@ -102,7 +79,19 @@ async def open_services(
         opened_run_manager(settings, storage) as manager,
         opened_models(settings, storage, manager.runs, choose) as models,
         opened_run_factory(settings, storage, manager, models) as running,
-        opened_surfaces(storage, manager, models, running) as automation,
+        opened_automation(UnattendedRuns(running.factory), manager.notifications.keys) as automation,
+        opened_digests(running.factory, storage.journal) as digests,
+        storage.replication.following(
+            Held(
+                factory=running.factory,
+                registry=models.registry,
+                notifications=manager.notifications,
+                automation=automation,
+                settings=running.runtime_settings,
+                presence=running.presence,
+                digests=digests,
+            )
+        ),
     ):
         factory = running.factory
         yield Services(
@@ -111,11 +100,9 @@ async def open_services(
             runs=manager.runs,
             switch=storage.switch,
             models=models.models,
-            sandbox=factory.sandbox,
             jobs=factory.jobs,
             redactor=storage.redactor,
             mcp=manager.mcp,
-            files=factory.files,
             about_model=models.about,
             presence=running.presence,
             endpoints=models.registry,

@@ -189,16 +189,10 @@ class Access(Struct, frozen=True):
 
 def token_of(headers: Headers) -> str | None:
     """The token of a request; None where there is none. Clients of Anthropic's API send theirs as `x-api-key`."""
-    given = bearer_of(headers.get("authorization", ""))
-    if given is None and KEY_HEADER in headers:
-        return headers[KEY_HEADER].strip()
-    return given
-
-
-def bearer_of(authorization: str) -> str | None:
-    """The token of an Authorization header; None where there is none."""
-    scheme, _, given = authorization.partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else None
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    return headers[KEY_HEADER].strip() if KEY_HEADER in headers else None
 
 
 def check_fetch_site(scope: Scope, headers: Headers) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Protocol
+
+from routes.access.peers import address_of
 
 MOST, MOST_OF_ADDRESS = 4096, 1024
 RESERVE = 256  # open files that are no connections: the database, tools, model servers
@@ -80,14 +82,8 @@ class Connections:
         return True
 
     def _is_exempt(self, address: str | None) -> bool:
-        if not self._exempt:
-            return False
-        try:
-            found = ip_address((address or "").partition("%")[0])
-        except ValueError:
-            return False
-        mapped = getattr(found, "ipv4_mapped", None) or found
-        return any(mapped in network for network in self._exempt)
+        found = address_of(address) if self._exempt else None
+        return found is not None and any(found in network for network in self._exempt)
 
 
 def room_for(wanted: int) -> int:

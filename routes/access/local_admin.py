@@ -10,7 +10,6 @@ never the local admin's, whichever account runs the proxy.
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 from pathlib import Path
@@ -21,7 +20,7 @@ from starlette.types import Scope
 
 from app.storage.changes import StoreFailed
 from routes.access.peers import PEER, Peer
-from routes.access.token_text import fingerprint
+from routes.access.token_text import fingerprint, is_known
 
 LOCAL_TOKEN = "local.token"
 LOCAL_PREFIX = "dgm_local_"
@@ -85,7 +84,7 @@ class LocalAdmin(Struct, frozen=True):
         """Return why a request of this account is not the local admin's, and what to do; None if it is."""
         if proxied(headers):
             return f"This request came through a proxy, which requires a token. {MAKE_ONE}"
-        if uid == self.uid or self._is_token(bearer):
+        if uid == self.uid or is_known(bearer, self.token_sha256):
             return None
         if bearer is not None:
             return f"This is not a token of this server. {MAKE_ONE}"
@@ -95,11 +94,6 @@ class LocalAdmin(Struct, frozen=True):
             "The system does not report which account opened this connection. Open the address that the server "
             f"printed, or send Authorization: Bearer TOKEN with the token in {self.token_file}."
         )
-
-    def _is_token(self, bearer: str | None) -> bool:
-        if bearer is None or not self.token_sha256:
-            return False
-        return hmac.compare_digest(fingerprint(bearer), self.token_sha256)
 
 
 def opened_local_admin(data_dir: Path) -> LocalAdmin:

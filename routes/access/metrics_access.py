@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
-
 from msgspec import Struct
 
 from app.config.monitoring_settings import MonitoringSettings
-from routes.access.token_text import fingerprint
+from routes.access.token_text import fingerprint, is_known
 
 METRICS = "/metrics"
 
@@ -22,11 +20,7 @@ class MetricsAccess(Struct, frozen=True):
         """Return True if a request needs no principal, because it reads the metrics and may."""
         if path != METRICS or method not in ("GET", "HEAD"):
             return False
-        if self.public:
-            return True
-        if token is None or not self.token_sha256:
-            return False
-        return hmac.compare_digest(fingerprint(token), self.token_sha256)
+        return self.public or is_known(token, self.token_sha256)
 
 
 def metrics_access(settings: MonitoringSettings) -> MetricsAccess:

@@ -22,7 +22,7 @@ from asyncio import BaseTransport
 from contextlib import closing
 from errno import EBADMSG, ENOENT
 from functools import cache, cached_property, lru_cache
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from msgspec import Struct
@@ -201,11 +201,18 @@ def _words(place: bytes) -> str:
 @lru_cache(1024)
 def _packed(host: str) -> bytes:
     """The 4 or 16 bytes of an address. Raises OSError for what is no address."""
+    if (found := address_of(host)) is None:
+        raise OSError(f"{host!a} is no address")
+    return found.packed
+
+
+def address_of(text: str | None) -> IPv4Address | IPv6Address | None:
+    """The address that a text writes, that of IPv4 where IPv6 carries one; None for what is none."""
     try:
-        found = ip_address(host.partition("%")[0])
+        found = ip_address((text or "").partition("%")[0])
     except ValueError:
-        raise OSError(f"{host!a} is no address") from None
-    return (found.ipv4_mapped or found).packed if isinstance(found, IPv6Address) else found.packed
+        return None
+    return found if isinstance(found, IPv4Address) else found.ipv4_mapped or found
 
 
 def _anywhere(host: str) -> str:

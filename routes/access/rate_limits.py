@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import re
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from ipaddress import IPv4Address, IPv6Network
 from typing import Any, ClassVar
 
 from uvicorn._types import ASGI3Application
@@ -16,7 +16,7 @@ from uvicorn.protocols.http import flow_control
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
-from routes.access.peers import PEER, Peer
+from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
 
 WINDOW_S = 60.0
@@ -76,15 +76,10 @@ class RateLimiter:
 @lru_cache(1024)
 def client_network(address: str | None) -> str:
     """The network that identifies a client: its IPv4 address, or the /64 of its IPv6 address."""
-    try:
-        found = ipaddress.ip_address((address or "").partition("%")[0])
-    except ValueError:  # a proxy may forward anything
+    found = address_of(address)
+    if found is None:  # a proxy may forward anything
         return "unknown"
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((found, 64), strict=False))
+    return str(found if isinstance(found, IPv4Address) else IPv6Network((found, 64), strict=False))
 
 
 def names_two_servers(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> str | None:

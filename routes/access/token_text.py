@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 
 TOKEN_PREFIX = "dgm_"
@@ -16,3 +17,8 @@ def new_token() -> str:
 def fingerprint(token: str) -> str:
     """SHA-256 in hexadecimal digits."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def is_known(token: str | None, sha256: str) -> bool:
+    """Return whether the token has this fingerprint. An empty one lets none in."""
+    return token is not None and sha256 != "" and hmac.compare_digest(fingerprint(token), sha256)

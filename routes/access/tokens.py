@@ -64,7 +64,8 @@ async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple
         expires=None if request.expires is None else expiry(request.expires, now),
         profile=request.profile or "",
     )
-    why = f"role {request.role}, until {_day(row.expires)}" if row.expires else f"role {request.role}"
+    why = f"role {request.role}"
+    why += time.strftime(", until %Y-%m-%d %H:%M UTC", time.gmtime(row.expires)) if row.expires else ""
     why += f", bound to the profile {row.profile}" if row.profile else ""
     if await store.add_token(row, [AuditRow(now, request.name, "token", "made", why=why, by=by)]):
         return token, row
@@ -110,7 +111,3 @@ def state_of(row: TokenRow) -> str:
     if row.disabled_at is not None and is_lasting(row, time.time()):
         return "disabled"
     return "active" if in_use(row, time.time()) else "expired"
-
-
-def _day(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

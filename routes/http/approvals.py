@@ -24,11 +24,12 @@ from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 from tools.base.permit import fingerprint
 
+ASKED = ("run", "call", "session", "name", "reason", "state")  # of the row, as they are
 NO_PREVIEW = "{name} does not change a file, so there is nothing to compare. Review its arguments instead."
 
 
 def approval_fields(row: ApprovalRow) -> dict[str, Any]:
-    named = {name: getattr(row, name) for name in ("run", "call", "session", "name", "reason", "state")}
+    named = {name: getattr(row, name) for name in ASKED}
     decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
     edited = {"edited": json.loads(row.edited)} if row.edited else {}
     arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}

@@ -113,7 +113,7 @@ ROUTES = tagged(
         rights="owner",
         answer={"id": "text", "title": "text", "created": "number", "parent": "object", "branches": ["object"]},
         statuses=(201,),
-        errors=(409, 422),
+        errors=(409,),
         body=Body(ForkRequest, {"before": "run_0123456789abcdef0123"}),
     ),
 )

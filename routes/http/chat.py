@@ -14,7 +14,7 @@ from routes.http.branches import files_of_run
 from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits
-from routes.protocol.requests import ChatRequest, idempotency_key, read_message
+from routes.protocol.requests import ChatRequest, key_of, read_message
 from routes.protocol.route import Body, Route, tagged
 from routes.protocol.sse import event_stream
 from routes.services import Services, current_principal, services_of, traceparent_of
@@ -33,7 +33,7 @@ async def chat(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     body = await read_message(request, ChatRequest, services.settings.max_message_bytes, file_limits(services.settings))
     limit_s = services.factory.limits(body).seconds
-    key = idempotency_key(request, body)
+    key = key_of(request, body.fingerprint()) if "idempotency-key" in request.headers else None
     again = await files_of_run(services, principal, body.files_of, body.session) if body.files_of else []
     results = [CallResult(one.call, one.text) for one in body.tool_results]
     turn = RunRequest(

@@ -6,14 +6,13 @@ import asyncio
 import time
 from typing import Annotated
 
-from msgspec.structs import asdict
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.report import report
-from app.checkpoints.undo import MOST_NAMED, UndoRefused, undo_run
+from app.checkpoints.undo import UndoRefused, undo_run
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.storage.principals import Principal
@@ -66,8 +65,7 @@ async def undo(request: Request) -> Response:
         await undo_run(checkpoints, row.id, principal.name, wanted.paths)
     except UndoRefused as refused:
         await _audit(services, principal, row, "refuse", str(refused))
-        named = [asdict(one) for one in refused.conflicts[:MOST_NAMED]]
-        raise Refused(409, "undo_refused", str(refused), files=named) from refused
+        raise
     services.runs.notifier.notify(row.session)
     return ASCIIResponse(await asyncio.to_thread(report, checkpoints.store, row.id))
 

@@ -91,9 +91,9 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
             "model": default.provider.model,
             "endpoint": services.models.endpoint.name,
             "embedded": services.models.endpoint.embedded,
-            "sandbox": services.sandbox.level,
-            "boxed": services.sandbox.boxed,  # commands stay in it, without network
-            "networked": services.sandbox.networked,  # all that is open to each is the public network
+            "sandbox": services.factory.sandbox.level,
+            "boxed": services.factory.sandbox.boxed,  # commands stay in it, without network
+            "networked": services.factory.sandbox.networked,  # all that is open to each is the public network
         },
         "paused": services.switch.paused,
         "runs": [run_fields(row) for row in await services.runs.of(principal.name)],

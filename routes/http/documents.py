@@ -24,6 +24,8 @@ from routes.services import Services, current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
 MOST_BYTES = 4 * MOST_CHARACTERS
+ABOUT = ("id", "session", "title", "kind", "version", "created", "updated")  # of a document's row
+SUGGESTION = ("number", "version", "old", "new", "reason", "state", "created", "decided")
 EXTENSIONS = {"markdown": "md", "python": "py", "javascript": "js", "typescript": "ts", "plain": "txt", "rust": "rs"}
 _EXTENSION = lazy_pattern(r"[a-z0-9]{1,10}")
 
@@ -62,7 +64,8 @@ async def show_document(request: Request) -> Response:
     row = await _document(services, request)
     version = await _version(services, request, row)
     suggestions = [suggestion_fields(one) for one in await _open(services, row)]
-    fields = await _about(services, row) | version_fields(version) | {"suggestions": suggestions}
+    shown = {"shown": version.version, "author": version.author, "run": version.run or None, "text": version.text}
+    fields = await _about(services, row) | shown | {"suggestions": suggestions}  # `shown`: the version of the text
     return ASCIIResponse(services.redactor.redact_value(fields))
 
 
@@ -107,10 +110,8 @@ async def decide(request: Request) -> Response:
         raise _unknown(row.id) from None
     except KeyError:
         raise NotFound(f"Document {row.id} has no such suggestion. GET /documents/{row.id} lists them.") from None
-    except NotDecidable as reason:
+    except (NotDecidable, UnfitDocument) as reason:
         raise Refused(409, "suggestion_decided", str(reason)) from None
-    except UnfitDocument as unfit:
-        raise Refused(409, "suggestion_decided", str(unfit)) from None
     return ASCIIResponse(await _about(services, decided.row) | {"suggestion": suggestion_fields(decided.suggestion)})
 
 
@@ -162,19 +163,12 @@ async def _open(services: Services, row: DocumentRow) -> list[SuggestionRow]:
 
 async def _about(services: Services, row: DocumentRow) -> dict[str, Any]:
     """`version` is the latest, `open_suggestions` their number."""
-    times = {"created": row.created, "updated": row.updated}
-    about = {"id": row.id, "session": row.session, "title": row.title, "kind": row.kind, "version": row.version}
-    return about | times | {"open_suggestions": len(await _open(services, row))}
-
-
-def version_fields(version: VersionRow) -> dict[str, Any]:
-    """`shown` is the version that the text is of."""
-    return {"shown": version.version, "author": version.author, "run": version.run or None, "text": version.text}
+    about = {name: getattr(row, name) for name in ABOUT}
+    return about | {"open_suggestions": len(await _open(services, row))}
 
 
 def suggestion_fields(one: SuggestionRow) -> dict[str, Any]:
-    names = ("number", "version", "old", "new", "reason", "state", "created", "decided")
-    return {name: getattr(one, name) for name in names}
+    return {name: getattr(one, name) for name in SUGGESTION}
 
 
 VERSION = Query("version", "an older version; without it the latest", "integer")

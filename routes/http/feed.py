@@ -24,11 +24,10 @@ from app.storage.principals import Principal
 from app.storage.runs import EventRow
 from routes.http.dashboard_state import Changes, Row, Seen, state_of
 from routes.http.runs import run_fields
-from routes.protocol.cursors import bad_cursor
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import whole_number
 from routes.protocol.route import RESUMES, Query, Route, tagged
-from routes.protocol.sse import RETRY, EventStreamResponse, pieces
+from routes.protocol.sse import RETRY, EventStreamResponse, bad_cursor, pieces
 from routes.services import Services, current_principal, services_of
 
 BUSY_S, IDLE_S = 0.5, 2.0  # polling of what sends no notification: with running jobs, without
@@ -181,7 +180,7 @@ ROUTES = tagged(
         "GET /events",
         page_events,
         rights="user",
-        errors=(400, 404),
+        errors=(404,),
         query=(
             Query("session", "whose runs are streamed"),
             Query("after", "the `id:` of the last event, with `session`"),

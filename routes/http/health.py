@@ -20,6 +20,7 @@ Try:
 Routes:
 {routes}
 """
+OFFERED = ("name", "description", "risk", "role", "approval", "parameters")  # of a tool
 UNCONFIRMED = "The database has not confirmed in time that this server is alive. Send requests to another one."
 DRAINING = "The server is stopping. Send new requests to another one, or wait until it has been started again."
 
@@ -76,7 +77,7 @@ async def readyz(request: Request) -> Response:
             "ready": True,
             "paused": services.switch.paused,
             "model": services.models.default.provider.model,
-            "sandbox": services.sandbox.level,
+            "sandbox": services.factory.sandbox.level,
         }
     )
 
@@ -85,18 +86,7 @@ async def list_tools(request: Request) -> Response:
     """The tools that you may use. The list that the model is given."""
     services = services_of(request)
     tools = services.factory.toolbox(await services.factory.current_gate(current_principal(request))).offered
-    rows = [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "risk": tool.risk,
-            "role": tool.role,
-            "approval": tool.approval,
-            "parameters": tool.parameters,
-        }
-        for tool in tools
-    ]
-    return ASCIIResponse({"tools": rows})
+    return ASCIIResponse({"tools": [{name: getattr(tool, name) for name in OFFERED} for tool in tools]})
 
 
 ROUTES = (

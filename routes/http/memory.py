@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
-from app.memory.limits import MOST_BYTES, MOST_PAGE, MemoryFull, UnfitMemory
+from app.memory.limits import MOST_BYTES, MOST_PAGE
 from app.memory.memories import Source
 from app.storage.memories import MemoryFilter, MemoryRow
 from app.transcript.run_request import NotFound
@@ -23,6 +23,7 @@ from tools.base.access import FACT
 LISTED = 50  # memories of one answer that asks for no number
 LONGEST_QUERY = 1_000  # characters
 MOST_BODY = 16 * MOST_BYTES  # with JSON's escapes
+SHOWN = ("id", "kind", "text", "untrusted", "author", "created", "updated")
 TRUTH = {"true": True, "false": False}
 
 
@@ -70,7 +71,7 @@ async def _found(services: Services, owner: str, query: str, limit: int) -> list
     """Each with `similarity`, null where it was found by words only."""
     if len(query) > LONGEST_QUERY:
         raise Refused(400, "invalid_query", f"q is longer than {LONGEST_QUERY:,} characters; search for fewer words")
-    found = await services.memories.search(owner, query, limit)
+    found = await services.factory.memories.search(owner, query, limit)
     return [_fields(services, one.row) | {"similarity": one.similarity} for one in found]
 
 
@@ -78,12 +79,7 @@ async def add_memory(request: Request) -> Response:
     """Add a memory. 201 for a new one, 200 for one with this text that was there."""
     services, owner = services_of(request), current_principal(request).name
     body = await read_fields(request, NewMemory, MOST_BODY)
-    try:
-        row, is_new = await services.memories.remember(owner, body.text, body.kind, Source())
-    except MemoryFull as full:
-        raise Refused(409, "memory_full", str(full)) from None
-    except UnfitMemory as unfit:
-        raise Refused(422, "invalid_request", str(unfit)) from None
+    row, is_new = await services.factory.memories.remember(owner, body.text, body.kind, Source())
     return ASCIIResponse(_fields(services, row), status_code=201 if is_new else 200)
 
 
@@ -99,18 +95,16 @@ async def edit_memory(request: Request) -> Response:
     row = await _memory(services, request, request.path_params["memory"])
     body = await read_fields(request, MemoryEdit, MOST_BODY)
     try:
-        row = await services.memories.edit(row, text=body.text, kind=body.kind, untrusted=body.untrusted)
+        row = await services.factory.memories.edit(row, text=body.text, kind=body.kind, untrusted=body.untrusted)
     except KeyError:
         raise _unknown(row.id) from None
-    except UnfitMemory as unfit:
-        raise Refused(422, "invalid_request", str(unfit)) from None
     return ASCIIResponse(_fields(services, row))
 
 
 async def delete_memory(request: Request) -> Response:
     """Delete a memory."""
     services = services_of(request)
-    await services.memories.delete(await _memory(services, request, request.path_params["memory"]))
+    await services.factory.memories.delete(await _memory(services, request, request.path_params["memory"]))
     return Response(status_code=204)
 
 
@@ -120,7 +114,7 @@ async def delete_memories(request: Request) -> Response:
     session, everything = request.query_params.get("session"), _truth(request, "all")
     if bool(session) == bool(everything):
         raise Refused(400, "invalid_query", "send ?session=ID for those of one conversation, or ?all=true for all")
-    return ASCIIResponse({"deleted": await services.memories.delete_many(owner, session or None)})
+    return ASCIIResponse({"deleted": await services.factory.memories.delete_many(owner, session or None)})
 
 
 def _truth(request: Request, name: str) -> bool | None:
@@ -143,9 +137,8 @@ def _unknown(memory: str) -> NotFound:
 
 
 def _fields(services: Services, row: MemoryRow) -> dict[str, Any]:
-    names = ("id", "kind", "text", "untrusted", "author", "created", "updated")
     source = {"session": row.session, "run": row.run, "message": row.message} if row.run else None
-    fields = {name: getattr(row, name) for name in names} | {"labels": sorted(row.label_names), "source": source}
+    fields = {name: getattr(row, name) for name in SHOWN} | {"labels": sorted(row.label_names), "source": source}
     return dict(services.redactor.redact_value(fields))
 
 
@@ -178,7 +171,6 @@ ROUTES = tagged(
         delete_memories,
         rights="user",
         answer={"deleted": "integer"},
-        errors=(400,),
         query=(Query("session", "those of this session"), Query("all", "true deletes all", "boolean")),
     ),
     Route("GET /memory/{memory}", show_memory, rights="owner", answer="@Memory"),

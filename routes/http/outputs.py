@@ -11,6 +11,7 @@ from app.redaction.output_chunks import OutputPart
 from app.runs.call_output import CallOutput
 from app.runs.discipline.run_terminals import TerminalSize
 from app.runs.job_output import JobOutput
+from app.storage.runs import RunRow
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
 from routes.protocol.requests import InputRequest, read_fields
@@ -22,10 +23,9 @@ NO_TERMINAL = "This call has ended, or has no terminal: see the setting pty."
 
 async def call_output(request: Request) -> Response:
     """The output of a call, in pages. During the run and afterwards. See [whole outputs](#whole-outputs)."""
-    services, after = services_of(request), query_number(request, "after", 0)
-    run = await services.runs.run(request.path_params["run"], current_principal(request))
-    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
-    return ASCIIResponse(_fields(await outputs.part(run, request.path_params["call"], after)))
+    after = query_number(request, "after", 0)
+    outputs, run, call = await _call(request)
+    return ASCIIResponse(_fields(await outputs.part(run, call, after)))
 
 
 async def cancel_call(request: Request) -> Response:
@@ -34,9 +34,7 @@ async def cancel_call(request: Request) -> Response:
     Answers when its whole process tree is gone. The run goes on: the model receives what the call had printed, and that
     the person stopped it. Audited as `stop`. Harmless on a call that has ended (`"stopped": false`).
     """
-    services, call = services_of(request), request.path_params["call"]
-    run = await services.runs.run(request.path_params["run"], current_principal(request))
-    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
+    outputs, run, call = await _call(request)
     return ASCIIResponse({"run": run.id, "call": call, "stopped": await outputs.stop(run, call)})
 
 
@@ -47,10 +45,8 @@ async def type_into_call(request: Request) -> Response:
     `up`, `down`, `left`, `right`, `ctrl-c`, `ctrl-d`, `ctrl-z`, `ctrl-\`. What is typed is not kept, but for what the
     program echoes; the audit has its length.
     """
-    services, call = services_of(request), request.path_params["call"]
-    run = await services.runs.run(request.path_params["run"], current_principal(request))
+    outputs, run, call = await _call(request)
     body = await read_fields(request, InputRequest, plain=True)  # its output is redacted
-    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     taken = await outputs.type_in(run, call, body.data)
     if taken is None:
         raise Refused(409, "no_terminal", NO_TERMINAL)
@@ -66,10 +62,8 @@ async def resize_call(request: Request) -> Response:
     The size of the window in which the [terminal](tools.md#terminals) is seen, 20 to 400 columns and 5 to 200 rows. The
     program is signalled (SIGWINCH).
     """
-    services, call = services_of(request), request.path_params["call"]
-    run = await services.runs.run(request.path_params["run"], current_principal(request))
+    outputs, run, call = await _call(request)
     size = await read_fields(request, TerminalSize)
-    outputs = CallOutput(services.factory.outputs, services.store, services.redactor)
     if not await outputs.resize(run, call, size.window):
         raise Refused(409, "no_terminal", NO_TERMINAL)
     return ASCIIResponse({"run": run.id, "call": call, "columns": size.columns, "rows": size.rows})
@@ -82,6 +76,13 @@ async def job_output(request: Request) -> Response:
     return ASCIIResponse(
         _fields(await outputs.part(request.path_params["job"], current_principal(request).name, after))
     )
+
+
+async def _call(request: Request) -> tuple[CallOutput, RunRow, str]:
+    """The outputs of calls, the run that the request names, and the id of its call. Raises NotFound."""
+    services = services_of(request)
+    run = await services.runs.run(request.path_params["run"], current_principal(request))
+    return CallOutput(services.factory.outputs, services.store, services.redactor), run, request.path_params["call"]
 
 
 def _fields(part: OutputPart) -> dict[str, Any]:

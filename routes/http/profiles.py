@@ -44,7 +44,7 @@ async def list_profiles(request: Request) -> Response:
     cannot leave. See [profiles](profiles.md).
     """
     services, principal = services_of(request), current_principal(request)
-    rows = [profile_fields(one) for one in await services.profiles.listed(principal.name)]
+    rows = [profile_fields(one) for one in await services.factory.profiles.listed(principal.name)]
     return ASCIIResponse({"profiles": services.redactor.redact_value(rows), "bound_to": principal.profile or None})
 
 
@@ -65,8 +65,8 @@ async def save_profile(request: Request) -> Response:
     body = await read_fields(request, ProfileRequest, MOST_BYTES)
     spec = ProfileSpec(**body.model_dump(exclude={"shared"}, exclude_unset=True))
     shared = principal.role is Role.ADMIN if body.shared is None else body.shared
-    is_new = await services.profiles.save(principal, name, spec, shared=shared, by=principal.name)
-    profile = await services.profiles.named(name, principal.name)
+    is_new = await services.factory.profiles.save(principal, name, spec, shared=shared, by=principal.name)
+    profile = await services.factory.profiles.named(name, principal.name)
     return ASCIIResponse(profile_fields(profile), 201 if is_new else 200)
 
 
@@ -74,14 +74,14 @@ async def delete_profile(request: Request) -> Response:
     """Delete a profile."""
     services, principal = services_of(request), current_principal(request)
     profile = await _named(request, services)
-    await services.profiles.remove(principal, profile.name, principal.name)
+    await services.factory.profiles.remove(principal, profile.name, principal.name)
     return Response(status_code=204)
 
 
 async def _named(request: Request, services: Services) -> Profile:
     """Raises NotFound."""
     try:
-        return await services.profiles.named(request.path_params["profile"], current_principal(request).name)
+        return await services.factory.profiles.named(request.path_params["profile"], current_principal(request).name)
     except UnknownProfile as unknown:
         raise NotFound(str(unknown)) from None
 
@@ -102,14 +102,15 @@ async def show_options(request: Request) -> Response:
     except ValidationError:
         raise Refused(400, "invalid_query", "profile is longer than the name of any profile.") from None
     factory = services.factory
-    layers = await ProfiledOptions(factory.settings, services.profiles).layers(principal, options, session)
+    layers = await ProfiledOptions(factory.settings, services.factory.profiles).layers(principal, options, session)
     values = effective_values(layers, services.models.default.provider.model)
     rows = [*values, *rights_of(principal, disabled)]
+    shown = [{"option": one.option, "value": one.value, "from": one.source} for one in rows]
     resolved, pinned = layers.resolved()
     gate = factory.gate_of(principal, options.with_pinned(resolved, pinned))
     return ASCIIResponse(
         {
-            "options": services.redactor.redact_value([value_fields(one) for one in rows]),
+            "options": services.redactor.redact_value(shown),
             "profiles": [one.shown for one in pinned.profiles],
             "tools": [tool.name for tool in gate.offer(factory.tools)],
         }
@@ -123,10 +124,6 @@ def rights_of(principal: Principal, disabled: Sequence[str]) -> list[Value]:
     return [*named, *([Value("disabled", list(disabled), "session")] if disabled else [])]
 
 
-def value_fields(value: Value) -> dict[str, Any]:
-    return {"option": value.option, "value": value.value, "from": value.source}
-
-
 ROUTES = tagged(
     "Tools and profiles",
     Route(
@@ -134,7 +131,7 @@ ROUTES = tagged(
         show_options,
         rights="user",
         answer={"options": ["object"], "profiles": ["any"], "tools": ["text"]},
-        errors=(403, 404),
+        errors=(404,),
         query=(Query("profile", "with this profile"), Query("session", "in this session")),
     ),
     Route("GET /profiles", list_profiles, rights="user", answer={"profiles": ["@Profile"], "bound_to": "text?"}),
@@ -145,8 +142,8 @@ ROUTES = tagged(
         rights="user",
         answer="@Profile",
         statuses=(200, 201),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(ProfileRequest, {"max_rounds": 5}),
     ),
-    Route("DELETE /profiles/{profile}", delete_profile, rights="owner", errors=(403, 409)),
+    Route("DELETE /profiles/{profile}", delete_profile, rights="owner", errors=(409,)),
 )

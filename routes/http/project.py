@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.config.folders import workspace_of
-from app.context.project_files import DigestChanged, ReviewedFile
+from app.context.project_files import ReviewedFile
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.transcript.run_request import NotFound
@@ -61,10 +61,7 @@ async def decide(request: Request) -> Response:
     workspace = workspace_of(services.settings.workspace, principal)
     accept = body.decision == "accept"
     project = services.factory.project
-    try:
-        reviewed = await project.decide(workspace, body.path, body.digest, accept=accept, by=principal.name)
-    except DigestChanged as changed:
-        raise Refused(409, "file_changed", str(changed)) from None
+    reviewed = await project.decide(workspace, body.path, body.digest, accept=accept, by=principal.name)
     if reviewed is None:
         raise NotFound(f"The workspace has no instructions {body.path[:200]!r}. GET /project lists them.")
     by, why = principal.name, f"digest {body.digest}"
@@ -81,7 +78,7 @@ ROUTES = tagged(
         decide,
         rights="not guests",
         answer="object",
-        errors=(403, 404, 409),
+        errors=(404, 409),
         body=Body(FileDecisionRequest, {"path": "AGENTS.md", "digest": "0" * 64, "decision": "accept"}),
     ),
 )

@@ -13,12 +13,11 @@ from app.budget.usage_report import sums
 from app.profiles.pinned import NOTHING
 from app.runs.run_options import pinned_in
 from app.storage.runs import RunRow
-from routes.protocol.cursors import cursor
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.message_parts import MessageRequest, file_limits
 from routes.protocol.requests import read_message
 from routes.protocol.route import RESUMES, Body, Query, Route, tagged
-from routes.protocol.sse import event_stream
+from routes.protocol.sse import cursor, event_stream
 from routes.services import current_principal, services_of
 
 
@@ -95,7 +94,6 @@ ROUTES = tagged(
         run_events,
         rights="owner",
         statuses=(200, 204),
-        errors=(400,),
         query=(Query("after", "the `id:` of the last event that was received; the header Last-Event-ID comes first"),),
         headers=RESUMES,
         stream="run",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -15,7 +14,6 @@ from app.budget.usage_report import sums
 from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
 from app.runs.session_stream import Asked
-from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import MAX_LINE
 from routes.http.branches import log_fields
@@ -53,7 +51,8 @@ async def session_log(request: Request) -> Response:
     if before and not await services.store.holds_run(session.id, await services.runs.run(before, principal)):
         raise Refused(400, "invalid_query", f"before: run {before[:40]!a} is not of session {session.id}")
     rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1)
-    first = _under_way(rows) if before is None else None
+    under_way = [place for place, row in enumerate(rows) if row.ended is None]  # newest first
+    first = max(under_way, default=None) if before is None else None
     runs_json, size, cursor = list[str](), 0, None
     for place, row in enumerate(rows[: max(most, 0 if first is None else first + 1)]):
         log = Log()
@@ -79,11 +78,6 @@ async def session_log(request: Request) -> Response:
     body = f'{json.dumps(services.redactor.redact_value(head))[:-1]}, "runs": [{", ".join(reversed(runs_json))}]}}'
     setattr(request.state, REDACTED, True)
     return Response(body, media_type="application/json")
-
-
-def _under_way(rows: Sequence[RunRow]) -> int | None:
-    """The place of the oldest run that has not ended, newest first."""
-    return max((place for place, row in enumerate(rows) if row.ended is None), default=None)
 
 
 async def _log(store: Store, run: str, redactor: Redactor) -> Log:

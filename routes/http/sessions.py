@@ -156,7 +156,7 @@ async def change_session(request: Request) -> Response:
     body = await read_fields(request, SessionRequest, services.settings.max_message_bytes)
     marks = known_labels(services.settings, body.labels or ())
     if body.sets_options:
-        async with services.profiles.session_change:
+        async with services.factory.profiles.session_change:
             row = await services.runs.session(row.id, current_principal(request))  # as other requests have left it
             row = replace(row, options=await _set_options(services, current_principal(request), row, body))
     if marks:
@@ -178,11 +178,11 @@ async def _set_options(services: Services, principal: Principal, row: SessionRow
     kept = earlier.model_dump(exclude={"profile"}) if given is None else given
     name = body.profile if "profile" in body.model_fields_set else earlier.profile
     if name:
-        await services.profiles.named(name, principal.name)
+        await services.factory.profiles.named(name, principal.name)
     defaults = SessionDefaults(profile=name or None, **kept)
     services.models.route(defaults.model, principal.name)
     services.factory.gate(principal, defaults.approval)
-    return await services.profiles.set_session_defaults(row.id, defaults)
+    return await services.factory.profiles.set_session_defaults(row.id, defaults)
 
 
 async def delete_session(request: Request) -> Response:
@@ -222,7 +222,7 @@ ROUTES = tagged(
         change_session,
         rights="owner",
         answer="@Session",
-        errors=(403, 409),
+        errors=(409,),
         body=Body(SessionRequest, {"title": "Trip to Lisbon"}),
     ),
     Route(

@@ -64,7 +64,6 @@ ROUTES = tagged(
         show_usage,
         rights="user",
         answer="@Budgets",
-        errors=(400, 403),
         query=(
             Query("month", "such as 2026-11"),
             Query("principal", "for admins: another one, `*` for all"),

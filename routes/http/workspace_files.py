@@ -79,7 +79,7 @@ ROUTES = tagged(
         read_file,
         rights="owner",
         statuses=(200, 206, 304),
-        errors=(403, 416),
+        errors=(416,),
         media=("application/octet-stream",),
     ),
 )

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
-from app.core.events import (
-    ApprovalRequired,
-    Notice,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
+from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
 from routes.lanes.event_text import fields_of
+
+
+class Used(Struct):
+    """Tokens of all rounds."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+    def add(self, fields: Mapping[str, Any]) -> None:
+        """Take in a `usage` event."""
+        self.prompt += fields["prompt_tokens"]
+        self.completion += fields["completion_tokens"]
+        self.cached += fields.get("cached_tokens") or 0
 
 
 class Words(Struct):
@@ -75,7 +76,7 @@ class Answer(Struct):
     """`reason` is that of `run.finished`, `failure` has the fields of `run.failed`; one of them is set at the end.
 
     `cut` says that the model reached its limit in the last round, `declined` that it refused to answer there.
-    `usage` is the last event of that type; the other tokens are those of all rounds.
+    `usage` is the last event of that type.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -84,9 +85,7 @@ class Answer(Struct):
     failure: dict[str, Any] | None = None
     cut: bool = False
     declined: bool = False
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
+    used: Used = field(default_factory=Used)
     round: int = 1
     _continued: bool = False  # the next round goes on in the middle of the text
     _fresh: bool = True  # the next text begins an item: a round has begun, or something stood between
@@ -107,31 +106,32 @@ class Answer(Struct):
     def add(self, row: EventRow) -> None:
         fields = fields_of(row)
         match row.type:
-            case TextDelta.type:
+            case events.TextDelta.type:
                 self._add_words(fields["text"], thought=False)
-            case ReasoningDelta.type:
+            case events.ReasoningDelta.type:
                 self._add_words(fields["text"], thought=True)
-            case TextReclassified.type:
+            case events.TextReclassified.type:
                 self._take_back(fields["characters"])
-            case RoundStarted.type:
+            case events.RoundStarted.type:
                 self._begin_round(fields["round"])
-            case ToolHanded.type:
+            case events.ToolHanded.type:
                 self.items.append(HandedCall(fields["call"], fields["name"], fields["arguments"]))
-            case ToolStarted.type:
+            case events.ToolStarted.type:
                 self.items.append(OwnCall(fields["call"], fields["name"], fields["arguments"]))
-            case ToolFinished.type:
+            case events.ToolFinished.type:
                 self._close_call(fields["call"], fields["text"], ok=fields["ok"])
-            case ToolRejected.type if fields.get("call") and fields["reason"] not in NEVER_MADE:
+            case events.ToolRejected.type if fields.get("call") and fields["reason"] not in NEVER_MADE:
                 self._reject_call(fields["call"], fields.get("name", ""), fields["reason"])
-            case ApprovalRequired.type:
+            case events.ApprovalRequired.type:
                 self.items.append(WaitingCall(fields["call"], fields["name"], fields["arguments"], row.seq))
-            case Usage.type:
-                self._add_usage(fields)
-            case Notice.type:
+            case events.Usage.type:
+                self.usage = fields
+                self.used.add(fields)
+            case events.Notice.type:
                 self._note(fields["code"])
-            case RunFinished.type:
+            case events.RunFinished.type:
                 self.reason = fields["reason"]
-            case RunFailed.type:
+            case events.RunFailed.type:
                 self.failure = fields
 
     def _begin_round(self, number: int) -> None:
@@ -174,9 +174,3 @@ class Answer(Struct):
     def _reject_call(self, call: str, name: str, reason: str) -> None:
         if not self._close_call(call, reason, ok=False) and name:
             self.items.append(OwnCall(call, name, {}, reason))
-
-    def _add_usage(self, fields: dict[str, Any]) -> None:
-        self.usage = fields
-        self.prompt_tokens += fields["prompt_tokens"]
-        self.completion_tokens += fields["completion_tokens"]
-        self.cached_tokens += fields.get("cached_tokens") or 0

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.events import RunFinished
+from app.runs.run_manager import RunManager
 from app.storage.principals import Principal
-from app.storage.runs import EventRow, RunRow
+from app.storage.runs import RunRow
 from app.transcript.run_request import NotFound
 from routes.lanes.event_text import fields_of
 
@@ -35,18 +35,6 @@ class RequestKey(Struct, frozen=True):
     principal: str
     lane: str
     digest: bytes
-
-
-class RunsOfClients(Protocol):
-    """The part of `RunManager` that attendance needs."""
-
-    async def run(self, run: str, principal: Principal) -> RunRow: ...
-
-    async def is_active(self, run: str) -> bool: ...
-
-    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]: ...
-
-    async def cancel(self, run: str, why: str = "cancelled") -> None: ...
 
 
 class Attendance:
@@ -66,7 +54,7 @@ class Attendance:
         if len(self._started) > REMEMBERED:
             self._started.popitem(last=False)
 
-    async def join(self, runs: RunsOfClients, key: RequestKey, principal: Principal) -> RunRow | None:
+    async def join(self, runs: RunManager, key: RequestKey, principal: Principal) -> RunRow | None:
         """The run that the same request has started, if it is under way or its answer was lost a moment ago."""
         known = self._started.get(key)
         if known is None or known.id in self._stopping:
@@ -76,7 +64,7 @@ class Attendance:
         self._note_client(known.id)
         return known
 
-    async def _has_just_ended(self, runs: RunsOfClients, known: RunRow, principal: Principal) -> bool:
+    async def _has_just_ended(self, runs: RunManager, known: RunRow, principal: Principal) -> bool:
         try:
             row = await runs.run(known.id, principal)
         except NotFound:  # unlisted: its log can be read for some seconds
@@ -95,7 +83,7 @@ class Attendance:
             if not self._clients[run]:
                 del self._clients[run]
 
-    async def leave(self, runs: RunsOfClients, run: str) -> None:
+    async def leave(self, runs: RunManager, run: str) -> None:
         """Cancel the run after a second, unless another client waits for it by then."""
         if self._clients[run]:
             return
@@ -116,7 +104,7 @@ class Attendance:
             joined.set()
 
 
-async def _is_answered(runs: RunsOfClients, run: str) -> bool:
+async def _is_answered(runs: RunManager, run: str) -> bool:
     last = None
     async with aclosing(runs.watch(run, 0)) as pages:
         async for rows in pages:

@@ -17,11 +17,10 @@ from starlette.requests import Request
 from app.core.strict_model import UNSTORABLE
 from app.redaction.redactor import Redactor
 from routes.lanes.lane import LaneRequest, Prepare, ReadRequest
-from routes.protocol.beside_loop import call_beside_loop
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FileLimits, file_limits
-from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
+from routes.protocol.raw_body import BodyLimits, call_beside_loop, read_body
 from routes.services import current_principal, services_of
 from tools.base.patterns import lazy_pattern
 
@@ -53,14 +52,12 @@ class ReadBody(Struct, frozen=True):
     digest: bytes
 
 
-async def read_lane_request(
-    request: Request, read: ReadRequest, prepare: Prepare | None = None, time_limit_s: float = BODY_TIME_S
-) -> ReadBody:
+async def read_lane_request(request: Request, read: ReadRequest, prepare: Prepare | None = None) -> ReadBody:
     """Raises Refused with 400, 408, 413, or what `prepare` and `read` raise."""
     services = services_of(request)
     limits = file_limits(services.settings)
     async with AsyncExitStack() as held:
-        body = await read_body(request, LIMITS, held, time_limit_s)
+        body = await read_body(request, LIMITS, held)
         fields = await call_beside_loop(len(body), fields_of_body, body, services.redactor)
         if prepare:
             fields = await prepare(services, current_principal(request), fields)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from msgspec import Struct, field
 
 from app.core.attachments import Attachment, File
+from app.core.messages import AskedCall, Message
 from app.storage.files.kinds import file_of
 from app.workspace.received import received_file
 from routes.lanes.reading import Node, plain_text
@@ -19,6 +20,7 @@ NO_AUDIO = "is audio, which this server does not take; send its text"
 # Parts whose text is that of a document. PDFs are found by their bytes, wherever they come in.
 DOCUMENTS = frozenset({"document", "search_result", "file", "input_file", "binary"})
 LONGEST_FILE_NAME = 255  # characters
+BETWEEN = "\n\n"  # texts of one answer
 TEXTS = ("text/", "application/json")
 
 
@@ -39,6 +41,21 @@ class Content(Struct):
     @property
     def attachments(self) -> tuple[Attachment, ...]:
         return tuple(file.attachment for file in self.files)
+
+
+class Draft(Struct):
+    """An answer of the assistant whose parts are read one after the other."""
+
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[AskedCall] = field(default_factory=list)
+
+    def message(self) -> Message | None:
+        """None if there is nothing in it. Between two texts, and two thoughts, is an empty line."""
+        if not (self.texts or self.thoughts or self.calls):
+            return None
+        text, reasoning = BETWEEN.join(self.texts), BETWEEN.join(self.thoughts)
+        return Message("assistant", text, calls=tuple(self.calls), reasoning=reasoning)
 
 
 PartReader = Callable[[Node], str | File | Content]

@@ -149,9 +149,6 @@ def failure_of(failed: Mapping[str, Any]) -> Refused:
     """The fields of `run.failed` as an error, with headers for an answer that has not begun."""
     code, message = failed["code"], failed["message"]
     kind = ERRORS.get(code, BROKEN)
-    refused = Refused(kind.status, code, message)
-    if failed["retryable"]:
-        refused.headers = {"Retry-After": str(BUSY_RETRY_S)} if kind is RATE_LIMITED else None
-    else:
-        refused.headers = {"x-should-retry": "false"}  # the SDKs of both ask again at any 5xx otherwise
-    return refused
+    if not failed["retryable"]:  # the SDKs of both ask again at any 5xx otherwise
+        return Refused(kind.status, code, message, {"x-should-retry": "false"})
+    return Refused(kind.status, code, message, {"Retry-After": str(BUSY_RETRY_S)} if kind is RATE_LIMITED else None)

@@ -97,10 +97,7 @@ Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[s
 
 
 class Lane(Struct, frozen=True):
-    """`ping` is the comment that keeps its streams awake.
-
-    `about`, `body` and `answer` describe its route, as in `routes.protocol.route`.
-    """
+    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`."""
 
     name: str
     path: str
@@ -109,7 +106,6 @@ class Lane(Struct, frozen=True):
     whole: Whole
     error: ErrorBody
     headers: Mapping[str, str] = field(default_factory=dict)
-    ping: bytes = b": ping\n\n"
     prepare: Prepare | None = None
     about: str = ""
     body: Body | None = None

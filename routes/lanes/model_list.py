@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,11 +28,11 @@ class ListedModel(Struct, frozen=True):
     id: str
     owner: str = OWNER
 
-    def openai(self, created: int) -> dict[str, Any]:
-        return {"id": self.id, "object": "model", "created": created, "owned_by": self.owner}
+    def openai(self) -> dict[str, Any]:
+        return {"id": self.id, "object": "model", "created": CREATED, "owned_by": self.owner}
 
-    def anthropic(self, created: int) -> dict[str, Any]:
-        at = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    def anthropic(self) -> dict[str, Any]:
+        at = datetime.fromtimestamp(CREATED, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"type": "model", "id": self.id, "display_name": self.id, "created_at": at}
 
 
@@ -60,19 +60,6 @@ def found_model(name: str, aliases: Mapping[str, str], endpoints: Endpoints) -> 
     return ListedModel(name, OWNER if name in aliases else found[0].name)
 
 
-def openai_list(models: Sequence[ListedModel], created: int) -> dict[str, Any]:
-    return {"object": "list", "data": [one.openai(created) for one in models]}
-
-
-def anthropic_list(models: Sequence[ListedModel], created: int) -> dict[str, Any]:
-    return {
-        "data": [one.anthropic(created) for one in models],
-        "has_more": False,
-        "first_id": models[0].id if models else None,
-        "last_id": models[-1].id if models else None,
-    }
-
-
 async def list_models(request: Request) -> Response:
     """The names that `model` may have.
 
@@ -81,27 +68,21 @@ async def list_models(request: Request) -> Response:
     """
     models = services_of(request).models
     listed = listed_models(models.aliases, models.endpoints)
-    body = anthropic_list if ANTHROPIC_VERSION in request.headers else openai_list
-    return ASCIIResponse(body(listed, CREATED))
+    if ANTHROPIC_VERSION not in request.headers:
+        return ASCIIResponse({"object": "list", "data": [one.openai() for one in listed]})
+    ends = {"first_id": listed[0].id, "last_id": listed[-1].id}  # there is the agent at least
+    return ASCIIResponse({"data": [one.anthropic() for one in listed], "has_more": False} | ends)
 
 
 async def show_model(request: Request) -> Response:
     """One of them."""
     models = services_of(request).models
     found = found_model(request.path_params["model"], models.aliases, models.endpoints)
-    body = found.anthropic if ANTHROPIC_VERSION in request.headers else found.openai
-    return ASCIIResponse(body(CREATED))
+    return ASCIIResponse(found.anthropic() if ANTHROPIC_VERSION in request.headers else found.openai())
 
 
 ROUTES = tagged(
     "Clients of other APIs",
     Route("GET /v1/models", list_models, rights="user", answer={"data": ["object"]}, foreign_errors=True),
-    Route(
-        "GET /v1/models/{model:path}",
-        show_model,
-        rights="user",
-        answer={"id": "text"},
-        errors=(404,),
-        foreign_errors=True,
-    ),
+    Route("GET /v1/models/{model:path}", show_model, rights="user", answer={"id": "text"}, foreign_errors=True),
 )

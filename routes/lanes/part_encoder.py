@@ -12,31 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from app.core import events
 from app.core.document_events import DocumentChanged, DocumentFinished, DocumentSuggested
-from app.core.events import (
-    ApprovalRequired,
-    ApprovalResolved,
-    ContextSummarised,
-    ContextTrimmed,
-    FileChanged,
-    ImageReturned,
-    MessageAdded,
-    Notice,
-    PlanUpdated,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolProgress,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
 from app.storage.runs import EventRow
 from routes.lanes.errors import STOPPED
 from routes.lanes.event_text import fields_of, text_literal
@@ -45,10 +22,6 @@ from routes.lanes.lane import Turn
 Fields = dict[str, Any]
 NOTHING = '""'
 ENDED_BEFORE = "This call had not ended when the run did."
-
-
-def data_block(fields: Fields) -> str:
-    return f"data: {json.dumps(fields, separators=(',', ':'))}\n\n"
 
 
 def call_of(approval: str) -> str:
@@ -81,10 +54,10 @@ class PartEncoder(ABC):
         if row.type == self._open:  # a token, most of the time
             text = text_literal(row)
             return f"{self._before_text}{text}}}\n\n" if self._begun and text != NOTHING else ""
-        if self.over or (self._repeats and row.type == ReasoningDelta.type):
+        if self.over or (self._repeats and row.type == events.ReasoningDelta.type):
             return ""
-        self._repeats = row.type == TextReclassified.type
-        if row.type in (TextDelta.type, ReasoningDelta.type):
+        self._repeats = row.type == events.TextReclassified.type
+        if row.type in (events.TextDelta.type, events.ReasoningDelta.type):
             self._open_with(row)
         elif handler := self.handlers.get(row.type):
             handler(self, fields_of(row))
@@ -94,7 +67,7 @@ class PartEncoder(ABC):
         return "".join(blocks)
 
     def send(self, **fields: Any) -> None:
-        self._blocks.append(data_block(fields))
+        self._blocks.append(f"data: {json.dumps(fields, separators=(',', ':'))}\n\n")
 
     def send_text(self, text: str) -> None:
         self._blocks.append(text)
@@ -161,7 +134,7 @@ class PartEncoder(ABC):
         call = fields.get("call")
         name = fields.get("name") or self.unanswered.get(call or "", {}).get("name")
         if call is None or name is None or call in self._answered:
-            self.note(ToolRejected.type, fields)
+            self.note(events.ToolRejected.type, fields)
             return
         shown = call in self.unanswered
         self._answer(call)
@@ -218,51 +191,39 @@ class PartEncoder(ABC):
 
     def _notice(self, fields: Fields) -> None:
         self._continues = self._continues or fields["code"] == "continued"
-        self.note(Notice.type, fields)
+        self.note(events.Notice.type, fields)
 
     def _note_context(self, fields: Fields) -> None:
         self.note(fields["type"], fields)
-
-    def _break_text(self, _: Fields) -> None:
-        self.close_part()  # so that the answer begins in a part of its own
 
     def _add_message(self, fields: Fields) -> None:
         self.close_part()
         self.add_message(fields["text"])
 
-    def _start_run(self, fields: Fields) -> None:
-        self.start_run(fields)
-
-    def _resolve(self, fields: Fields) -> None:
-        self.resolve(fields)
-
-    def _add_usage(self, fields: Fields) -> None:
-        self.add_usage(fields)
-
     handlers: ClassVar[dict[str, Callable[[PartEncoder, Fields], None]]] = {
-        RunStarted.type: _start_run,
-        RoundStarted.type: _start_round,
-        TextReclassified.type: _break_text,
-        MessageAdded.type: _add_message,
-        ToolStarted.type: _start_call,
-        ToolProgress.type: _progress,
-        ToolFinished.type: _finish_call,
-        ToolRejected.type: _reject,
-        ToolHanded.type: _hand,
-        ApprovalRequired.type: _ask,
-        ApprovalResolved.type: _resolve,
-        Notice.type: _notice,
-        ContextTrimmed.type: _note_context,
-        ContextSummarised.type: _note_context,
-        FileChanged.type: _note_context,
-        ImageReturned.type: _note_context,
-        PlanUpdated.type: _note_context,
+        events.RunStarted.type: lambda self, fields: self.start_run(fields),
+        events.RoundStarted.type: _start_round,
+        events.TextReclassified.type: lambda self, _: self.close_part(),  # the answer begins in a part of its own
+        events.MessageAdded.type: _add_message,
+        events.ToolStarted.type: _start_call,
+        events.ToolProgress.type: _progress,
+        events.ToolFinished.type: _finish_call,
+        events.ToolRejected.type: _reject,
+        events.ToolHanded.type: _hand,
+        events.ApprovalRequired.type: _ask,
+        events.ApprovalResolved.type: lambda self, fields: self.resolve(fields),
+        events.Notice.type: _notice,
+        events.ContextTrimmed.type: _note_context,
+        events.ContextSummarised.type: _note_context,
+        events.FileChanged.type: _note_context,
+        events.ImageReturned.type: _note_context,
+        events.PlanUpdated.type: _note_context,
         DocumentFinished.type: _note_context,
         DocumentChanged.type: _note_context,
         DocumentSuggested.type: _note_context,
-        Usage.type: _add_usage,
-        RunFinished.type: _finish,
-        RunFailed.type: _fail,
+        events.Usage.type: lambda self, fields: self.add_usage(fields),
+        events.RunFinished.type: _finish,
+        events.RunFailed.type: _fail,
     }
 
     @abstractmethod

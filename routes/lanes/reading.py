@@ -21,19 +21,9 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"  # for halves of a character, and for NUL
 # Parameters of chat completions that clients of other formats send under the same names.
 MODEL_PARAMETERS = frozenset(
     {
-        *(
-            "temperature",
-            "top_p",
-            "top_k",
-            "min_p",
-            "max_tokens",
-            "max_completion_tokens",
-            "stop",
-            "seed",
-            "logit_bias",
-        ),
+        *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_completion_tokens", "stop", "seed"),
         *("presence_penalty", "frequency_penalty", "repetition_penalty", "response_format", "tool_choice"),
-        *("parallel_tool_calls", "reasoning_effort", "chat_template_kwargs"),
+        *("parallel_tool_calls", "reasoning_effort", "chat_template_kwargs", "logit_bias"),
     }
 )
 JSON_KINDS = {

@@ -13,6 +13,7 @@ from functools import partial
 from time import time
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -124,14 +125,10 @@ class Serving(Struct, frozen=True):
             return Resumed(row, 0)
         if self.body.request.verdicts:
             return await resumed_run(self.services, self.principal, self._sessions, self.body.request)
-        row = await self._start(self.body.request)
+        start = self._start_agent if model_choice(self.body.request.model).agent else self._start_relay
+        row = await start(self.body.request)
         self.attendance.remember(key, row)
         return Resumed(row, 0)
-
-    async def _start(self, lane_request: LaneRequest) -> RunRow:
-        if model_choice(lane_request.model).agent:
-            return await self._start_agent(lane_request)
-        return await self._start_relay(lane_request)
 
     async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)
@@ -140,20 +137,12 @@ class Serving(Struct, frozen=True):
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if lane_request.asks and new.session:
             await self._end_undecided(new.session)
-        turn = RunRequest(
-            new.message,
-            new.session,
+        turn = replace(
+            new,
             when_busy="queue",
             time_limit_s=self.services.factory.limits(options).seconds,
             policy=self._policy(options),
-            files=new.files,
-            results=new.results,
-            history=new.history,
-            imported=new.imported,
-            found_by=new.found_by,
             known=True,
-            untrusted=new.untrusted,
-            labels=new.labels,
             traceparent=self.traceparent,
             tied=not lane_request.background,
         )
@@ -208,7 +197,7 @@ class Serving(Struct, frozen=True):
     def _stream(self, turn: Turn) -> Response:
         on_leave = None if turn.request.background else partial(self._leave, turn.run)
         frames = lane_frames(self._pages(turn, after=0), self.lane.encoder(turn), self.attendance.attending(turn.run))
-        return EventStreamResponse(self.place, frames, self._headers(turn), on_leave, self.lane.ping)
+        return EventStreamResponse(self.place, frames, self._headers(turn), on_leave)
 
     async def _collect(self, request: Request, turn: Turn) -> Response:
         try:

@@ -30,7 +30,7 @@ from app.storage.files.reading import Files
 from app.storage.principals import Principal
 from app.storage.runs import KeyRow, RunRow
 from app.storage.store import Store
-from app.transcript.run_request import UNASKED, CallResult
+from app.transcript.run_request import UNASKED, CallResult, RunRequest
 from routes.lanes.answer import Answer
 from routes.lanes.claims import claims_of
 from routes.lanes.event_text import fields_of
@@ -47,20 +47,6 @@ EACH = 200  # characters that take as long as the message around them
 NEWEST = 16  # runs of a session in which its last one that a client has started is looked for
 # No Idempotency-Key of a request can be one of these: theirs are printable.
 CALL, THREAD, PREFIX = "call\n", "thread\n", "prefix\n"
-
-
-class NewTurn(Struct, frozen=True):
-    """The beginning of a run: a session that exists and the new messages, or a new one and its history."""
-
-    session: str | None = None
-    history: Sequence[Message] = ()
-    imported: Sequence[File] = ()
-    results: Sequence[CallResult] = ()
-    message: str = ""
-    files: Sequence[File] = ()
-    found_by: Sequence[str] = ()
-    labels: Sequence[str] = ()
-    untrusted: bool = False
 
 
 class Split(Struct, frozen=True):
@@ -90,22 +76,18 @@ class LaneSessions(Struct, frozen=True):
 
     @classmethod
     def of(cls, services: Services, principal: Principal, lane: str) -> Self:
-        return cls(services.store, services.files, principal, lane, services.factory.labels is not None)
+        return cls(services.store, services.factory.files, principal, lane, services.factory.labels is not None)
 
-    async def turn(self, request: LaneRequest) -> NewTurn:
-        """Raises Refused if `previous` does not exist, StoreFailed."""
-        turn = await self._turn(request)
-        turn = replace(turn, untrusted=turn.untrusted or request.untrusted)
-        if not self.labelled or turn.session is not None:
-            return turn
-        return replace(turn, labels=await self.labels_of(request))
+    async def turn(self, request: LaneRequest) -> RunRequest:
+        """The beginning of a run: a session that exists and the new messages, or a new one and its history.
 
-    async def _labels(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
-        """Return the labels of the sessions that hold the beginning of this conversation."""
-        ends = [at for at, one in enumerate(messages, 1) if one.role != "assistant"]
-        calls = [f"{CALL}{one.call}" for one in messages if one.call]
-        sessions = await self._sessions(request, [*prefix_names(messages, ends), *calls[-MOST_BEGINNINGS:]])
-        return sorted({row.label for row in await self.store.session_labels(sessions)})
+        Raises Refused if `previous` does not exist, StoreFailed.
+        """
+        messages = conversation_of(request)
+        found_by = self._names(request, messages)
+        turn = await self._turn(request, messages)
+        labels = await self.labels_of(request) if turn.session is None else ()
+        return replace(turn, untrusted=turn.untrusted or request.untrusted, found_by=found_by, labels=labels)
 
     async def _sessions(self, request: LaneRequest, names: Sequence[str]) -> list[str]:
         """Return the sessions of runs with these names, and of the run that the request names."""
@@ -118,23 +100,25 @@ class LaneSessions(Struct, frozen=True):
 
         Raises Refused, StoreFailed.
         """
-        return await self._labels(request, conversation_of(request)) if self.labelled else ()
-
-    async def _turn(self, request: LaneRequest) -> NewTurn:
+        if not self.labelled:
+            return ()
         messages = conversation_of(request)
-        found_by = self._names(request, messages)
+        ends = [at for at, one in enumerate(messages, 1) if one.role != "assistant"]
+        calls = [f"{CALL}{one.call}" for one in messages if one.call]
+        sessions = await self._sessions(request, [*prefix_names(messages, ends), *calls[-MOST_BEGINNINGS:]])
+        return sorted({row.label for row in await self.store.session_labels(sessions)})
+
+    async def _turn(self, request: LaneRequest, messages: Sequence[Message]) -> RunRequest:
         run = None if request.branches else await self._earlier_run(request, Split.of(messages))
         if run is None:
-            return replace(await self._unmatched(request, messages), found_by=found_by)
+            return await self._unmatched(request, messages)
         new = await self._unsent(run, Split.of(messages).new)
         turn = _continued(run.session, new, request.files)
         if not turn.results and not turn.message.strip() and not turn.files:  # a continuation of the answer itself
-            return replace(await self._unmatched(request, messages), found_by=found_by)
-        if await self._is_last(run):
-            return replace(turn, found_by=found_by)
-        return replace(await self._forked(run, new, request.files), found_by=found_by)
+            return await self._unmatched(request, messages)
+        return turn if await self._is_last(run) else await self._forked(run, new, request.files)
 
-    async def _unmatched(self, request: LaneRequest, messages: Sequence[Message]) -> NewTurn:
+    async def _unmatched(self, request: LaneRequest, messages: Sequence[Message]) -> RunRequest:
         """A new session with the client's history, in which answers that no run has given are marked."""
         turn = _begun(messages, request.files)
         if any(message.role == "assistant" for message in messages):
@@ -184,22 +168,20 @@ class LaneSessions(Struct, frozen=True):
         known = [at for at, one in enumerate(new[:-1], 1) if sent and (one.role, one.text) == (sent.role, sent.text)]
         return new[known[-1] :] if known else new
 
-    async def history(self, run: str) -> NewTurn:
+    async def history(self, run: str) -> RunRequest:
         """The conversation up to the end of a run, with its files. Raises Refused."""
         row = await self.previous(run)
         messages = await self.store.messages_until(row.session, row.id)
-        return NewTurn(history=messages, imported=await self._files_of(messages))
+        return RunRequest("", history=messages, imported=await self._files_of(messages))
 
     async def previous(self, run: str) -> RunRow:
         row = await self.store.run(run)
-        if row is None or row.principal != self.principal.name or await self._is_deleted(row):
+        is_mine = row is not None and row.principal == self.principal.name
+        # Without a log its response was deleted, and others of its session were not.
+        if row is None or not is_mine or (row.ended is not None and not await self.store.events(row.id, 0, 1)):
             problem = "There is no such previous response, or it is not kept. Send the whole conversation instead."
             raise Refused(400, "previous_response_not_found", problem, param="previous_response_id")
         return row
-
-    async def _is_deleted(self, row: RunRow) -> bool:
-        """Return True if its response was deleted, and others of its session were not."""
-        return row.ended is not None and not await self.store.events(row.id, 0, 1)
 
     async def named_run(self, request: LaneRequest) -> RunRow | None:
         """The run that a request names, or the last one of the thread that it names. Raises Refused."""
@@ -253,7 +235,7 @@ class LaneSessions(Struct, frozen=True):
         newest = await self.store.last_runs(run.session, None, NEWEST)
         return next((row.id for row in newest if not json.loads(row.policy).get(UNASKED)), run.id) == run.id
 
-    async def _forked(self, run: RunRow, new: Sequence[Message], files: Sequence[File]) -> NewTurn:
+    async def _forked(self, run: RunRow, new: Sequence[Message], files: Sequence[File]) -> RunRequest:
         earlier = await self.history(run.id)
         turn = _begun(new, files)
         return replace(turn, history=[*earlier.history, *turn.history], imported=[*earlier.imported, *turn.imported])
@@ -300,24 +282,24 @@ def _is_of_dialogue(message: Message) -> bool:
     return message.role != "system" and bool(message.role != "assistant" or message.calls or message.text.strip())
 
 
-def _begun(messages: Sequence[Message], files: Sequence[File]) -> NewTurn:
+def _begun(messages: Sequence[Message], files: Sequence[File]) -> RunRequest:
     """A new session: the messages behind the last answer or result are the new one, the others its history."""
     end = next((at for at in range(len(messages), 0, -1) if messages[at - 1].role in ("assistant", "tool")), 0)
     history, new = messages[:end], messages[end:]
-    return NewTurn(
+    return RunRequest(
+        _joined(new),
         history=history,
         imported=_sent(history, files),
-        message=_joined(new),
         files=_sent(new, files),
         untrusted=any(message.untrusted for message in new),
     )
 
 
-def _continued(session: str, new: Sequence[Message], files: Sequence[File]) -> NewTurn:
+def _continued(session: str, new: Sequence[Message], files: Sequence[File]) -> RunRequest:
     results = [CallResult(message.call, message.text) for message in new if message.role == "tool" and message.call]
     words = [message for message in new if message.role != "tool"]
     untrusted = any(message.untrusted for message in words)
-    return NewTurn(session, results=results, message=_joined(words), files=_sent(new, files), untrusted=untrusted)
+    return RunRequest(_joined(words), session, results=results, files=_sent(new, files), untrusted=untrusted)
 
 
 def _joined(messages: Iterable[Message]) -> str:

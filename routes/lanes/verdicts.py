@@ -40,13 +40,15 @@ async def resumed_run(
         if row := pending.get(verdict.call):
             await _decide(services, principal, row, verdict)
             decided.append(row)
-        elif row := await _decided_before(services, sessions, request, verdict):
-            decided.append(row)
+        else:  # a call of the conversation's run may have been decided meanwhile
+            run = await sessions.named_run(request)
+            if run and (row := await services.store.approval(run.id, verdict.call)):
+                decided.append(row)
     if not decided:
         calls = ", ".join(verdict.call[:40] for verdict in request.verdicts[:5])
         raise Refused(400, "no_approval", f"No call waits for a decision under {calls!a}. Send a message instead.")
-    run = await services.runs.run(decided[-1].run, principal)
-    return Resumed(run, await _question_position(services, run.id, [row.call for row in decided]))
+    resumed = await services.runs.run(decided[-1].run, principal)
+    return Resumed(resumed, await _question_position(services, resumed.id, [row.call for row in decided]))
 
 
 async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict) -> None:
@@ -56,14 +58,6 @@ async def _decide(services: Services, principal: Principal, row: ApprovalRow, ve
         await services.runs.decide(row.run, row.call, principal, review)
     except AlreadyDecided:
         return  # on the page, in this moment: that decision stands, and the client sees it in the stream
-
-
-async def _decided_before(
-    services: Services, sessions: LaneSessions, request: LaneRequest, verdict: Verdict
-) -> ApprovalRow | None:
-    """A call of the conversation's run that was decided meanwhile."""
-    run = await sessions.named_run(request)
-    return await services.store.approval(run.id, verdict.call) if run else None
 
 
 async def _question_position(services: Services, run: str, calls: Sequence[str]) -> int:

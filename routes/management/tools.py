@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 from starlette.applications import Starlette
-from starlette.convertors import Convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
@@ -23,7 +22,6 @@ from parsing import Arguments
 from routes.management.actions import AREAS, TEXT, Action, Area
 from routes.protocol.application import ServedRoute
 from routes.protocol.refusals import FORESEEN, refuse
-from routes.protocol.route import Endpoint
 from routes.services import Services
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Risk, Role
@@ -34,15 +32,14 @@ ACTION = "action"
 
 
 class Handler(Struct, frozen=True):
-    """An action with its route's handler, and the names of the path's parameters that a call has to give."""
+    """An action with its route. `needed` are the parameters of the path that a call has to give."""
 
     action: Action
-    endpoint: Endpoint
-    convertors: Mapping[str, Convertor[Any]]
+    route: ServedRoute
 
     @property
     def needed(self) -> list[str]:
-        return [name for name in self.convertors if name not in self.action.fixed]
+        return [name for name in self.route.param_convertors if name not in self.action.fixed]
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -58,12 +55,8 @@ def management_tools(server: Starlette, services: Services, areas: Sequence[Area
         if isinstance(route, ServedRoute)
         for method in route.methods or ()
     }
-    return [_tool(area, [_handler(action, routes) for action in area.actions], server, services) for area in areas]
-
-
-def _handler(action: Action, routes: Mapping[tuple[str, str], ServedRoute]) -> Handler:
-    route = routes[action.path, action.method]
-    return Handler(action, route.endpoint, route.param_convertors)
+    handlers = {area.name: [Handler(one, routes[one.path, one.method]) for one in area.actions] for area in areas}
+    return [_tool(area, handlers[area.name], server, services) for area in areas]
 
 
 def _tool(area: Area, handlers: Sequence[Handler], server: Starlette, services: Services) -> Tool:
@@ -136,28 +129,12 @@ def _unfit(handler: Handler, given: Arguments) -> str:
 
 
 async def _answer(handler: Handler, given: Arguments, principal: Principal, server: Starlette) -> Response:
+    """The answer to a request as the server's router would hand it to the handler, after authentication."""
     action = handler.action
-    path = {name: convertor.convert(given[name]) for name, convertor in handler.convertors.items() if name in given}
+    convertors = handler.route.param_convertors
+    path = {name: convertors[name].convert(given[name]) for name in convertors if name in given}
     body = {name: given[name] for name in action.body if name in given}
     query = {name: given[name] for name in action.query if name in given}
-    request = _request(action, path | dict(action.fixed), query, body, principal=principal, server=server)
-    try:
-        return await handler.endpoint(request)
-    except FORESEEN as error:
-        refused = refuse(error)
-        return Response(json.dumps({"code": refused.code, "message": refused.message} | refused.more), refused.status)
-
-
-def _request(
-    action: Action,
-    path: Mapping[str, Any],
-    query: Mapping[str, Any],
-    body: Mapping[str, Any],
-    *,
-    principal: Principal,
-    server: Starlette,
-) -> Request:
-    """A request as the server's router would hand it to the handler, after authentication."""
     data = json.dumps(body).encode() if body else b""
 
     async def receive() -> Message:
@@ -167,10 +144,15 @@ def _request(
         "type": "http",
         "method": action.method,
         "path": action.path,
-        "path_params": dict(path),
+        "path_params": path | dict(action.fixed),
         "query_string": urlencode(query).encode(),
         "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())],
         "app": server,
         "state": {"principal": principal},
     }
-    return Request(scope, receive)
+    try:
+        response: Response = await handler.route.endpoint(Request(scope, receive))
+        return response
+    except FORESEEN as error:
+        refused = refuse(error)
+        return Response(json.dumps({"code": refused.code, "message": refused.message} | refused.more), refused.status)

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
+from msgspec import Struct
+from msgspec.structs import fields
+
+from app.budget.usage_report import COUNTS
+from app.redaction.output_chunks import OutputPart
+from app.storage.approvals import ApprovalRow
+from app.storage.audit import AuditRow
+from app.storage.documents import DocumentRow, SuggestionRow
+from app.storage.memories import MemoryRow
+from app.storage.people.sign_ins import SignInRow
+from routes.http import approvals, documents, health, jobs, memory
+from routes.http.people import sign_ins
 from routes.protocol.route import Shape
+from tools.jobs.records import Job
+from tools.mcp.model import Status
+from tools.tool import Tool
 
 TYPES: Mapping[str, Mapping[str, Any]] = {
     "text": {"type": "string"},
@@ -15,6 +31,26 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
     "object": {"type": "object"},
     "any": {},
 }
+# In the order in which a type is looked for: a bool is an int, too.
+NAMES: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number", str: "text", object: "object"}
+
+
+def typed(struct: type[Struct], names: Iterable[str] = ()) -> dict[str, Shape]:
+    """The shapes of the fields of a struct that have these names; without names of all."""
+    types = {field.name: field.type for field in fields(struct)}
+    return {name: shape_of(types[name]) for name in names or types}
+
+
+def shape_of(kind: Any) -> Shape:
+    """The shape of a type's values as JSON."""
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin in (Union, UnionType):  # with None, which stands last
+        return f"{shape_of(inner[0])}?"
+    if origin is Literal:
+        return "text"
+    return [shape_of(inner[0])] if origin is tuple else next(NAMES[one] for one in NAMES if issubclass(origin, one))
+
+
 _RUN = {"session": "text", "model": "text", "state": "text", "created": "number", "ended": "number?"}
 _UNATTENDED = {
     "id": "text",
@@ -43,29 +79,8 @@ _TARGET = {
     "failing_since": "number?",
     "created": "number",
 }
-_DOCUMENT = {
-    "id": "text",
-    "session": "text",
-    "title": "text",
-    "kind": "text",
-    "version": "integer",
-    "created": "number",
-    "updated": "number",
-    "open_suggestions": "integer",
-}
-_JOB = {
-    "id": "text",
-    "session": "text",
-    "command": "text",
-    "state": "text",
-    "created": "number",
-    "started": "number?",
-    "ended": "number?",
-    "exit_code": "integer?",
-    "reason": "text?",
-    "time_limit_s": "number",
-    "elapsed_s": "number",
-}
+_DOCUMENT = {**typed(DocumentRow, documents.ABOUT), "open_suggestions": "integer"}
+_JOB = {**typed(Job, jobs.SHOWN), "elapsed_s": "number"}
 _SESSION = {
     "id": "text",
     "title": "text",
@@ -83,25 +98,13 @@ _SESSION = {
 }
 
 COMPONENTS: Mapping[str, Shape] = {
-    "Totals": {
-        "requests": "integer",
-        "prompt_tokens": "integer",
-        "completion_tokens": "integer",
-        "cached_tokens": "integer",
-        "estimated_tokens": "integer",
-        "cost?": "number?",
-    },
+    "Totals": {**dict.fromkeys(COUNTS, "integer"), "cost?": "number?"},
     "Run": {"id": "text", **_RUN, "usage?": "@Totals", "profiles?": ["object"], "options?": ["object"]},
     "Attachment": {"sha256": "text", "media_type": "text", "size": "integer", "name": "text?", "path?": "text?"},
     "Message": {"role": "text", "text?": "text", "at?": "number?", "attachments?": ["@Attachment"]},
     "LoggedRun": {"run": "text", **_RUN, "message": "@Message", "events": ["@RunEvent"]},
     "Approval": {
-        "run": "text",
-        "call": "text",
-        "session": "text",
-        "name": "text",
-        "reason": "text",
-        "state": "text",
+        **typed(ApprovalRow, approvals.ASKED),
         "arguments": "object",
         "expires_at": "number?",
         "by?": "text?",
@@ -119,14 +122,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "left_out": ["any"],
         "undone_files": ["text"],
     },
-    "Output": {
-        "text": "text",
-        "from": "integer",
-        "next": "integer",
-        "characters": "integer",
-        "lines": "integer",
-        "done": "boolean",
-    },
+    "Output": {"text": "text", "from": "integer", **typed(OutputPart, ("next", "characters", "lines", "done"))},
     "Session": _SESSION,
     "FoundSession": {
         **_SESSION,
@@ -170,38 +166,16 @@ COMPONENTS: Mapping[str, Shape] = {
         "text": "text",
         "suggestions": ["@Suggestion"],
     },
-    "Suggestion": {
-        "number": "integer",
-        "version": "integer",
-        "old": "text",
-        "new": "text",
-        "reason": "text",
-        "state": "text",
-        "created": "number",
-        "decided": "number?",
-    },
+    "Suggestion": typed(SuggestionRow, documents.SUGGESTION),
     "Memory": {
-        "id": "text",
-        "kind": "text",
-        "text": "text",
-        "untrusted": "boolean",
-        "author": "text",
-        "created": "number",
-        "updated": "number",
+        **typed(MemoryRow, memory.SHOWN),
         "labels": ["text"],
         "source": "object?",
         "similarity?": "number?",
     },
     "Job": _JOB,
     "ShownJob": {**_JOB, "tail": ["text"], "lines": "integer", "bytes": "integer"},
-    "Tool": {
-        "name": "text",
-        "description": "text",
-        "risk": "text",
-        "role": "text",
-        "approval": "text",
-        "parameters": "object",
-    },
+    "Tool": typed(Tool, health.OFFERED),
     "Profile": {
         "name": "text",
         "source": "text",
@@ -211,18 +185,8 @@ COMPONENTS: Mapping[str, Shape] = {
         "options": "object",
     },
     "McpServer": {
-        "name": "text",
-        "state": "text",
-        "transport": "text",
-        "target": "text",
-        "from_api": "boolean",
-        "error": "text",
-        "tools": ["text"],
-        "held": ["object"],
-        "pid": "integer?",
-        "exit_code": "integer?",
-        "protocol": "text",
-        "restarts": "integer",
+        **typed(Status, ("name", "state", "transport", "target", "from_api", "error", "tools", "held")),
+        **typed(Status, ("pid", "exit_code", "protocol", "restarts")),
         "trust": "object",
         "classified": ["object"],
     },
@@ -291,15 +255,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "last_seen": "number?",
         "usage": "object",
     },
-    "SignIn": {
-        "id": "text",
-        "principal": "text",
-        "device": "text",
-        "created": "number",
-        "seen": "number",
-        "expires": "number",
-        "current": "boolean",
-    },
+    "SignIn": {**typed(SignInRow, sign_ins.SHOWN), "current": "boolean"},
     "StoredPrompt": {"name": "text", "about": "text", "text": "text", "updated": "number"},
     "Preferences": {"profile": "text?", "options": "object", "plan": "boolean"},
     "Setting": {
@@ -309,18 +265,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "changed": "boolean",
         "description": "text",
     },
-    "Decision": {
-        "number": "integer",
-        "at": "number",
-        "principal": "text",
-        "action": "text",
-        "decision": "text",
-        "why": "text",
-        "by": "text",
-        "run": "text?",
-        "call": "text?",
-        "fingerprint": "text?",
-    },
+    "Decision": {"number": "integer", **typed(AuditRow)},
     "Paused": {"paused": "boolean"},
     "Budgets": {"principal": "text", "usage": "object", "months": ["object"]},
     "ServerState": {

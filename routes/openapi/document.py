@@ -17,13 +17,14 @@ from pydantic.json_schema import models_json_schema
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from routes.openapi.components import COMPONENTS, schema_of
-from routes.protocol.route import RIGHTS, Body, Query, Route, Tag
+from routes.protocol.route import RIGHTS, Body, Route, Tag
 from tools.base.patterns import lazy_pattern
 
 REFERENCE = "#/components/schemas/{model}"
 OF_EVERY_TOKEN = (401, 403, 429)  # an unknown token; another host or origin; a budget, a rate
 OF_BODY = (400, 408, 413, 422)
 OF_ANY = (500, 503)
+CHANGES = "Changes"  # ends the name of a body of which each field may be left out
 JSON = "application/json"
 SSE = "text/event-stream"
 STREAMED = {"run": "RunEvent", "job": "JobEvent", "page": "PageEvent"}
@@ -88,34 +89,20 @@ def _operation(row: Route) -> dict[str, Any]:
 
 def _body_schema(body: Body) -> dict[str, Any]:
     if isinstance(body.model, type):
-        return {"$ref": REFERENCE.format(model=_body_name(body.model, partial=body.partial))}
+        return {"$ref": REFERENCE.format(model=f"{body.model.__name__}{CHANGES if body.partial else ''}")}
     return schema_of(body.model)
-
-
-def _body_name(model: type[BaseModel], *, partial: bool) -> str:
-    return f"{model.__name__}Changes" if partial else model.__name__
 
 
 def _parameters(row: Route) -> Iterator[dict[str, Any]]:
     for name, kind in NAME.findall(row.path):
         described = {"description": "May contain slashes."} if kind else {}
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} | described
-    yield from (_query(one) for one in row.query)
-    yield from (_header(name, about) for name, about in row.headers.items())
-
-
-def _query(one: Query) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "in": "query",
-        "required": one.required,
-        "description": one.about,
-        "schema": schema_of(one.kind),
-    }
-
-
-def _header(name: str, about: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+    for one in row.query:
+        about: dict[str, Any] = {"required": one.required, "description": one.about, "schema": schema_of(one.kind)}
+        yield {"name": one.name, "in": "query"} | about
+    for name, why in row.headers.items():
+        about = {"required": False, "description": why, "schema": {"type": "string"}}
+        yield {"name": name, "in": "header"} | about
 
 
 def _responses(row: Route) -> dict[int, dict[str, Any]]:
@@ -187,7 +174,7 @@ def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
     )
     for model, partial in bodies:
         if partial:
-            name = _body_name(model, partial=True)
+            name = f"{model.__name__}{CHANGES}"
             whole = {key: value for key, value in schemas[model.__name__].items() if key != "required"}
             schemas[name] = whole | {"title": name}  # generators name classes by it
     return {name: schemas[name] for name in sorted(schemas)}

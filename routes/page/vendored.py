@@ -14,7 +14,6 @@ from msgspec import Struct
 
 VENDOR = Path(__file__).parent / "vendor"
 TABLE = VENDOR / "vendor.json"
-LICENCE = "LICENSE.txt"  # in the folder of each library
 
 
 class Library(Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,11 +39,6 @@ def libraries() -> dict[str, Library]:
 
 def read_table(path: Path) -> list[Library]:
     return msgspec.json.decode(path.read_bytes(), type=list[Library])
-
-
-def vendored_names() -> list[str]:
-    """Paths of all vendored files, below the page's folder."""
-    return [f"vendor/{row.name}/{file}" for row in libraries().values() for file in sorted(row.sha256)]
 
 
 def vendored_body(path: str) -> bytes | None:

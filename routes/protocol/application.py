@@ -105,19 +105,12 @@ class Answered(Struct, frozen=True):
     code: str = ""
 
 
-ObserveAnswer = Callable[[Answered], None]
-
-
-def ignore(answered: Answered) -> None:
-    """Observe nothing."""
-
-
 class AnswerMiddleware(Struct, frozen=True):
     """ASGI middleware: a foreseen error becomes an answer, and every answer has SAFE_HEADERS or what it brings."""
 
     app: ASGIApp
-    answer: AnswerError = native_error
-    observe: ObserveAnswer = ignore
+    answer: AnswerError
+    observe: Callable[[Answered], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.monotonic()

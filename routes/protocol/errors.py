@@ -22,22 +22,23 @@ class ASCIIResponse(JSONResponse):
 class Refused(Exception):
     """A request that is answered with an error. `more` goes into the error object beside code and message."""
 
-    headers: Mapping[str, str] | None = None
-
-    def __init__(self, status: int, code: str, message: str, **more: Any) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
+        self.headers = headers
         self.more = more
 
 
 class TooSoon(Refused):
     """429: what may be done again at `reset`, a Unix time."""
 
-    def __init__(self, code: str, message: str, reset: float) -> None:
-        super().__init__(429, code, message, reset=reset)
-        self.headers = {"Retry-After": str(max(1, math.ceil(reset - time.time())))}
+    def __init__(self, code: str, message: str, reset: float, **more: Any) -> None:
+        wait = {"Retry-After": str(max(1, math.ceil(reset - time.time())))}
+        super().__init__(429, code, message, wait, reset=reset, **more)
 
 
 # A browser that is made to open an answer must make nothing of it. A page of ours says what it needs instead.
@@ -51,11 +52,6 @@ SAFE_HEADERS = {
 
 # Without the second Claude Code asks again for minutes with a key that is wrong; the SDKs heed it, too.
 UNAUTHORIZED = {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
-
-
-def refusal(refused: Refused) -> Response:
-    body = {"code": refused.code, "message": refused.message} | refused.more
-    return error_answer(refused, {"error": body})
 
 
 def error_answer(refused: Refused, body: Mapping[str, Any] | str, status: int | None = None) -> Response:
@@ -76,4 +72,5 @@ AnswerError = Callable[[Refused, Scope], Response]
 
 
 def native_error(refused: Refused, _: Scope) -> Response:
-    return refusal(refused)
+    body = {"code": refused.code, "message": refused.message} | refused.more
+    return error_answer(refused, {"error": body})

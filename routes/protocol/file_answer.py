@@ -6,7 +6,6 @@ import asyncio
 import os
 from urllib.parse import quote
 
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -22,15 +21,8 @@ BLOCK = 262_144
 _RANGE = lazy_pattern(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-class Part(Struct, frozen=True):
-    """Bytes from `start` up to `end`, which is not one of them."""
-
-    start: int
-    end: int
-
-
-def range_of(header: str, size: int) -> Part | None:
-    """Return the one range that is wanted, None where the whole is sent. Raises Refused with 416."""
+def range_of(header: str, size: int) -> range | None:
+    """Return the places of the bytes that are wanted, None where the whole is sent. Raises Refused with 416."""
     found = _RANGE.fullmatch(header.strip())
     if not found or not (found[1] or found[2]):
         return None  # several, or of another unit
@@ -41,10 +33,9 @@ def range_of(header: str, size: int) -> Part | None:
     else:
         start, end = max(0, size - int(found[2])), size
     if start >= end:
-        refused = Refused(416, "invalid_range", f"The file has {size:,} bytes. Ask for some of them, or for all.")
-        refused.headers = {"Content-Range": f"bytes */{size}"}
-        raise refused
-    return Part(start, end)
+        message = f"The file has {size:,} bytes. Ask for some of them, or for all."
+        raise Refused(416, "invalid_range", message, {"Content-Range": f"bytes */{size}"})
+    return range(start, end)
 
 
 class FileAnswer(Response):
@@ -55,24 +46,24 @@ class FileAnswer(Response):
         etag = f'"{file.tag}"'
         part = range_of(wanted, file.size) if wanted and condition in (None, etag) else None
         super().__init__(status_code=206 if part else 200, headers=headers_of(file, etag))
-        self._file, self._part = file, part or Part(0, file.size)
-        self.headers["Content-Length"] = str(self._part.end - self._part.start)
+        self._file, self._part = file, part or range(file.size)
+        self.headers["Content-Length"] = str(self._part.stop - self._part.start)
         if part:
-            self.headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{file.size}"
+            self.headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{file.size}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            at = self._part.end if scope["method"] == "HEAD" else self._part.start
+            at = self._part.stop if scope["method"] == "HEAD" else self._part.start
             request = Request(scope, receive)
-            while at < self._part.end and not await request.is_disconnected():
-                size = min(BLOCK, self._part.end - at)
+            while at < self._part.stop and not await request.is_disconnected():
+                size = min(BLOCK, self._part.stop - at)
                 block = await asyncio.to_thread(os.pread, self._file.handle, size, at)
                 if not block:
                     return  # it has become shorter: the connection is closed, which says that this is not all
                 at += len(block)
-                await send({"type": "http.response.body", "body": block, "more_body": at < self._part.end})
-            if scope["method"] == "HEAD" or self._part.start == self._part.end:
+                await send({"type": "http.response.body", "body": block, "more_body": at < self._part.stop})
+            if scope["method"] == "HEAD" or self._part.start == self._part.stop:
                 await send({"type": "http.response.body", "body": b""})
         finally:
             os.close(self._file.handle)

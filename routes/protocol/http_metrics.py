@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from app.metrics.labels import code_label, method_label
 from app.metrics.recorder import Metrics
 from app.metrics.table import BUDGET_REFUSALS, HTTP_ERRORS, HTTP_REQUESTS, HTTP_SECONDS
@@ -12,16 +10,12 @@ from routes.protocol.application import Answered
 NO_ROUTE = "none"  # refused before its route was looked for, or there is none
 
 
-class HttpMetrics(Struct, frozen=True):
-    """Counts answers by route: a path as it was asked for may be anything."""
-
-    metrics: Metrics
-
-    def __call__(self, answered: Answered) -> None:
-        method, route = method_label(answered.method), answered.route or NO_ROUTE
-        self.metrics.add(HTTP_REQUESTS, method, route, f"{answered.status // 100}xx")
-        self.metrics.observe(HTTP_SECONDS, answered.seconds, method, route)
-        if answered.code:
-            self.metrics.add(HTTP_ERRORS, code_label(answered.code))
-        if answered.code == "budget":
-            self.metrics.add(BUDGET_REFUSALS, "request")
+def count_answer(metrics: Metrics, answered: Answered) -> None:
+    """Count an answer by its route: a path as it was asked for may be anything."""
+    method, route = method_label(answered.method), answered.route or NO_ROUTE
+    metrics.add(HTTP_REQUESTS, method, route, f"{answered.status // 100}xx")
+    metrics.observe(HTTP_SECONDS, answered.seconds, method, route)
+    if answered.code:
+        metrics.add(HTTP_ERRORS, code_label(answered.code))
+    if answered.code == "budget":
+        metrics.add(BUDGET_REFUSALS, "request")

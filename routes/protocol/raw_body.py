@@ -1,9 +1,11 @@
-"""The bytes of a request's body, within bounds of length, time and parts."""
+"""The bytes of a request's body, within bounds of length, time and parts; and work on long ones beside the loop."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import ParamSpec, TypeVar
 
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
@@ -11,6 +13,10 @@ from starlette.requests import ClientDisconnect, Request
 from routes.protocol.errors import Refused
 
 BODY_TIME_S = 60.0  # in which a body must have arrived
+NO_MORE = {"Connection": "close"}  # the rest of it is not wanted any more
+BESIDE_LOOP_BYTES = 256 << 10
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 
 class BodyLimits(Struct, frozen=True):
@@ -43,14 +49,11 @@ async def read_body(
                     raise Refused(413, "too_long", limits.too_long)
                 if len(body) > limits.usual and held and not large:
                     large = True
-                    slots = request.app.state.services.files.upload_slots(request.state.principal.name)
+                    slots = request.app.state.services.factory.files.upload_slots(request.state.principal.name)
                     await held.enter_async_context(slots)
     except TimeoutError:
-        slow = Refused(
-            408, "body_slow", f"The body did not arrive completely within {time_limit_s:g} s. Send it faster."
-        )
-        slow.headers = {"Connection": "close"}  # the rest of it is not wanted any more
-        raise slow from None
+        message = f"The body did not arrive completely within {time_limit_s:g} s. Send it faster."
+        raise Refused(408, "body_slow", message, NO_MORE) from None
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
     if request.state.principal:  # not of a route that is open
@@ -58,3 +61,13 @@ async def read_body(
     if large and sum(map(body.count, (b",", b"[", b"{"))) > limits.parts:
         raise Refused(413, "too_long", limits.too_many)
     return bytes(body)
+
+
+async def call_beside_loop(size: int, function: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Call a function about `size` bytes of a stranger's, in a thread if it may take long.
+
+    The loop gets the interpreter back every few milliseconds, but for single calls that are written in C.
+    """
+    if size <= BESIDE_LOOP_BYTES:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)

@@ -6,13 +6,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import asdict
 from starlette.exceptions import HTTPException
 
 from app.budget.kinds import SOON_S, BudgetSpent
+from app.checkpoints.undo import MOST_NAMED, UndoRefused
 from app.config.folders import FolderUnsafe
 from app.config.runtime_changes import NotChangeable
+from app.context.project_files import DigestChanged
 from app.mcp.declared_trust import NotDeclared, ServerUnseen
 from app.mcp.servers import CommandsForbidden, NothingHeld, ServerOfFile, UnfitServer
+from app.memory.limits import MemoryFull, UnfitMemory
 from app.models.endpoints.model_registry import UnknownModel
 from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, UnknownEndpoint
 from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServedModel
@@ -27,9 +31,14 @@ from app.runs.composition.compacting import NothingToCompact
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
 from app.runs.shared.homes import HomeAway
+from app.schedules.templates import UnfitDelivery
+from app.schedules.times import UnfitTime
+from app.schedules.triggers import TriggerOff
 from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
+from app.workspace.changing import NameTaken
+from app.workspace.open_file import NotSent
 from app.workspace.placing import UnsafeName
 from routes.protocol.errors import Refused, TooSoon
 from tools.base.pause_check import Paused
@@ -38,21 +47,13 @@ from tools.mcp.model import HeldChanged, NoSuchServer
 from tools.mcp.offer_calls import RequestFailed
 
 
-def _busy(error: SessionBusy) -> Refused:
-    return Refused(409, "session_busy", str(error), run=error.run)
-
-
-def _spent(error: BudgetSpent) -> Refused:
-    refused = TooSoon("budget", str(error), error.reset)
-    refused.more["budget"] = error.budget
-    return refused
-
-
 def _http(error: HTTPException) -> Refused:
-    message = f"{error.detail}. GET / lists the routes."
-    refused = Refused(error.status_code, HTTP_CODES.get(error.status_code, "http_error"), message)
-    refused.headers = error.headers  # `Allow`, where the method is wrong
-    return refused
+    code, message = HTTP_CODES.get(error.status_code, "http_error"), f"{error.detail}. GET / lists the routes."
+    return Refused(error.status_code, code, message, error.headers)  # `Allow`, where the method is wrong
+
+
+def _undo(error: UndoRefused) -> Refused:
+    return Refused(409, "undo_refused", str(error), files=[asdict(one) for one in error.conflicts[:MOST_NAMED]])
 
 
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
@@ -67,10 +68,10 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     NotFound: lambda error: Refused(404, "not_found", str(error)),
     NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
-    SessionBusy: _busy,
+    SessionBusy: lambda error: Refused(409, "session_busy", str(error), run=error.run),
     NothingToCompact: lambda error: Refused(409, "nothing_to_compact", str(error)),
     NotForkable: lambda error: Refused(409, "not_forkable", str(error)),
-    BudgetSpent: _spent,
+    BudgetSpent: lambda error: TooSoon("budget", str(error), error.reset, budget=error.budget),
     NoApproval: lambda error: Refused(404, "not_found", str(error)),
     AlreadyDecided: lambda error: Refused(
         409, "already_decided", str(error), decision=error.row.state, by=error.row.by
@@ -79,6 +80,15 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnfitArguments: lambda error: Refused(422, "unfit_arguments", str(error)),
     RunOver: lambda error: Refused(409, "run_ended", str(error)),
     InboxFull: lambda error: TooSoon("too_many_messages", str(error), time.time() + SOON_S),
+    UndoRefused: _undo,
+    NameTaken: lambda error: Refused(409, "file_exists", str(error)),
+    NotSent: lambda error: Refused(403, "private_file", str(error)),
+    DigestChanged: lambda error: Refused(409, "file_changed", str(error)),
+    MemoryFull: lambda error: Refused(409, "memory_full", str(error)),
+    UnfitMemory: lambda error: Refused(422, "invalid_request", str(error)),
+    UnfitTime: lambda error: Refused(422, "invalid_request", str(error)),
+    UnfitDelivery: lambda error: Refused(422, "invalid_request", str(error)),
+    TriggerOff: lambda error: Refused(409, "trigger_off", f"{error} Its owner can switch it on."),
     UnsafeName: lambda error: Refused(422, "unsafe_name", str(error)),
     KeyReused: lambda error: Refused(422, "key_reused", str(error)),
     Paused: lambda error: Refused(503, "paused", str(error)),

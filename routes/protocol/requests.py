@@ -22,11 +22,10 @@ from app.storage.principals import Principal
 from app.transcript.run_request import IdempotencyKey
 from app.transcript.titles import LONGEST_TITLE, one_line
 from app.transcript.unfit_arguments import unfit
-from routes.protocol.beside_loop import call_beside_loop
 from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FORMS, NO_FILES, Content, FileLimits, MessageRequest, set_bytes_apart
-from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, read_body
+from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, call_beside_loop, read_body
 from routes.protocol.unknown_keys import MOST_NAMED, with_few_unknown
 from tools.base.rights import Role
 from tools.web.egress import MAX_HOSTS
@@ -229,11 +228,6 @@ def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
     except ValidationError as wrong:
         errors = wrong.errors(include_url=False, include_input=False)[:MOST_NAMED]
         raise Refused(422, "invalid_request", "; ".join(_problem(error, kind) for error in errors)) from None
-
-
-def idempotency_key(request: Request, parsed: ChatRequest) -> IdempotencyKey | None:
-    """The request's Idempotency-Key, with a fingerprint of what it asks for. Raises Refused."""
-    return key_of(request, parsed.fingerprint()) if "idempotency-key" in request.headers else None
 
 
 def key_of(request: Request, fingerprint: str) -> IdempotencyKey | None:

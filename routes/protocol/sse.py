@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import aclosing, suppress
 from functools import partial
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -18,13 +19,14 @@ from app.core.events import TERMINAL
 from app.runs.connections import OpenStream
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
-from routes.protocol.errors import SAFE_HEADERS
+from routes.protocol.errors import SAFE_HEADERS, Refused
+from routes.protocol.numbers import MAX_QUOTED, whole_number
 
 PING_S = 15
 PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
-PING = b": ping\n\n"
+PING: Message = {"type": "http.response.body", "body": b": ping\n\n", "more_body": True}
 NOTHING: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 HEADERS = SAFE_HEADERS | {
@@ -40,6 +42,19 @@ PARTING_S = 0.5  # for the end of a stream that is cut to be written; a reader t
 
 class Last(bytes):
     """A piece behind which nothing follows: the end of the stream leaves with it."""
+
+
+def cursor(request: Request) -> int:
+    """The position to resume from: `Last-Event-ID`, else `?after=`, else the beginning. Raises Refused."""
+    given = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+    if (seq := whole_number(given)) is None:
+        raise bad_cursor(given)
+    return seq
+
+
+def bad_cursor(given: str) -> Refused:
+    message = f"Last-Event-ID (or ?after=) is {given[:MAX_QUOTED]!a}; send the `id:` of the last event you saw"
+    return Refused(400, "invalid_cursor", message)
 
 
 def frame(row: EventRow) -> str:
@@ -104,11 +119,9 @@ class EventStreamResponse(Response):
         events: AsyncGenerator[bytes, None],
         headers: Mapping[str, str] | None = None,
         on_leave: OnLeave | None = None,
-        ping: bytes = PING,
     ) -> None:
         self.status_code = 200
         self.background = None
-        self._ping = ping
         self.raw_headers = [*RAW_HEADERS, *_encoded(headers or {})]
         self._attendant: asyncio.Task[None] | None = None
         self._begun = False
@@ -177,9 +190,7 @@ class EventStreamResponse(Response):
                 async with asyncio.timeout(self.ping_s):
                     message = await receive()
             except TimeoutError:
-                await send(
-                    {"type": "http.response.body", "body": self._ping, "more_body": True}
-                )  # as late as the reader takes it
+                await send(PING)  # as late as the reader takes it
                 continue
             if message["type"] == "http.disconnect":
                 end()

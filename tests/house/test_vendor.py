@@ -8,7 +8,8 @@ import re
 import pytest
 
 from routes.page import VENDORED_KINDS, vendored
-from routes.page.vendored import LICENCE, TABLE, VENDOR, Library, libraries, read_table, vendored_names
+from routes.page.vendored import TABLE, VENDOR, Library, libraries, read_table
+from tests.tasks.vendor import LICENCE, vendored_names
 
 FREE = {"MIT", "BSD-3-Clause", "BSD-2-Clause", "Apache-2.0", "ISC", "OFL-1.1"}
 EACH = pytest.mark.parametrize("row", read_table(TABLE), ids=lambda row: row.name)

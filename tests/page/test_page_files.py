@@ -15,11 +15,12 @@ import pytest
 
 from app.models.scripted import Scripted
 from routes.page import FOLDER, FRAME, INDEX, KINDS, PROBE, VENDORED_KINDS, files, without_comments
-from routes.page.vendored import VENDOR, vendored_names
+from routes.page.vendored import VENDOR
 from routes.protocol.errors import SAFE_HEADERS
 from routes.texts import languages
 from tests.support.access.people import bearer
 from tests.support.server.serving import Served, serving
+from tests.tasks.vendor import vendored_names
 
 pytestmark = pytest.mark.anyio
 

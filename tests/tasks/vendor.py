@@ -20,8 +20,9 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from routes.page.vendored import LICENCE, TABLE, VENDOR, Library, read_table
+from routes.page.vendored import TABLE, VENDOR, Library, libraries, read_table
 
+LICENCE = "LICENSE.txt"  # in the folder of each library
 LIMIT_S = 300
 
 
@@ -33,6 +34,11 @@ def main() -> None:
     for folder in VENDOR.iterdir():
         if folder.is_dir() and folder.name not in {row.name for row in rows}:
             shutil.rmtree(folder)
+
+
+def vendored_names() -> list[str]:
+    """Paths of all vendored files, below the page's folder."""
+    return [f"vendor/{row.name}/{file}" for row in libraries().values() for file in sorted(row.sha256)]
 
 
 def renewed(row: Library) -> Library:

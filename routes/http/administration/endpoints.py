@@ -23,7 +23,7 @@ from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
-from routes.services import current_principal, services_of
+from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
 
 OF_THE_SERVER = {"key_env", "key_file"}
@@ -94,11 +94,16 @@ async def add_endpoint(request: Request) -> Response:
 async def delete_endpoint(request: Request) -> Response:
     """Remove an endpoint. Runs that are under way keep it until they end."""
     services, name = services_of(request), request.path_params["endpoint"]
+    check_not_needed(services, name)
+    await services.endpoints.remove(name, current_principal(request).name)
+    return Response(status_code=204)
+
+
+def check_not_needed(services: Services, name: str) -> None:
+    """Raises Refused if the settings name a model of this endpoint."""
     if setting := services.models.needed_by(name):
         advice = f"The setting {setting} names a model of {name}: change that first, then restart the server."
         raise Refused(409, "endpoint_needed", advice)
-    await services.endpoints.remove(name, current_principal(request).name)
-    return Response(status_code=204)
 
 
 def shown(endpoint: Endpoint, models: Models, principal: Principal) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""GET /hooks: the hooks that the settings name, and how they fare, for admins."""
+"""GET /hooks and /rules: the hooks and the rules of the settings file, which alone changes them, for admins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def list_hooks(request: Request) -> Response:
 
     In the order of the [settings](hooks.md), and how many of their calls have failed or were dropped since the start.
     """
-    hooks = services_of(request).hooks
+    hooks = services_of(request).factory.hooks
     rows = [hook_fields(row) for row in hooks.rows] if hooks else []
     counts = {"failed": hooks.failed, "dropped": hooks.dropped} if hooks else {"failed": 0, "dropped": 0}
     return ASCIIResponse({"hooks": rows} | counts)
@@ -30,6 +30,13 @@ def hook_fields(row: HookRow) -> dict[str, Any]:
     return fields | {"calls": row.url or row.command[0], "time_limit_s": row.time_limit_s}
 
 
+async def list_rules(request: Request) -> Response:
+    """The operator's rules. Each [rule](rules.md) on the arguments of calls as the settings file has it."""
+    rules = services_of(request).factory.rules.rules
+    shown = [{**rule.row.model_dump(mode="json"), "name": rule.label} for rule in rules]
+    return ASCIIResponse({"rules": shown})
+
+
 ROUTES = tagged(
     "Server",
     Route(
@@ -38,4 +45,5 @@ ROUTES = tagged(
         rights="admin",
         answer={"hooks": ["object"], "failed": "integer", "dropped": "integer"},
     ),
+    Route("GET /rules", list_rules, rights="admin", answer={"rules": ["object"]}),
 )

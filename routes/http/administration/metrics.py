@@ -14,20 +14,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.metrics import table
 from app.metrics.recorder import Reading
-from app.metrics.table import (
-    APPROVALS_WAITING,
-    BUILD_INFO,
-    DATABASE_BYTES,
-    DISK_FREE_BYTES,
-    ENDPOINTS,
-    JOBS,
-    MCP_SERVERS,
-    MODEL_QUEUE,
-    PAUSED,
-    RUNS,
-    WATCHERS,
-)
 from app.storage.database import CHECKPOINTS, DATABASE
 from routes.access.metrics_access import METRICS
 from routes.protocol.requests import admins_only
@@ -56,33 +44,33 @@ async def show_metrics(request: Request) -> Response:
 def readings(services: Services) -> Iterator[Reading]:
     """Read the gauges. Series that can be there are there, with 0."""
     states = services.runs.states()
-    yield from ((RUNS, (state,), states[state]) for state in RUN_STATES)
-    yield APPROVALS_WAITING, (), services.runs.approvals.waiting
-    yield from ((WATCHERS, (kind,), count) for kind, count in services.presence.kinds().items())
-    yield JOBS, (), services.jobs.under_way()
+    yield from ((table.RUNS, (state,), states[state]) for state in RUN_STATES)
+    yield table.APPROVALS_WAITING, (), services.runs.approvals.waiting
+    yield from ((table.WATCHERS, (kind,), count) for kind, count in services.presence.kinds().items())
+    yield table.JOBS, (), services.jobs.under_way()
     servers = Counter(status.state for status in services.mcp.status())
-    yield from ((MCP_SERVERS, (state.value,), servers[state]) for state in ServerState)
-    yield PAUSED, (), services.switch.paused
+    yield from ((table.MCP_SERVERS, (state.value,), servers[state]) for state in ServerState)
+    yield table.PAUSED, (), services.switch.paused
     yield from endpoint_readings(services)
     yield from disk_readings(services.settings.data_dir, services.settings.workspace)
-    yield BUILD_INFO, (version("dragoman"), platform.python_version()), 1
+    yield table.BUILD_INFO, (version("dragoman"), platform.python_version()), 1
 
 
 def endpoint_readings(services: Services) -> Iterator[Reading]:
     for name, endpoint in services.endpoints.items():
         queue = endpoint.server.queue
-        yield MODEL_QUEUE, (name, "active"), queue.under_way
-        yield MODEL_QUEUE, (name, "waiting"), queue.waiting
-        yield ENDPOINTS, (name,), endpoint.server.health.server_cooldown is None
+        yield table.MODEL_QUEUE, (name, "active"), queue.under_way
+        yield table.MODEL_QUEUE, (name, "waiting"), queue.waiting
+        yield table.ENDPOINTS, (name,), endpoint.server.health.server_cooldown is None
 
 
 def disk_readings(data_dir: Path, workspace: Path) -> Iterator[Reading]:
     for label, name in FILES.items():
         with suppress(OSError):  # it may not be there
-            yield DATABASE_BYTES, (label,), (data_dir / name).stat().st_size
+            yield table.DATABASE_BYTES, (label,), (data_dir / name).stat().st_size
     for label, folder in {"data": data_dir, "workspace": workspace}.items():
         with suppress(OSError):
-            yield DISK_FREE_BYTES, (label,), shutil.disk_usage(folder).free
+            yield table.DISK_FREE_BYTES, (label,), shutil.disk_usage(folder).free
 
 
 ROUTES = tagged(

@@ -67,7 +67,6 @@ ROUTES = tagged(
         pause,
         rights="admin",
         answer="@Paused",
-        errors=(500,),
         body=Body(PauseRequest, {"cancel": False}, required=False),
     ),
     Route("POST /resume", resume, rights="admin", answer="@Paused"),

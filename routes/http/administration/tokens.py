@@ -30,7 +30,7 @@ async def create_token(request: Request) -> Response:
             403, "forbidden", f"{bound}, and can create only tokens that are bound to it. Send profile as well."
         )
     if body.profile:
-        await services.profiles.named(body.profile, SHARED)
+        await services.factory.profiles.named(body.profile, SHARED)
     token, row = await make_token(services.store, body, principal.name)
     setattr(request.state, SHOWN_ONCE, True)
     return ASCIIResponse({"token": token} | token_fields(row), 201)

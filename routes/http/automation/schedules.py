@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from app.policy.entitlements import Kind, check_entitled
 from app.schedules.requests import RunPart, ScheduleRequest, changed_fields, occurrence_fields, schedule_fields
-from app.schedules.times import UnfitTime, checked
+from app.schedules.times import checked
 from app.storage.principals import Principal
 from app.storage.schedules import ScheduleRow
 from app.transcript.run_request import NotFound
@@ -62,10 +62,8 @@ async def change_schedule(request: Request) -> Response:
     changes = await read_changes(request, ScheduleRequest, MOST_BYTES)  # may take a minute
     async with services.automation.scheduler.changing:
         row = await _changed(services, principal, _schedule(request), changes)
-        try:
-            row = await services.automation.scheduler.put(row, "changed", principal.name)
-        except UnfitTime as unfit:  # its time zone has left the machine
-            raise Refused(422, "invalid_request", str(unfit)) from None
+        # Raises UnfitTime once its time zone has left the machine.
+        row = await services.automation.scheduler.put(row, "changed", principal.name)
     return ASCIIResponse(await _shown(services, row))
 
 
@@ -75,8 +73,8 @@ async def _changed(
     """Raises Refused."""
     body = checked_body(ScheduleRequest, changed_fields(schedule_fields(row), changes))
     retimed = (body.kind, body.expression) != (row.kind, row.expression)
-    if changes.keys() <= {"enabled", "name"}:
-        return changed_switch(row, body)
+    if changes.keys() <= {"enabled", "name"}:  # without a check: a schedule that cannot run can be switched off
+        return replace(row, enabled=body.enabled, name=body.name, reckoned=None)
     return await _row(services, principal, body, row.id, time.time() if retimed else row.created)
 
 
@@ -126,13 +124,10 @@ async def check_run(services: Services, principal: Principal, body: RunPart, kin
 
 
 async def _row(services: Services, principal: Principal, body: ScheduleRequest, name: str, made: float) -> ScheduleRow:
-    """Raises Refused."""
+    """Raises UnfitTime, Refused."""
     zone = body.time_zone or services.settings.time_zone or "UTC"
     now = time.time()
-    try:
-        checked(body.kind, body.expression, zone, body.jitter_s, now)
-    except UnfitTime as unfit:
-        raise Refused(422, "invalid_request", str(unfit)) from None
+    checked(body.kind, body.expression, zone, body.jitter_s, now)
     await check_run(services, principal, body, Kind.SCHEDULES)
     return ScheduleRow(
         id=name,
@@ -150,11 +145,6 @@ async def _row(services: Services, principal: Principal, body: ScheduleRequest, 
         created=made,
         reckoned=now,
     )
-
-
-def changed_switch(row: ScheduleRow, body: ScheduleRequest) -> ScheduleRow:
-    """The row switched or renamed; that needs no check, so that a schedule that cannot run can be switched off."""
-    return replace(row, enabled=body.enabled, name=body.name, reckoned=None)
 
 
 def _schedule(request: Request) -> ScheduleRow:
@@ -179,7 +169,7 @@ ROUTES = tagged(
         rights="not guests",
         answer="@Schedule",
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(
             ScheduleRequest,
             {"name": "News", "message": "What is new?", "cron": "30 7 * * MON-FRI", "time_zone": "Europe/Berlin"},
@@ -191,16 +181,11 @@ ROUTES = tagged(
         change_schedule,
         rights="owner",
         answer="@Schedule",
-        errors=(403, 409),
+        errors=(409,),
         body=Body(ScheduleRequest, {"enabled": False}, partial=True),
     ),
     Route("DELETE /schedules/{schedule}", delete_schedule, rights="owner"),
     Route(
-        "POST /schedules/{schedule}/run",
-        run_schedule,
-        rights="owner",
-        answer="@Begun",
-        statuses=(202,),
-        errors=(403, 409),
+        "POST /schedules/{schedule}/run", run_schedule, rights="owner", answer="@Begun", statuses=(202,), errors=(409,)
     ),
 )

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from app.policy.entitlements import Kind
 from app.schedules.requests import TriggerRequest, changed_fields, occurrence_fields, trigger_fields
 from app.schedules.signatures import WrongSignature
-from app.schedules.templates import UnfitDelivery
-from app.schedules.triggers import DeliveryRefused, TriggerOff
+from app.schedules.triggers import DeliveryRefused
 from app.storage.principals import Principal
 from app.storage.schedules import TriggerRow
 from routes.access.rate_limits import client_network
@@ -133,8 +132,6 @@ async def deliver(request: Request) -> Response:
             message = f"{tries - 1} unauthenticated deliveries came from {client} within a minute. Try again later."
             raise TooSoon("too_many_wrong_tokens", message, reset) from None
         raise Refused(401, "unauthorized", UNPROVEN) from None
-    except TriggerOff as off:
-        raise Refused(409, "trigger_off", f"{off} Its owner can switch it on.") from None
     times, reset = await services.rates.count(DELIVERIES, trigger, now)
     if times > PER_MINUTE:
         raise TooSoon(
@@ -143,8 +140,6 @@ async def deliver(request: Request) -> Response:
     body = services.redactor.redact_value(read_object(raw, "event"))
     try:
         run = await services.automation.triggers.begin(delivery, body)
-    except UnfitDelivery as unfit:
-        raise Refused(422, "invalid_request", str(unfit)) from None
     except DeliveryRefused as refused:
         if refused.reset is not None:
             raise TooSoon("run_refused", str(refused), refused.reset) from None
@@ -191,7 +186,7 @@ ROUTES = tagged(
         rights="not guests",
         answer=WITH_SECRET,
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(TriggerRequest, {"name": "Build", "message": "Look at the failed build."}),
     ),
     Route(
@@ -200,7 +195,7 @@ ROUTES = tagged(
         rights="open",
         answer="@Begun",
         statuses=(200, 202),
-        errors=(401, 403, 404, 409),
+        errors=(401, 403, 409),
         body=Body("object", {"build": 17, "result": "failed"}),
     ),
     Route("GET /triggers/{trigger}", show_trigger, rights="owner", answer="@Trigger"),
@@ -209,7 +204,7 @@ ROUTES = tagged(
         change_trigger,
         rights="owner",
         answer="@Trigger",
-        errors=(403, 409),
+        errors=(409,),
         body=Body(TriggerRequest, {"enabled": False}, partial=True),
     ),
     Route("DELETE /triggers/{trigger}", delete_trigger, rights="owner"),

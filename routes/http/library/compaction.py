@@ -98,7 +98,7 @@ ROUTES = tagged(
         rights="owner",
         answer={"run": "text", "summary": {"messages": "integer", "before": "integer", "after": "integer"}},
         statuses=(200, 202),
-        errors=(409, 422, 502),
+        errors=(409, 502),
         body=Body(CompactRequest, {"model": "qwen3"}, required=False),
     ),
 )

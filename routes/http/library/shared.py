@@ -98,13 +98,13 @@ ROUTES = tagged(
             "runs": ["object"],
             "earlier": "boolean",
         },
-        errors=(404, 429),
+        errors=(429,),
     ),
     Route(
         "GET /shared/{token}/files/{sha256}",
         shared_file,
         rights="open",
-        errors=(404, 429),
+        errors=(429,),
         media=("application/octet-stream",),
     ),
 )

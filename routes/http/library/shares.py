@@ -191,7 +191,7 @@ ROUTES = tagged(
         rights="owner",
         answer={**SHARE, "path": "text", "url": "text?"},
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(ShareRequest, {"tool_results": False, "expires_in_s": 604800}),
     ),
     Route(
@@ -199,9 +199,8 @@ ROUTES = tagged(
         list_shares,
         rights="user",
         answer={"shares": [SHARE], "may_share": "boolean"},
-        errors=(403,),
         query=(Query("all", "`true`, for admins: the links of all"),),
     ),
-    Route("POST /shares/{share}", update_share, rights="owner", answer=SHARE, errors=(403, 409)),
+    Route("POST /shares/{share}", update_share, rights="owner", answer=SHARE, errors=(409,)),
     Route("DELETE /shares/{share}", revoke_share, rights="owner"),
 )

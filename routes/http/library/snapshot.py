@@ -119,19 +119,16 @@ async def _events(store: Store, run: str, options: ShareOptions) -> list[Row]:
 
 
 def _add(events: list[Row], row: EventRow, kinds: Mapping[str, Sequence[str]], options: ShareOptions) -> None:
+    if row.type not in kinds and row.type not in (ADDED, TextReclassified.type):
+        return
+    data, event = json.loads(row.data), {"seq": row.seq, "type": row.type}
     if row.type == TextReclassified.type:
-        return _take_back(events, json.loads(row.data)["characters"])
-    if row.type == ADDED:
-        data = json.loads(row.data)
+        _take_back(events, data["characters"])
+    elif row.type == ADDED:
         files = [_attachment(one, options) for one in data.get("attachments") or ()]
-        return events.append(
-            {"seq": row.seq, "type": ADDED, "text": _words(data["text"], options), "attachments": files}
-        )
-    if row.type not in kinds or (row.type == "image" and not options.tool_results and '"call"' in row.data):
-        return None
-    data = json.loads(row.data)
-    events.append({"seq": row.seq, "type": row.type} | {name: data[name] for name in kinds[row.type] if name in data})
-    return None
+        events.append(event | {"text": _words(data["text"], options), "attachments": files})
+    elif row.type != "image" or options.tool_results or "call" not in data:
+        events.append(event | {name: data[name] for name in kinds[row.type] if name in data})
 
 
 def _take_back(events: list[Row], characters: int) -> None:

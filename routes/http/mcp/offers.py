@@ -123,7 +123,9 @@ async def get_prompt(request: Request) -> Response:
     result = await services.mcp.manager.prompt(name, prompt, body.arguments, context)
     messages = await _messages(result)
     head = FROM.format(prompt=ascii(prompt)[1:-1], server=ascii(name)[1:-1])
-    text = "\n\n".join([head, *(_spoken(one, alone=len(messages) == 1) for one in messages)])
+    # Of several each has its role, because they are sent as one.
+    texts = [one["text"] if len(messages) == 1 else f"{one['role']}: {one['text']}" for one in messages]
+    text = "\n\n".join([head, *texts])
     shown = {"description": visible(result.description or ""), "messages": messages, "text": text[:MAX_TEXT]}
     return ASCIIResponse(services.redactor.redact_value(shown))
 
@@ -132,11 +134,6 @@ async def _messages(result: GetPromptResult) -> list[dict[str, str]]:
     """Return the messages without invisible characters: a person sends them as a message, and has to see all of it."""
     pieces = [(one.role, await piece_of(one.content)) for one in result.messages]
     return [{"role": role, "text": visible(text[:MAX_TEXT])} for role, text in pieces]
-
-
-def _spoken(message: dict[str, str], *, alone: bool) -> str:
-    """Return the text of a message; of several, with its role, because they are sent as one."""
-    return message["text"] if alone else f"{message['role']}: {message['text']}"
 
 
 ROUTES = tagged(

@@ -144,10 +144,8 @@ async def act_on_server(request: Request) -> Response:
     servers, by, name = services_of(request).mcp, current_principal(request).name, request.path_params["name"]
     more: dict[str, Any] = {}
     match request.path_params["action"]:
-        case "enable":
-            await servers.set_enabled(name, True, by)
-        case "disable":
-            await servers.set_enabled(name, False, by)
+        case "enable" | "disable" as action:
+            await servers.set_enabled(name, action == "enable", by)
         case "reconnect":
             await servers.reconnect(name, by)
         case "approve":
@@ -171,7 +169,7 @@ ROUTES = tagged(
         f"GET {CALLBACK}",
         callback,
         rights="open",
-        errors=(400, 403),
+        errors=(403,),
         query=(Query("state", "the sign-in"), Query("code", "its code"), Query("error", "why there is none")),
         media=("text/plain",),
     ),

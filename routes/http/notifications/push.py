@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -16,7 +15,7 @@ from app.notifications.channel import BROWSERS
 from app.notifications.kinds import KINDS
 from app.notifications.web_push import push_key
 from app.storage.notices.notifications import TargetRow
-from routes.http.notifications.webhooks import Kinds, Name, Url, attempt_fields, target_fields
+from routes.http.notifications.webhooks import Kinds, Name, Url, send_test, target_fields
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
@@ -96,9 +95,7 @@ async def unsubscribe(request: Request) -> Response:
 
 async def test_subscription(request: Request) -> Response:
     """Send a test now. Once, as for a webhook: the answer has what the push service says."""
-    began = time.monotonic()
-    attempt = await services_of(request).notifications.test(_own(request))
-    return ASCIIResponse(attempt_fields(attempt, began))
+    return await send_test(request, _own(request))
 
 
 def _own(request: Request) -> TargetRow:

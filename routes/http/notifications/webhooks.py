@@ -15,7 +15,7 @@ from app.models.http.failures import redact_url
 from app.notifications.channel import WEBHOOKS
 from app.notifications.channels import CHANNELS
 from app.notifications.kinds import KINDS
-from app.notifications.sender import LONGEST_URL, Attempt
+from app.notifications.sender import LONGEST_URL
 from app.policy.entitlements import Kind, check_entitled
 from app.storage.notices.notifications import ACTIVE, DISABLED, WEBHOOK, DeliveryRow, TargetRow
 from app.transcript.titles import one_line
@@ -86,9 +86,12 @@ def webhook_fields(request: Request, row: TargetRow) -> dict[str, Any]:
     return target_fields(row) | {"channel": row.kind, "everyone": row.everyone} | counts
 
 
-def attempt_fields(attempt: Attempt, began: float) -> dict[str, Any]:
+async def send_test(request: Request, row: TargetRow) -> Response:
+    began = time.monotonic()
+    attempt = await services_of(request).notifications.test(row)
     took = {"duration_s": round(time.monotonic() - began, 3)}
-    return {"delivered": attempt.ok, "status": attempt.status, "error": attempt.error or None} | took
+    outcome = {"delivered": attempt.ok, "status": attempt.status, "error": attempt.error or None}
+    return ASCIIResponse(outcome | took)
 
 
 def delivery_fields(row: DeliveryRow) -> dict[str, Any]:
@@ -164,9 +167,7 @@ async def new_secret(request: Request) -> Response:
 
 async def test_webhook(request: Request) -> Response:
     """Send a test now. Once; the answer has `delivered`, `status`, `error` and `duration_s`."""
-    began = time.monotonic()
-    attempt = await services_of(request).notifications.test(_own(request))
-    return ASCIIResponse(attempt_fields(attempt, began))
+    return await send_test(request, _own(request))
 
 
 async def list_deliveries(request: Request) -> Response:
@@ -212,7 +213,7 @@ ROUTES = tagged(
         rights="not guests",
         answer=WITH_SECRET,
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(WebhookRequest, {"url": "https://hooks.example.com/dragoman", "events": ["run.ended"]}),
     ),
     Route("GET /webhooks/{webhook}", show_webhook, rights="owner", answer="@Webhook"),
@@ -221,7 +222,7 @@ ROUTES = tagged(
         change_webhook,
         rights="owner",
         answer="@Webhook",
-        errors=(403, 409),
+        errors=(409,),
         body=Body(WebhookChange, {"enabled": True}),
     ),
     Route("DELETE /webhooks/{webhook}", delete_webhook, rights="owner"),

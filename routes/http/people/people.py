@@ -134,7 +134,7 @@ ROUTES = tagged(
         change_person,
         rights="admin",
         answer="@Person",
-        errors=(404, 409),
+        errors=(409,),
         body=Body(PersonRequest, {"role": "user"}, partial=True),
     ),
 )

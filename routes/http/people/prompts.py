@@ -109,7 +109,7 @@ async def save_preferences(request: Request) -> Response:
     services, principal = services_of(request), current_principal(request)
     body = await read_fields(request, PreferencesRequest, MOST_BYTES)
     if body.profile:
-        await services.profiles.named(body.profile, principal.name)
+        await services.factory.profiles.named(body.profile, principal.name)
     services.models.route(body.options.model, principal.name)
     services.factory.gate(principal, body.options.approval)
     row = PreferencesRow(principal.name, body.model_dump_json(exclude_defaults=True), time.time())
@@ -142,7 +142,7 @@ ROUTES = tagged(
         save_preferences,
         rights="user",
         answer="@Preferences",
-        errors=(403, 404),
+        errors=(404,),
         body=Body(PreferencesRequest, {"options": {"temperature": 0.5}}),
     ),
 )

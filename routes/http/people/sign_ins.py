@@ -22,6 +22,7 @@ from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import current_principal, services_of
 
 LONGEST_DAYS = 365
+SHOWN = ("id", "principal", "device", "created", "seen", "expires")
 
 
 class SignInRequest(StrictModel):
@@ -32,7 +33,7 @@ class SignInRequest(StrictModel):
 
 def sign_in_fields(row: SignInRow, own: str) -> dict[str, Any]:
     """`own`: the id of the sign-in of the request."""
-    fields = {name: getattr(row, name) for name in ("id", "principal", "device", "created", "seen", "expires")}
+    fields = {name: getattr(row, name) for name in SHOWN}
     return fields | {"current": row.id == own}
 
 
@@ -116,7 +117,6 @@ ROUTES = tagged(
         list_sign_ins,
         rights="user",
         answer={"sign_ins": ["@SignIn"], "days": "integer"},
-        errors=(403,),
         query=(Query("principal", "of this person, for admins"),),
     ),
     Route(
@@ -125,14 +125,13 @@ ROUTES = tagged(
         rights="user",
         answer={"id": "text", "key": "text", "expires": "number"},
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(SignInRequest, {"days": 30}, required=False),
     ),
     Route(
         "DELETE /sign-ins",
         delete_sign_ins,
         rights="user",
-        errors=(403,),
         query=(Query("principal", "of this person, for admins"),),
     ),
     Route("DELETE /sign-ins/{sign_in}", delete_sign_in, rights="owner"),

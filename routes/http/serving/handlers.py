@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from routes.protocol.errors import ASCIIResponse, Refused
+from app.core.strict_model import StrictModel
+from routes.http.administration.endpoints import check_not_needed
+from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
@@ -21,10 +23,8 @@ if TYPE_CHECKING:
     from app.models.endpoints.served_models import ServedModels
 
 
-class AddRequest(BaseModel, defer_build=True):
+class AddRequest(StrictModel):
     """The body of POST /served-models."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     file: str = Field(min_length=1, max_length=4096)
     name: str | None = Field(default=None, min_length=1, max_length=64)
@@ -37,10 +37,8 @@ class AddRequest(BaseModel, defer_build=True):
     serve: bool = False
 
 
-class ServeRequest(BaseModel, defer_build=True):
+class ServeRequest(StrictModel):
     """The body of POST /served-models/{name}/serve, which may be left out."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     at_start: bool | None = None
     force: bool = False
@@ -91,7 +89,7 @@ async def serve_model(request: Request) -> Response:
 async def stop_model(request: Request) -> Response:
     """Stop serving it. The endpoint is removed; the process ends once no run uses it."""
     models, name = models_of(request), request.path_params["name"]
-    check_not_needed(request, name)
+    check_not_needed(services_of(request), name)
     await models.stop(name, current_principal(request).name)
     return ASCIIResponse(await models.details(name))
 
@@ -99,7 +97,7 @@ async def stop_model(request: Request) -> Response:
 async def delete_served(request: Request) -> Response:
     """Forget a model file. The file itself stays."""
     models, name = models_of(request), request.path_params["name"]
-    check_not_needed(request, name)
+    check_not_needed(services_of(request), name)
     await models.remove(name, current_principal(request).name)
     return Response(status_code=204)
 
@@ -110,12 +108,6 @@ def models_of(request: Request) -> ServedModels:
     from app.models.endpoints.served_models import ServedModels
 
     return ServedModels(services.store, services.settings, services.endpoints)
-
-
-def check_not_needed(request: Request, name: str) -> None:
-    if setting := services_of(request).models.needed_by(name):
-        advice = f"The setting {setting} names a model of {name}: change that first, then restart the server."
-        raise Refused(409, "endpoint_needed", advice)
 
 
 ROUTES = tagged(

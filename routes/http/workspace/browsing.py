@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app.transcript.run_request import NotFound
 from app.workspace.archive import Archive, TooLarge, archive_of, blocks_of
-from app.workspace.open_file import NotSent, open_file
+from app.workspace.open_file import open_file
 from app.workspace.tree import find_names, list_folder
 from routes.http.workspace.rights import may_write, readable_workspace
 from routes.protocol.errors import ASCIIResponse, Refused
@@ -64,11 +64,9 @@ async def show_file(request: Request) -> Response:
 
 
 async def answer_file(request: Request, workspace: Path) -> Response:
-    """The file that the request names. Raises Refused, NotFound."""
+    """The file that the request names. Raises NotSent, Refused, NotFound."""
     try:
         file = await asyncio.to_thread(open_file, workspace, request.path_params["path"])
-    except NotSent as refused:
-        raise Refused(403, "private_file", str(refused)) from None
     except ToolFailed as failure:
         raise NotFound(str(failure)) from None
     try:
@@ -124,7 +122,7 @@ ROUTES = tagged(
             "can": {"write": "boolean", "undo": "boolean"},
             "max_upload_bytes": "integer",
         },
-        errors=(400, 403, 404),
+        errors=(404,),
         query=(
             Query("path", "a folder; without it the workspace itself"),
             Query("start", "the number of entries to leave out", "integer"),
@@ -136,7 +134,7 @@ ROUTES = tagged(
         "GET /workspace/archive",
         download_folder,
         rights="user",
-        errors=(403, 404, 413),
+        errors=(404, 413),
         query=(Query("path", "a folder; without it the workspace itself"),),
         media=("application/zip",),
     ),
@@ -145,7 +143,7 @@ ROUTES = tagged(
         show_file,
         rights="user",
         statuses=(200, 206, 304),
-        errors=(403, 404, 416),
+        errors=(416,),
         media=("application/octet-stream",),
     ),
 )

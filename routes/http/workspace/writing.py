@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
@@ -20,17 +20,17 @@ from starlette.responses import Response
 
 from app.checkpoints.person_changes import kept_change
 from app.checkpoints.report import report
-from app.checkpoints.undo import MOST_NAMED, UndoRefused, undo_run
+from app.checkpoints.undo import undo_run
 from app.config.folders import PEOPLE
 from app.core.labels import Labels
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.transcript.run_request import NotFound
-from app.workspace.changing import NameTaken, changeable, make_folder, move, remove
-from app.workspace.open_file import NotSent
+from app.workspace.changing import changeable, make_folder, move, remove
 from app.workspace.uploads import Conflict, Upload
 from routes.http.workspace.rights import writable_workspace
 from routes.protocol.errors import ASCIIResponse, Refused
+from routes.protocol.raw_body import NO_MORE
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Query, Route, tagged
 from routes.services import Services, current_principal, services_of
@@ -65,8 +65,8 @@ async def upload(request: Request) -> Response:
     workspace, conflict = await writable_workspace(request), _conflict(request)
     services, principal = services_of(request), current_principal(request)
     most = services.settings.max_upload_bytes
-    too_long = Refused(413, "too_long", f"A file for the workspace has at most {most:,} bytes (max_upload_bytes).")
-    too_long.headers = {"Connection": "close"}  # the rest of it is not wanted any more
+    message = f"A file for the workspace has at most {most:,} bytes (max_upload_bytes)."
+    too_long = Refused(413, "too_long", message, NO_MORE)
     if int(request.headers.get("content-length") or 0) > most:
         raise too_long
     parts = _changeable(request, workspace, request.path_params["path"])
@@ -138,25 +138,21 @@ async def undo_change(request: Request) -> Response:
         raise NotFound(f"There is no change {change[:80]!a} that could be undone. It may be too old.")
     await writable_workspace(request)
     await _audit(request, f"undo of {change}")
-    try:
-        await undo_run(checkpoints, change, principal.name)
-    except UndoRefused as refused:
-        named = [{"path": one.path, "reason": one.reason} for one in refused.conflicts[:MOST_NAMED]]
-        raise Refused(409, "undo_refused", str(refused), files=named) from refused
+    await undo_run(checkpoints, change, principal.name)
     return ASCIIResponse(await asyncio.to_thread(report, checkpoints.store, change))
 
 
 def _conflict(request: Request) -> Conflict:
     given = request.query_params.get("conflict", "refuse")
-    found = next((one for one in get_args(Conflict) if one == given), None)
-    if found is None:
+    if given not in get_args(Conflict):
         raise Refused(400, "invalid_request", f"conflict: one of {', '.join(get_args(Conflict))}")
-    return found  # type: ignore[no-any-return]
+    return cast(Conflict, given)
 
 
 def _changeable(request: Request, workspace: Path, path: str) -> tuple[str, ...]:
     people = PEOPLE if current_principal(request).role is Role.ADMIN else ""
-    return _explained(partial(changeable, workspace, path, people=people))
+    with _explained():
+        return changeable(workspace, path, people=people)
 
 
 async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
@@ -171,9 +167,8 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
             if piece:
                 yield piece
     except TimeoutError:
-        slow = Refused(408, "body_slow", f"No part of the file arrived for {SILENCE_S:g} s. Send it faster.")
-        slow.headers = {"Connection": "close"}
-        raise slow from None
+        message = f"No part of the file arrived for {SILENCE_S:g} s. Send it faster."
+        raise Refused(408, "body_slow", message, NO_MORE) from None
     except ClientDisconnect:
         raise Refused(400, "body_cut", "The connection closed before the whole file had arrived.") from None
 
@@ -182,36 +177,24 @@ async def _kept(
     request: Request, workspace: Path, path: str, change: Callable[[], Result]
 ) -> tuple[Result, str | None]:
     name, checkpoints = current_principal(request).name, services_of(request).checkpoints
-    return await _answered(kept_change(checkpoints, name, workspace, path, change))
+    with _explained():
+        return await kept_change(checkpoints, name, workspace, path, change)
 
 
 async def _in_thread(work: Callable[..., Result], *given: Any) -> Result:
-    return await _answered(asyncio.to_thread(work, *given))
+    with _explained():
+        return await asyncio.to_thread(work, *given)
 
 
-async def _answered(work: Awaitable[Result]) -> Result:
-    """Await a change; what it raises is an answer. Raises Refused."""
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raises NotFound, Refused for a change that cannot be made."""
     try:
-        return await work
-    except (NameTaken, NotSent, ToolFailed) as error:
-        raise _refusal(error) from None
-
-
-def _explained(work: Callable[[], Result]) -> Result:
-    try:
-        return work()
-    except (NameTaken, NotSent, ToolFailed) as error:
-        raise _refusal(error) from None
-
-
-def _refusal(error: Exception) -> Exception:
-    if isinstance(error, NameTaken):
-        return Refused(409, "file_exists", str(error))
-    if isinstance(error, NotSent):
-        return Refused(403, "private_file", str(error))
-    if isinstance(error.__cause__, FileNotFoundError):
-        return NotFound(str(error))
-    return Refused(409, "unfit_path", str(error))
+        yield
+    except ToolFailed as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise NotFound(str(error)) from None
+        raise Refused(409, "unfit_path", str(error)) from None
 
 
 async def _label(services: Services, workspace: Path, old: str, new: str) -> None:
@@ -237,7 +220,7 @@ ROUTES = tagged(
         rights="not guests",
         answer={"path": "text"},
         statuses=(201,),
-        errors=(403, 409),
+        errors=(409,),
         body=Body(NewWorkspaceFolder, {"path": "notes/2027"}),
     ),
     Route(
@@ -245,17 +228,17 @@ ROUTES = tagged(
         move_entry,
         rights="not guests",
         answer={"old": "text", "path": "text"},
-        errors=(403, 404, 409),
+        errors=(404, 409),
         body=Body(MoveRequest, {"old": "notes.txt", "new": "notes/old.txt"}),
     ),
-    Route("POST /workspace/changes/{change}/undo", undo_change, rights="owner", answer="@Changes", errors=(403, 409)),
+    Route("POST /workspace/changes/{change}/undo", undo_change, rights="owner", answer="@Changes", errors=(409,)),
     Route(
         "PUT /workspace/files/{path:path}",
         upload,
         rights="not guests",
         answer={"path": "text", "size": "integer", "replaced": "boolean", "change": "text?"},
         statuses=(200, 201),
-        errors=(400, 403, 408, 409, 413, 422),
+        errors=(400, 408, 409, 413, 422),
         takes_file=True,
         query=(Query("conflict", "where a file of that name is there: refuse (as without it), replace or keep_both"),),
     ),
@@ -264,6 +247,6 @@ ROUTES = tagged(
         delete,
         rights="not guests",
         answer={"path": "text", "removed": "integer", "change": "text?"},
-        errors=(403, 404, 409),
+        errors=(409,),
     ),
 )

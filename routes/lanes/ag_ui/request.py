@@ -17,7 +17,7 @@ from app.core.messages import AskedCall, Message
 from app.storage.files.kinds import file_of
 from app.workspace.received import received_file
 from routes.lanes.ag_ui.stream import FORM
-from routes.lanes.content import PartReader, content_of, text_or_file, text_part
+from routes.lanes.content import BETWEEN, PartReader, content_of, text_or_file, text_part
 from routes.lanes.lane import LaneRequest, Verdict
 from routes.lanes.reading import (
     Node,
@@ -29,7 +29,6 @@ from routes.lanes.reading import (
 )
 
 DECISION = 'send {"approved": true} or {"approved": false}'
-BETWEEN = "\n\n"
 
 
 def read_request(body: Mapping[str, Any]) -> LaneRequest:

@@ -16,19 +16,10 @@ from routes.lanes.part_encoder import Fields, PartEncoder
 
 # Interrupts that want the fields of a form, not a decision: their answers are the form's, whatever its fields are.
 FORM = "form:"
-DECISION_SCHEMA = {
-    "type": "object",
-    "properties": {"approved": {"type": "boolean"}},
-    "required": ["approved"],
-}
-EDITABLE_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean"},
-        "editedArgs": {"type": "object", "description": "All arguments, in place of those of the call."},
-    },
-    "required": ["approved"],
-}
+APPROVED = {"approved": {"type": "boolean"}}
+EDITED = {"editedArgs": {"type": "object", "description": "All arguments, in place of those of the call."}}
+DECISION_SCHEMA = {"type": "object", "properties": APPROVED, "required": ["approved"]}
+EDITABLE_SCHEMA = {"type": "object", "properties": APPROVED | EDITED, "required": ["approved"]}
 PROGRESS = "tool.progress"
 PROGRESS_FIELDS = ("elapsed_s", "tail", "lines", "bytes")
 COMPLETE = frozenset({"answered", "client_tools"})

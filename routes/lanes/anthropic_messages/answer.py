@@ -33,7 +33,7 @@ def whole_message(answer: Answer, turn: Turn) -> dict[str, Any]:
         "content": content,
         "stop_reason": stop_reason(answer.reason, cut=answer.cut, declined=answer.declined),
         "stop_sequence": None,
-        "usage": usage_of(answer.usage, answer.cached_tokens),
+        "usage": usage_of(answer.usage, answer.used.cached),
     }
 
 

@@ -13,7 +13,7 @@ from app.core.attachments import File
 from app.core.messages import AskedCall, Message
 from app.runs.run_options import ClientTool
 from routes.lanes.anthropic_messages.blocks import DRAGOMAN, is_our_signature
-from routes.lanes.content import Content, PartReader, add_part, content_of, source_part, text_part
+from routes.lanes.content import BETWEEN, Content, Draft, PartReader, add_part, content_of, source_part, text_part
 from routes.lanes.lane import LaneRequest
 from routes.lanes.reading import Node, call_arguments, check_tools, client_tool, plain_text, with_names
 from tools.base.patterns import lazy_pattern
@@ -21,7 +21,6 @@ from tools.base.patterns import lazy_pattern
 # Claude Code begins its system prompt with a line for Anthropic's accounting. It differs in each request, so no server
 # could use its cache of the prompt: https://github.com/anthropics/claude-code/issues/68900
 ACCOUNTING = lazy_pattern(r"\Ax-anthropic-billing-header:[^\n]*\n*")
-BLOCK_END = "\n\n"  # between texts that are blocks of their own
 SHOWS_OWN_TOOLS = "mcp-client-"  # how the name of a beta begins whose clients read the calls of MCP servers
 # Parameters of chat completions that local servers know and clients add.
 PASSED = (
@@ -55,7 +54,7 @@ def read_request(body: Mapping[str, Any]) -> LaneRequest:
 
 def _system(node: Node) -> Iterator[Message]:
     texts = [ACCOUNTING.sub("", text) for text in content_of(node, "system", SYSTEM).texts]
-    if text := BLOCK_END.join(filter(None, texts)):
+    if text := BETWEEN.join(filter(None, texts)):
         yield Message("system", text)
 
 
@@ -68,7 +67,7 @@ def _messages_of(turn: Node, files: list[File]) -> Iterator[Message]:
         case "assistant":
             yield from _of_assistant(turn)
         case "system":  # Claude Code has them in the middle of a conversation
-            if text := BLOCK_END.join(content_of(turn, "content", SYSTEM).texts):
+            if text := BETWEEN.join(content_of(turn, "content", SYSTEM).texts):
                 yield Message("system", text)
         case _:
             raise turn.refused("role", f"is {role[:40]!a}; send {ROLES}")
@@ -101,19 +100,19 @@ def _result(block: Node, seen: Content) -> Message:
 
 
 def _of_assistant(turn: Node) -> Iterator[Message]:
-    texts, thoughts, calls = list[str](), list[str](), list[AskedCall]()
+    draft = Draft()
     for block in _blocks(turn):
         match block.required_text("type"):
             case "text":
-                texts.append(block.text("text") or "")
+                draft.texts.append(block.text("text") or "")
             case "thinking" if is_our_signature(block.text("signature") or ""):
-                thoughts.append(block.text("thinking") or "")
+                draft.thoughts.append(block.text("thinking") or "")
             case "tool_use":
-                calls.append(_call(block))
+                draft.calls.append(_call(block))
             case kind if not _is_foreign(kind):
                 raise block.refused("type", f"is {kind[:40]!a}, which no assistant writes; send text or tool_use")
-    if texts or thoughts or calls:
-        yield Message("assistant", BLOCK_END.join(texts), calls=tuple(calls), reasoning=BLOCK_END.join(thoughts))
+    if message := draft.message():
+        yield message
 
 
 def _call(block: Node) -> AskedCall:

@@ -12,21 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from app.core.events import (
-    Notice,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
+from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
 from routes.lanes.answer import HandedCall, OwnCall
@@ -47,6 +33,7 @@ from routes.lanes.errors import STOPPED, anthropic_error, failure_of
 from routes.lanes.event_text import arguments_text, fields_of, text_literal, without_end
 from routes.lanes.lane import Turn
 
+TOKEN = events.TextDelta.type
 END = "}}\n\n"  # of a frame with a delta
 
 
@@ -78,21 +65,16 @@ class MessagesEncoder(Struct):
     repeated: int = 0  # characters of reasoning to come that were sent as text
     usage: dict[str, Any] = field(default_factory=dict)
     cached: int = 0
-    cut: bool = False
-    declined: bool = False
-    continued: bool = False
+    notices: set[str] = field(default_factory=set)  # their codes, of this round
     own_calls: set[str] = field(default_factory=set)
-
-    @property
-    def over(self) -> bool:
-        return False
+    over: bool = False  # the stream ends with its run
 
     @property
     def shows_own_tools(self) -> bool:
         return DRAGOMAN in self.turn.request.echo
 
     def frames(self, row: EventRow) -> str:
-        if row.type == TextDelta.type:
+        if row.type == TOKEN:
             return self._add_words(TEXT, text_literal(row))
         encode = ENCODERS.get(row.type)
         return encode(self, row) if encode else ""
@@ -112,8 +94,8 @@ class MessagesEncoder(Struct):
 
     def _start_round(self, _: EventRow) -> str:
         """A round is a block of its own, unless it goes on with an answer that had broken off."""
-        goes_on, self.repeated = self.continued, 0
-        self.cut = self.declined = self.continued = False
+        goes_on, self.repeated = "continued" in self.notices, 0
+        self.notices.clear()
         return "" if goes_on else self._close()
 
     def _add_words(self, kind: Kind, literal: str) -> str:
@@ -210,10 +192,7 @@ class MessagesEncoder(Struct):
         return self._close() + self._begin(own_tool_result(call, text, ok=ok)) + self._stop()
 
     def _note(self, row: EventRow) -> str:
-        code = fields_of(row)["code"]
-        self.cut |= code == "cut"
-        self.declined |= code == "refusal"
-        self.continued |= code == "continued"
+        self.notices.add(fields_of(row)["code"])
         return ""
 
     def _count(self, row: EventRow) -> str:
@@ -225,7 +204,7 @@ class MessagesEncoder(Struct):
         end = fields_of(row)["reason"]
         if stopped := STOPPED.get(end):
             return self._error(stopped)
-        reason = stop_reason(end, cut=self.cut, declined=self.declined)
+        reason = stop_reason(end, cut="cut" in self.notices, declined="refusal" in self.notices)
         delta = {"stop_reason": reason, "stop_sequence": None}
         ended = frame("message_delta", delta=delta, usage=usage_of(self.usage, self.cached))
         return self._close() + ended + frame("message_stop")
@@ -239,18 +218,18 @@ class MessagesEncoder(Struct):
 
 
 ENCODERS: dict[str, Callable[[MessagesEncoder, EventRow], str]] = {
-    RunStarted.type: MessagesEncoder._start,
-    RoundStarted.type: MessagesEncoder._start_round,
-    ReasoningDelta.type: MessagesEncoder._add_reasoning,
-    TextReclassified.type: MessagesEncoder._reclassify,
-    ToolHanded.type: MessagesEncoder._hand_over,
-    ToolStarted.type: MessagesEncoder._own_call,
-    ToolFinished.type: MessagesEncoder._own_result,
-    ToolRejected.type: MessagesEncoder._reject,
-    Notice.type: MessagesEncoder._note,
-    Usage.type: MessagesEncoder._count,
-    RunFinished.type: MessagesEncoder._finish,
-    RunFailed.type: MessagesEncoder._fail,
+    events.RunStarted.type: MessagesEncoder._start,
+    events.RoundStarted.type: MessagesEncoder._start_round,
+    events.ReasoningDelta.type: MessagesEncoder._add_reasoning,
+    events.TextReclassified.type: MessagesEncoder._reclassify,
+    events.ToolHanded.type: MessagesEncoder._hand_over,
+    events.ToolStarted.type: MessagesEncoder._own_call,
+    events.ToolFinished.type: MessagesEncoder._own_result,
+    events.ToolRejected.type: MessagesEncoder._reject,
+    events.Notice.type: MessagesEncoder._note,
+    events.Usage.type: MessagesEncoder._count,
+    events.RunFinished.type: MessagesEncoder._finish,
+    events.RunFailed.type: MessagesEncoder._fail,
 }
 
 

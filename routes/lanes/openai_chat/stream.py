@@ -9,41 +9,23 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.core import events
 from app.core.document_events import DocumentChanged, DocumentFinished, DocumentSuggested
-from app.core.events import (
-    ApprovalRequired,
-    ApprovalResolved,
-    ContextSummarised,
-    ContextTrimmed,
-    Notice,
-    PlanUpdated,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
 from app.storage.runs import EventRow
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.event_text import arguments_text, fields_of, text_literal
 from routes.lanes.lane import Turn
-from routes.lanes.openai_chat.ending import completion_id, finish_reason, usage_body
-from routes.lanes.openai_chat.text import RunningText
+from routes.lanes.openai_chat.answer import RunningText, completion_id, finish_reason, usage_body
 
 DONE = "data: [DONE]\n\n"
 # Shown, if the client wants to see the server's own work.
 OWN = frozenset(
     kind.type
     for kind in (
-        *(RunStarted, ToolStarted, ToolFinished, ToolRejected, ApprovalRequired, ApprovalResolved, Notice),
-        *(ContextTrimmed, ContextSummarised, PlanUpdated, DocumentFinished, DocumentChanged, DocumentSuggested),
+        *(events.RunStarted, events.ToolStarted, events.ToolFinished, events.ToolRejected),
+        *(events.ApprovalRequired, events.ApprovalResolved, events.Notice),
+        *(events.ContextTrimmed, events.ContextSummarised, events.PlanUpdated),
+        *(DocumentFinished, DocumentChanged, DocumentSuggested),
     )
 )
 
@@ -69,18 +51,18 @@ class ChatEncoder:
         self._usage: dict[str, Any] = {}
         self._cached = 0
         self._unsaid = 0  # characters of reasoning that repeat what was sent as text
-        self._continued = self._cut = self._declined = False
+        self._notices = set[str]()  # their codes, of this round
         self._handlers: dict[str, Callable[[EventRow], str]] = {
-            RunStarted.type: self._start,
-            RoundStarted.type: self._begin_round,
-            TextDelta.type: self._add_text,
-            ReasoningDelta.type: self._add_reasoning,
-            TextReclassified.type: self._reclassify,
-            ToolHanded.type: self._hand,
-            Notice.type: self._note,
-            Usage.type: self._count,
-            RunFinished.type: self._finish,
-            RunFailed.type: self._fail,
+            events.RunStarted.type: self._start,
+            events.RoundStarted.type: self._begin_round,
+            events.TextDelta.type: self._add_text,
+            events.ReasoningDelta.type: self._add_reasoning,
+            events.TextReclassified.type: self._reclassify,
+            events.ToolHanded.type: self._hand,
+            events.Notice.type: self._note,
+            events.Usage.type: self._count,
+            events.RunFinished.type: self._finish,
+            events.RunFailed.type: self._fail,
         }
 
     def frames(self, row: EventRow) -> str:
@@ -98,10 +80,10 @@ class ChatEncoder:
         return self._chunk('{"role":"assistant","content":""}')
 
     def _begin_round(self, _: EventRow) -> str:
-        if not self._continued:
+        if "continued" not in self._notices:
             self._text.part()
             self._thinks, self._unsaid = False, 0
-        self._continued = self._cut = self._declined = False
+        self._notices.clear()
         return ""
 
     def _add_text(self, row: EventRow) -> str:
@@ -148,10 +130,7 @@ class ChatEncoder:
         return self._chunk(f'{{"tool_calls":[{opening}]}}') + self._chunk(f'{{"tool_calls":[{rest}]}}')
 
     def _note(self, row: EventRow) -> str:
-        code = fields_of(row)["code"]
-        self._continued = self._continued or code == "continued"
-        self._cut = self._cut or code == "cut"
-        self._declined = self._declined or code == "refusal"
+        self._notices.add(fields_of(row)["code"])
         return ""
 
     def _count(self, row: EventRow) -> str:
@@ -164,7 +143,8 @@ class ChatEncoder:
         end = fields_of(row)["reason"]
         if stopped := STOPPED.get(end):
             return self._error(stopped)
-        reason = finish_reason(end, calls=self._calls, cut=self._cut, declined=self._declined, legacy=self._legacy)
+        cut, declined = "cut" in self._notices, "refusal" in self._notices
+        reason = finish_reason(end, calls=self._calls, cut=cut, declined=declined, legacy=self._legacy)
         last = self._send(self._text.end(calls=self._calls > 0))
         last += f'{self._delta}{{}},"finish_reason":"{reason}"}}]}}\n\n'
         if self._asks_usage:

@@ -7,8 +7,7 @@ from typing import Any
 from routes.lanes.answer import Answer, HandedCall, OwnCall, Words
 from routes.lanes.event_text import arguments_text
 from routes.lanes.lane import Turn
-from routes.lanes.openai_chat.ending import completion_id, finish_reason, usage_body
-from routes.lanes.openai_chat.text import EMPTY_LINE, RunningText
+from routes.lanes.openai_chat.answer import EMPTY_LINE, RunningText, completion_id, finish_reason, usage_body
 
 
 def whole_chat(answer: Answer, turn: Turn) -> dict[str, Any]:
@@ -26,7 +25,7 @@ def whole_chat(answer: Answer, turn: Turn) -> dict[str, Any]:
         "created": turn.created,
         "model": turn.model,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
-        "usage": usage_body(answer.usage, answer.cached_tokens),
+        "usage": usage_body(answer.usage, answer.used.cached),
     }
     return body | {"dragoman": _own_work(answer, turn)} if echo.get("events") else body
 

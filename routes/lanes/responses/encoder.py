@@ -16,34 +16,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.core.events import (
-    ApprovalRequired,
-    Notice,
-    ReasoningDelta,
-    RoundStarted,
-    RunFailed,
-    RunFinished,
-    TextDelta,
-    TextReclassified,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-    Usage,
-)
+from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
+from routes.lanes.answer import OwnCall, Used
 from routes.lanes.event_text import fields_of, joined_literals, text_literal
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
-from routes.lanes.responses.response import (
-    Outcome,
-    ResponseHead,
-    Used,
-    failed,
-    finished,
-    response_json,
-)
+from routes.lanes.responses.response import Outcome, ResponseHead, failed, finished, response_json, usage_fields
 
 STEP = 16  # sequence numbers for each event of the log; none becomes more events than that
 
@@ -60,7 +40,7 @@ class Form(Struct, frozen=True):
 
 
 FORMS = {
-    TextDelta.type: Form(
+    events.TextDelta.type: Form(
         id_kind=ids.MESSAGE,
         deltas="output_text",
         part="content_part",
@@ -68,7 +48,7 @@ FORMS = {
         new_part=items.text_part,
         in_delta=', "logprobs": []',
     ),
-    ReasoningDelta.type: Form(
+    events.ReasoningDelta.type: Form(
         ids.REASONING, "reasoning_summary_text", "reasoning_summary_part", "summary_index", items.summary_part
     ),
 }
@@ -88,7 +68,7 @@ class ResponseEncoder:
         self._frames = list[str]()
         self._number = 0  # of the next event
         self._output = list[str]()  # the JSON of each item as far as it has come
-        self._own = dict[str, tuple[int, items.ServerCall]]()  # by call: our own that run, with their index
+        self._own = dict[str, tuple[int, OwnCall]]()  # by call: our own that run, with their index
         self._open = ""  # the type of the deltas that continue the open item
         self._literals = list[str]()  # its text
         self._held = list[str]()  # white space that an item may begin with, once there is more
@@ -142,7 +122,7 @@ class ResponseEncoder:
 
     def _words(self, row: EventRow) -> None:
         literal = text_literal(row)
-        if self._repeated and row.type == ReasoningDelta.type:
+        if self._repeated and row.type == events.ReasoningDelta.type:
             text = json.loads(literal)
             literal = json.dumps(text[self._repeated :])
             self._repeated = max(0, self._repeated - len(text))
@@ -161,7 +141,7 @@ class ResponseEncoder:
             text = json.loads(literal)
             if not text.strip():
                 return  # models write empty lines before calls, and thoughts that are empty
-            if kind == TextDelta.type:
+            if kind == events.TextDelta.type:
                 literal = json.dumps(items.without_gap(text, len(self._output)))
             self._open_words(kind)
         self._literals.append(literal)
@@ -172,7 +152,7 @@ class ResponseEncoder:
     def _open_words(self, kind: str) -> None:
         form, at = FORMS[kind], len(self._output)
         item = self._head.item(form.id_kind, at)
-        found = items.message(item, status="in_progress") if kind == TextDelta.type else items.reasoning(item)
+        found = items.message(item, status="in_progress") if kind == events.TextDelta.type else items.reasoning(item)
         self._open, self._held_type = kind, ""
         self._add_item(found)
         self._add(f"{form.part}.added", f'{self._item_fields(form)}, "part": {json.dumps(form.new_part(""))}')
@@ -195,7 +175,7 @@ class ResponseEncoder:
         lead = self._item_fields(form)
         self._add(f"{form.deltas}.done", f'{lead}{form.in_delta}, "text": {literal}')
         self._add(f"{form.part}.done", f'{lead}, "part": {json.dumps(form.new_part(text))}')
-        is_text = kind == TextDelta.type
+        is_text = kind == events.TextDelta.type
         self._end_item(at, items.message(item, text) if is_text else items.reasoning(item, text, seal=self._head.seal))
 
     def _begin_round(self, _: EventRow) -> None:
@@ -227,30 +207,26 @@ class ResponseEncoder:
         item = self._head.item(call.id_kind, len(self._output))
         at, text = self._add_item(call.item(item)), json.dumps(call.text)
         lead = f'"item_id": "{item}", "output_index": {at}'
-        event, name = (
-            ("custom_tool_call_input", "input") if call.is_custom else ("function_call_arguments", "arguments")
-        )
-        self._add(f"{event}.delta", f'{lead}, "delta": {text}')
+        self._add(f"{call.event}.delta", f'{lead}, "delta": {text}')
         done = call.item(item, call.text)
         named = "" if call.is_custom else f', "name": {json.dumps(done["name"])}'
-        self._add(f"{event}.done", f'{lead}, "{name}": {text}{named}')
+        self._add(f"{call.event}.done", f'{lead}, "{call.text_field}": {text}{named}')
         self._end_item(at, done)
 
     def _start_own(self, row: EventRow) -> None:
         fields = fields_of(row)
-        self._add_own(fields["call"], items.ServerCall(fields["name"], fields["arguments"]))
+        self._add_own(OwnCall(fields["call"], fields["name"], fields["arguments"]))
 
-    def _add_own(self, call: str, own: items.ServerCall) -> None:
+    def _add_own(self, own: OwnCall) -> None:
         self._end_words()
-        own.approval = self._head.approvals.get(call)
-        item = self._head.item(ids.OWN_CALL, len(self._output))
-        at = self._add_item(own.item(item, "in_progress", added=True))
-        self._output[at] = json.dumps(own.item(item, "incomplete"))  # unless its result comes
-        lead, arguments = f'"item_id": "{item}", "output_index": {at}', json.dumps(items.arguments_text(own.arguments))
+        at = self._add_item(self._head.own_call(own, len(self._output), "in_progress", added=True))
+        item = self._head.own_call(own, at, "incomplete")
+        self._output[at] = json.dumps(item)  # unless its result comes
+        lead, arguments = f'"item_id": "{item["id"]}", "output_index": {at}', json.dumps(item["arguments"])
         self._add("mcp_call.in_progress", lead)
         self._add("mcp_call_arguments.delta", f'{lead}, "delta": {arguments}')
         self._add("mcp_call_arguments.done", f'{lead}, "arguments": {arguments}')
-        self._own[call] = at, own
+        self._own[own.call] = at, own
 
     def _end_own(self, row: EventRow) -> None:
         fields = fields_of(row)
@@ -260,9 +236,9 @@ class ResponseEncoder:
     def _close_own(self, call: str, result: str, *, ok: bool) -> None:
         at, own = self._own.pop(call)
         own.result, own.ok = result, ok
-        item = self._head.item(ids.OWN_CALL, at)
-        self._add(f"mcp_call.{own.status}", f'"item_id": "{item}", "output_index": {at}')
-        self._end_item(at, own.item(item, own.status))
+        item = self._head.own_call(own, at)
+        self._add(f"mcp_call.{item['status']}", f'"item_id": "{item["id"]}", "output_index": {at}')
+        self._end_item(at, item)
 
     def _reject(self, row: EventRow) -> None:
         """A call of ours that failed, or never ran. The client's own are not ours to report."""
@@ -273,7 +249,7 @@ class ResponseEncoder:
         if call not in self._own:
             if not name or name in self._head.names.all:
                 return
-            self._add_own(call, items.ServerCall(name, {}))
+            self._add_own(OwnCall(call, name, {}))
         self._close_own(call, fields["reason"], ok=False)
 
     def _ask(self, row: EventRow) -> None:
@@ -309,7 +285,7 @@ class ResponseEncoder:
     def _end(self, outcome: Outcome) -> None:
         self._end_words()
         self.over = True
-        self._add_response(outcome.event, outcome, self._used.fields())
+        self._add_response(outcome.event, outcome, usage_fields(self._used))
 
 
 def taken_apart(row: EventRow) -> Iterator[EventRow]:
@@ -326,17 +302,17 @@ def taken_apart(row: EventRow) -> Iterator[EventRow]:
 
 
 EVENTS: Mapping[str, Callable[[ResponseEncoder, EventRow], None]] = {
-    RoundStarted.type: ResponseEncoder._begin_round,
-    TextDelta.type: ResponseEncoder._words,
-    ReasoningDelta.type: ResponseEncoder._words,
-    TextReclassified.type: ResponseEncoder._skip_repeated,
-    ToolHanded.type: ResponseEncoder._hand_over,
-    ToolStarted.type: ResponseEncoder._start_own,
-    ToolFinished.type: ResponseEncoder._end_own,
-    ToolRejected.type: ResponseEncoder._reject,
-    ApprovalRequired.type: ResponseEncoder._ask,
-    Usage.type: ResponseEncoder._count,
-    Notice.type: ResponseEncoder._notice,
-    RunFinished.type: ResponseEncoder._finish,
-    RunFailed.type: ResponseEncoder._fail,
+    events.RoundStarted.type: ResponseEncoder._begin_round,
+    events.TextDelta.type: ResponseEncoder._words,
+    events.ReasoningDelta.type: ResponseEncoder._words,
+    events.TextReclassified.type: ResponseEncoder._skip_repeated,
+    events.ToolHanded.type: ResponseEncoder._hand_over,
+    events.ToolStarted.type: ResponseEncoder._start_own,
+    events.ToolFinished.type: ResponseEncoder._end_own,
+    events.ToolRejected.type: ResponseEncoder._reject,
+    events.ApprovalRequired.type: ResponseEncoder._ask,
+    events.Usage.type: ResponseEncoder._count,
+    events.Notice.type: ResponseEncoder._notice,
+    events.RunFinished.type: ResponseEncoder._finish,
+    events.RunFailed.type: ResponseEncoder._fail,
 }

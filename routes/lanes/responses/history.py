@@ -13,29 +13,12 @@ from msgspec import Struct, field
 
 from app.core.attachments import File
 from app.core.messages import AskedCall, Message
-from routes.lanes.content import Content, content_of
+from routes.lanes.content import BETWEEN, Content, Draft, content_of
 from routes.lanes.lane import Verdict
 from routes.lanes.reading import Node, call_arguments, with_names
 from routes.lanes.responses.ids import ApprovalPlace, approval_place
-from routes.lanes.responses.items import CUSTOM_INPUT
-from routes.lanes.responses.sealed_reasoning import unsealed
+from routes.lanes.responses.items import CUSTOM_INPUT, unsealed
 from routes.lanes.responses.tools import flat_name
-
-BETWEEN = "\n\n"  # texts of one answer
-
-
-class Draft(Struct):
-    """An answer of the assistant whose items may go on."""
-
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    calls: list[AskedCall] = field(default_factory=list)
-
-    def message(self) -> Message | None:
-        if not (self.texts or self.thoughts or self.calls):
-            return None
-        text, reasoning = BETWEEN.join(self.texts), BETWEEN.join(self.thoughts)
-        return Message("assistant", text, calls=tuple(self.calls), reasoning=reasoning)
 
 
 class History(Struct):
@@ -92,13 +75,9 @@ class History(Struct):
         text = sealed or BETWEEN.join(filter(None, (part.text("text") for part in parts)))
         self._draft.thoughts += [text] if text.strip() else []
 
-    def _function_call(self, node: Node) -> None:
-        self._add_call(node, node.fields.get("arguments"))
-
-    def _custom_call(self, node: Node) -> None:
-        self._add_call(node, {CUSTOM_INPUT: node.text("input") or ""})
-
-    def _add_call(self, node: Node, arguments: object) -> None:
+    def _call(self, node: Node) -> None:
+        custom = node.text("type") == "custom_tool_call"
+        arguments = {CUSTOM_INPUT: node.text("input") or ""} if custom else node.fields.get("arguments")
         name = flat_name(node.text("namespace"), node.required_text("name"))
         call = node.text("call_id") or node.required_text("id")
         self._draft.calls.append(AskedCall(call, name, call_arguments(arguments), "native"))
@@ -122,8 +101,8 @@ class History(Struct):
 READERS: Mapping[str, Callable[[History, Node], None]] = {
     "message": History._message,
     "reasoning": History._reasoning,
-    "function_call": History._function_call,
-    "custom_tool_call": History._custom_call,
+    "function_call": History._call,
+    "custom_tool_call": History._call,
     "function_call_output": History._output,
     "custom_tool_call_output": History._output,
     "mcp_approval_response": History._verdict,

@@ -25,11 +25,6 @@ class ResponseId(Struct, frozen=True):
     after: int = 0
     index: int = 0
 
-    @property
-    def response(self) -> str:
-        """The id of the response."""
-        return response_id(self.run, self.after)
-
 
 class ApprovalPlace(Struct, frozen=True):
     """The event `seq` of a run, which asks for approval of `call`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +11,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from routes.lanes.responses import ids
-from routes.lanes.responses.sealed_reasoning import sealed
 
 SERVER_LABEL = "dragoman"  # of our own tools, and of the mcp tool by which a client opts in to approvals
 CUSTOM_INPUT = "input"  # the argument that a custom tool's text stands in
+
+SEALED = "dragoman1."  # begins reasoning as opaque text
 
 Item = dict[str, Any]
 
@@ -47,6 +50,25 @@ def reasoning(item: str, text: str | None = None, *, seal: bool = False) -> Item
     """Reasoning as a summary: as `reasoning_text` most clients do not show it."""
     found: Item = {"id": item, "type": "reasoning", "summary": [] if text is None else [summary_part(text)]}
     return found | {"encrypted_content": sealed(text)} if seal and text is not None else found
+
+
+def sealed(reasoning: str) -> str:
+    """Reasoning as opaque text, for clients that keep no response here and send all items back with their next request.
+
+    It is not encrypted: the same reasoning stands in the item's summary. What counts is that clients send this text
+    back unchanged and whole, while they may shorten or drop a summary.
+    """
+    return SEALED + base64.b64encode(reasoning.encode("utf-8", "surrogatepass")).decode()
+
+
+def unsealed(text: str) -> str | None:
+    """The reasoning, or None if the text is another server's."""
+    if not text.startswith(SEALED):
+        return None
+    try:
+        return base64.b64decode(text.removeprefix(SEALED), validate=True).decode("utf-8", "replace")
+    except binascii.Error:
+        return None
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
@@ -97,37 +119,6 @@ class ClientCall(Struct, frozen=True):
         found = {"id": item, "type": kind, "status": status, "call_id": self.call, "name": name}
         found[self.text_field] = text or ""
         return found | {"namespace": namespace} if namespace else found
-
-
-class ServerCall(Struct):
-    """A call of one of our own tools; `result` is None while it runs. `approval` is the id of a request for it."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    result: str | None = None
-    ok: bool = False
-    approval: str | None = None
-
-    @property
-    def status(self) -> str:
-        return "completed" if self.ok else "failed"
-
-    def item(self, item: str, status: str, *, added: bool = False) -> Item:
-        """Never a function_call: clients would run that themselves, a second time."""
-        error = None
-        if self.result is not None and not self.ok:
-            error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": self.result}]}
-        return {
-            "id": item,
-            "type": "mcp_call",
-            "status": status,
-            "approval_request_id": self.approval,
-            "arguments": "" if added else arguments_text(self.arguments),
-            "error": error,
-            "name": self.name,
-            "output": self.result if self.ok else None,
-            "server_label": SERVER_LABEL,
-        }
 
 
 def approval_request(approval: str, name: str, arguments: Mapping[str, Any]) -> Item:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from app.core.events import ApprovalRequired
 from app.storage.principals import Principal
 from app.storage.runs import ALL, EventRow, RunRow
-from app.storage.store import Store
 from app.transcript.run_request import NotFound
 from routes.lanes.answer import Answer
 from routes.lanes.event_text import fields_of
@@ -19,7 +18,7 @@ from routes.lanes.kept_turns import kept_turn
 from routes.lanes.lane import Turn
 from routes.lanes.models import AGENT
 from routes.lanes.responses.encoder import ResponseEncoder
-from routes.lanes.responses.ids import ResponseId, approval_id, approval_place, item_place, response_place
+from routes.lanes.responses.ids import ResponseId, approval_id, approval_place, item_place, response_id, response_place
 from routes.lanes.responses.response import NAME, whole
 from routes.protocol.errors import Refused
 from routes.services import Services
@@ -69,7 +68,7 @@ class KeptResponses(Struct, frozen=True):
         except NotFound:
             return None
         turn = kept_turn(row, NAME, place.after)
-        if turn is None or not await self._exists(self.services.store, place, row):
+        if turn is None or not await self._exists(place, row):
             return None
         echo = turn.request.echo
         if place.after:
@@ -79,9 +78,9 @@ class KeptResponses(Struct, frozen=True):
         request = replace(turn.request, echo=echo)
         return KeptResponse(replace(turn, model=turn.model or AGENT, request=request), row)
 
-    async def _exists(self, store: Store, place: ResponseId, row: RunRow) -> bool:
+    async def _exists(self, place: ResponseId, row: RunRow) -> bool:
         """False for a log that was deleted, and for a number at which no response ended."""
-        first = await store.events(place.run, max(0, place.after - 1), 1)
+        first = await self.services.store.events(place.run, max(0, place.after - 1), 1)
         if place.after:
             return bool(first) and first[0].seq == place.after and first[0].type == ApprovalRequired.type
         return bool(first) or row.ended is None
@@ -122,17 +121,12 @@ async def _item(
 ) -> Mapping[str, Any]:
     place = item_place(item)
     if place:
-        response = place.response
+        response = response_id(place.run, place.after)
         if response not in known:
-            known[response] = await _kept_output(kept, response)
+            try:
+                known[response] = await kept.output(await kept.find(response))
+            except Refused:  # it does not exist, or is another principal's
+                known[response] = {}
         if found := known[response].get(item):
             return found
     raise Refused(400, "not_found", f"{at} {item[:80]!a} {NO_ITEM}.", param=at)
-
-
-async def _kept_output(kept: KeptResponses, response: str) -> dict[str, dict[str, Any]]:
-    """The items by their ids; none of a response that does not exist, or is another principal's."""
-    try:
-        return await kept.output(await kept.find(response))
-    except Refused:
-        return {}

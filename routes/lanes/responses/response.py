@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, WaitingCall, Words
+from routes.lanes.answer import Answer, HandedCall, OwnCall, Used, WaitingCall, Words
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
@@ -58,28 +58,15 @@ def failed(fields: Mapping[str, Any]) -> Outcome:
     return Outcome("failed", error={"code": code, "message": message})
 
 
-class Used(Struct):
-    """Tokens of all rounds of a response."""
-
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-
-    def add(self, fields: Mapping[str, Any]) -> None:
-        """Take in a `usage` event."""
-        self.prompt += fields["prompt_tokens"]
-        self.completion += fields["completion_tokens"]
-        self.cached += fields.get("cached_tokens") or 0
-
-    def fields(self) -> dict[str, Any]:
-        """Reasoning tokens are not counted apart from others, and no cache is written: SDKs require the fields."""
-        return {
-            "input_tokens": self.prompt,
-            "input_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": 0},
-            "output_tokens": self.completion,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": self.prompt + self.completion,
-        }
+def usage_fields(used: Used) -> dict[str, Any]:
+    """Reasoning tokens are not counted apart from others, and no cache is written: SDKs require the fields."""
+    return {
+        "input_tokens": used.prompt,
+        "input_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": 0},
+        "output_tokens": used.completion,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": used.prompt + used.completion,
+    }
 
 
 class ResponseHead(Struct):
@@ -109,6 +96,23 @@ class ResponseHead(Struct):
     def item(self, kind: str, index: int) -> str:
         return item_id(kind, self.stem, index)
 
+    def own_call(self, call: OwnCall, at: int, status: str = "", *, added: bool = False) -> items.Item:
+        """A call of ours as the item `at`. Never a function_call: clients would run that themselves, a second time."""
+        error = None
+        if call.result is not None and not call.ok:
+            error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": call.result}]}
+        return {
+            "id": self.item(ids.OWN_CALL, at),
+            "type": "mcp_call",
+            "status": status or ("completed" if call.ok else "failed"),
+            "approval_request_id": self.approvals.get(call.call),
+            "arguments": "" if added else items.arguments_text(call.arguments),
+            "error": error,
+            "name": call.name,
+            "output": call.result if call.ok else None,
+            "server_label": items.SERVER_LABEL,
+        }
+
 
 def tool_names(echo: Mapping[str, Any]) -> items.ToolNames:
     names = echo.get("names", {})
@@ -136,58 +140,34 @@ def outcome_of(answer: Answer, *, asks: bool) -> Outcome:
         return failed(answer.failure)
     if answer.reason:
         return finished(answer.reason, cut=answer.cut, declined=answer.declined)
-    return Outcome("completed") if asks and _waits(answer) else Outcome()
-
-
-def _waits(answer: Answer) -> bool:
-    """True if the last that happened is that a call waits for a person."""
-    return bool(answer.items) and isinstance(answer.items[-1], WaitingCall)
+    waits = bool(answer.items) and isinstance(answer.items[-1], WaitingCall)  # for a person
+    return Outcome("completed") if asks and waits else Outcome()
 
 
 def whole(answer: Answer, turn: Turn) -> dict[str, Any]:
     """The response as it stands, for clients that do not stream."""
     head, outcome = ResponseHead.of(turn), outcome_of(answer, asks=turn.request.asks)
-    output = Output(turn, head, unfinished=IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete").of(answer)
-    used = Used(answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)
-    usage = used.fields() if outcome.status != IN_PROGRESS else None
+    output = _output(answer, turn, head, IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete")
+    usage = usage_fields(answer.used) if outcome.status != IN_PROGRESS else None
     return {**head.fields, **ending(outcome), "output": output, "usage": usage}
 
 
-def started(turn: Turn) -> dict[str, Any]:
-    """The response of a run that has just begun."""
-    return whole(Answer(), turn)
-
-
-class Output(Struct, frozen=True):
+def _output(answer: Answer, turn: Turn, head: ResponseHead, unfinished: str) -> list[items.Item]:
     """The items of a whole answer. `unfinished` is the status of calls of ours that have no result."""
-
-    turn: Turn
-    head: ResponseHead
-    unfinished: str
-
-    def of(self, answer: Answer) -> list[items.Item]:
-        output = list[items.Item]()
-        for one in answer.items:
-            if item := self._item(one, len(output)):
-                output.append(item)
-        return output
-
-    def _item(self, one: Item, at: int) -> items.Item | None:
-        head = self.head
+    output = list[items.Item]()
+    for one in answer.items:
+        at = len(output)
         match one:
             case Words(thought=True) if one.text.strip():
-                return items.reasoning(head.item(ids.REASONING, at), one.text, seal=head.seal)
+                output.append(items.reasoning(head.item(ids.REASONING, at), one.text, seal=head.seal))
             case Words(thought=False) if one.text.strip():
-                return items.message(head.item(ids.MESSAGE, at), items.without_gap(one.text, at))
+                output.append(items.message(head.item(ids.MESSAGE, at), items.without_gap(one.text, at)))
             case HandedCall():
                 call = items.ClientCall(one.call, one.name, one.arguments, head.names)
-                return call.item(head.item(call.id_kind, at), call.text)
+                output.append(call.item(head.item(call.id_kind, at), call.text))
             case OwnCall() if one.name not in head.names.all:
-                own = items.ServerCall(one.name, one.arguments, one.result, one.ok, head.approvals.get(one.call))
-                status = self.unfinished if one.result is None else own.status
-                return own.item(head.item(ids.OWN_CALL, at), status)
-            case WaitingCall() if self.turn.request.asks:
-                return items.approval_request(
-                    ids.approval_id(self.turn.run, one.seq, one.call), one.name, one.arguments
-                )
-        return None
+                output.append(head.own_call(one, at, unfinished if one.result is None else ""))
+            case WaitingCall() if turn.request.asks:
+                approval = ids.approval_id(turn.run, one.seq, one.call)
+                output.append(items.approval_request(approval, one.name, one.arguments))
+    return output

@@ -107,14 +107,11 @@ def chosen(choice: Any) -> Any:
         case str() | None:
             return choice
         case {"type": "function" | "custom", "name": str(name), **rest}:
-            return _function(rest.get("namespace"), name)
+            namespace = rest.get("namespace")
+            flat = flat_name(namespace if isinstance(namespace, str) else None, name)
+            return {"type": "function", "function": {"name": flat}}
         case {"type": "allowed_tools", "tools": list(tools), **rest}:
             allowed = [one for one in map(chosen, tools) if isinstance(one, Mapping)]
             mode = "required" if rest.get("mode") == "required" else "auto"
             return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}} if allowed else mode
     return None
-
-
-def _function(namespace: Any, name: str) -> dict[str, Any]:
-    flat = flat_name(namespace if isinstance(namespace, str) else None, name)
-    return {"type": "function", "function": {"name": flat}}

@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import field
 
 from app.core.attachments import File
 from app.core.messages import AskedCall, Message
 from app.runs.run_options import ClientTool
-from routes.lanes.content import Content, text_or_file
+from routes.lanes.content import Content, Draft, text_or_file
 from routes.lanes.lane import LaneRequest, Verdict
 from routes.lanes.reading import (
     Node,
@@ -122,18 +122,14 @@ def _add_file(content: Content, part: Node) -> None:
         content.files.append(found)
 
 
-class Round(Struct):
+class Round(Draft):
     """One answer of the model, with the results of its calls."""
 
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    calls: list[AskedCall] = field(default_factory=list)
     results: list[Message] = field(default_factory=list)
 
     def messages(self) -> Iterator[Message]:
-        if self.texts or self.thoughts or self.calls:
-            thoughts = "\n\n".join(self.thoughts)
-            yield Message("assistant", "\n\n".join(self.texts), tuple(self.calls), reasoning=thoughts)
+        if message := self.message():
+            yield message
         yield from self.results
 
 

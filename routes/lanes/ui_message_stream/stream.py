@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core.events import TextDelta
 from routes.lanes.lane import Turn
-from routes.lanes.part_encoder import Fields, PartEncoder
+from routes.lanes.part_encoder import Fields, PartEncoder, call_of
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 DONE = "data: [DONE]\n\n"
@@ -110,7 +110,7 @@ class UIStreamEncoder(PartEncoder):
             else:
                 self.send(type="tool-output-denied", toolCallId=call)
         elif fields["decision"] == "denied":
-            self._denied.add(call.partition("~")[0])
+            self._denied.add(call_of(call))
 
     def note(self, name: str, fields: Fields) -> None:
         data: dict[str, Any] = {key: value for key, value in fields.items() if key != "type"}

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Pause, Scripted
+from app.runs.composition.unattended import UnattendedRuns
 from app.schedules.scheduler import MOST_WAIT_S, Scheduler
 from app.schedules.starts import KEPT, Starts
 from app.storage.changes import Change, StoreFailed
@@ -97,7 +98,7 @@ async def timed(folder: Path, provider: Scripted | None = None, **flags: object)
         async with open_services(settings_in(folder, **flags), partial(chosen, provider), open_recording) as services:
             clock, store = Clock(), services.store
             assert isinstance(store, Recording)
-            scheduler = Scheduler(Starts(services.unattended), clock)
+            scheduler = Scheduler(Starts(UnattendedRuns(services.factory)), clock)
             try:
                 yield Timed(services, store, scheduler, clock)
             finally:
@@ -139,7 +140,7 @@ async def test_a_time_is_handled_in_the_transaction_that_creates_its_run(tmp_pat
         [together] = [changes for changes in one.store.kept if any(isinstance(x, OccurrenceRow) for x in changes)]
         assert {RunRow, OccurrenceRow, ScheduleMoved} <= {type(change) for change in together}
         assert [change.id for change in together if isinstance(change, RunRow)] == [done.run]
-        again = Scheduler(Starts(one.services.unattended), one.clock)  # as after a kill
+        again = Scheduler(Starts(UnattendedRuns(one.services.factory)), one.clock)  # as after a kill
         await again.begin()
         await again.look()
         await again.rest()

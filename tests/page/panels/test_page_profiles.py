@@ -45,8 +45,8 @@ async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
         await page.keyboard.press("Escape")
         await say(page, "And now?")
         await expect(page.locator("#conversation").get_by_text("Done.")).to_have_count(2)
-        assert served.services.hooks
-        await served.services.hooks.informed()
+        assert served.services.factory.hooks
+        await served.services.factory.hooks.informed()
         await page.get_by_role("button", name="Settings").click()
         await panel.get_by_text("Hooks", exact=True).click()
         row = panel.get_by_role("list", name="Hooks").get_by_role("listitem")

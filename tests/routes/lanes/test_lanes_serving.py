@@ -12,6 +12,7 @@ import pytest
 from app.context.view import View
 from app.core.provider import Finished, ProviderFailed
 from app.models.scripted import Line, Raise, Scripted
+from app.runs.composition.unattended import UnattendedRuns
 from parsing import Call
 from routes.lanes.body import MOST_MESSAGES
 from tests.support.lanes.small_lane import PATH, assistant, serving_plain, streamed, user, whole
@@ -52,7 +53,7 @@ async def test_the_agent_passes_on_what_is_about_each_answer(tmp_path: Path) -> 
     async with serving_plain(tmp_path, model) as served:
         answer = await whole(served, user("Hello"), model="dragoman/agent", parameters=given)
         [row] = await served.services.store.runs(answer["session"])
-        again, _ = await served.services.unattended.restored_agent(row)
+        again, _ = await UnattendedRuns(served.services.factory).restored_agent(row)
     assert model.requests[0].parameters == {"max_tokens": 5, "temperature": 0.5}
     assert isinstance(again.view, View) and again.view.parameters == model.requests[0].parameters
 

@@ -59,7 +59,7 @@ def test_only_the_last_round_says_how_the_answer_ended(code: str, name: str) -> 
 
 def test_cached_tokens_are_those_of_all_rounds() -> None:
     answer = collected(Usage(10, 1, 10, 1, True, cached_tokens=4), Usage(20, 1, 30, 2, True, cached_tokens=8))
-    assert (answer.cached_tokens, answer.usage["total_prompt_tokens"]) == (12, 30)
+    assert (answer.used.cached, answer.usage["total_prompt_tokens"]) == (12, 30)
 
 
 @pytest.mark.parametrize(

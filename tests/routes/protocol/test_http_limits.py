@@ -32,8 +32,8 @@ from routes.access.rate_limits import (
     RateLimiter,
     client_network,
 )
-from routes.protocol.application import AnswerMiddleware, ServedRoute, StreamingApplication
-from routes.protocol.errors import SAFE_HEADERS, ASCIIResponse
+from routes.protocol.application import Answered, AnswerMiddleware, ServedRoute, StreamingApplication
+from routes.protocol.errors import SAFE_HEADERS, ASCIIResponse, native_error
 from routes.protocol.json_body import MAX_DEPTH
 from routes.protocol.message_parts import MessageRequest
 from routes.protocol.requests import read_message
@@ -199,7 +199,8 @@ ROUTES = [
     Route("POST /read", read, rights="open"),
     Route("GET /broken", broken, rights="open"),
 ]
-APP = StreamingApplication(routes=ROUTES, middleware=[Middleware(AnswerMiddleware)])
+ANSWERS = Middleware(AnswerMiddleware, answer=native_error, observe=list[Answered]().append)
+APP = StreamingApplication(routes=ROUTES, middleware=[ANSWERS])
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /", GET, GET + b"h: v"])

@@ -37,11 +37,6 @@ class Awake(Attended):
     ping_s = 0.001
 
 
-class AwakeInItsWay(Awake):
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **{"ping": b":\n\n"} | named)
-
-
 class Noted(Awake):
     """Notes each response that is still there."""
 
@@ -185,15 +180,6 @@ async def test_a_silent_stream_sends_comments_until_its_end() -> None:
     stream.events.put_nowait(None)
     await running
     assert stream.sent[-1]["body"] == b"" and {*stream.bodies} <= {b": ping\n\n", b"late", b""}
-
-
-async def test_a_format_may_have_a_comment_of_its_own() -> None:
-    stream = Stream(AwakeInItsWay)
-    running = asyncio.create_task(stream.run())
-    await stream.until(b":\n\n")
-    stream.events.put_nowait(None)
-    await running
-    assert {*stream.bodies} <= {b":\n\n", b""}
 
 
 async def test_a_reader_that_stalls_holds_one_event_and_one_comment() -> None:

@@ -77,7 +77,7 @@ async def things_of_ann(served: Served) -> dict[str, str]:
         "number": "7" * 12,
         "profile": profile.name,
     }
-    kept, _ = await served.services.memories.remember("ann", "Likes milk", "fact", Source())
+    kept, _ = await served.services.factory.memories.remember("ann", "Likes milk", "fact", Source())
     named |= {"memory": kept.id}
     named |= {"change": "chg_" + "1" * 20}
     named |= {"name": "carl", "action": "reconnect", "endpoint": "hosted", "path": "icon.svg"}

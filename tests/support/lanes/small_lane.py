@@ -79,9 +79,7 @@ def plain_error(refused: Refused) -> tuple[int, dict[str, Any]]:
     return refused.status, {"plain": {"code": refused.code, "message": refused.message}}
 
 
-PLAIN = Lane(
-    "plain", PATH, read_plain, PlainEncoder, plain_whole, plain_error, headers={"X-Lane": "plain"}, ping=b":p\n\n"
-)
+PLAIN = Lane("plain", PATH, read_plain, PlainEncoder, plain_whole, plain_error, headers={"X-Lane": "plain"})
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import pytest
 from app.context.view import View
 from app.core.provider import ModelRequest, ProviderNotice
 from app.models.scripted import Scripted
+from app.runs.composition.unattended import UnattendedRuns
 from app.runs.run_options import RunOptions
 from tests.support.models.chatting import HELLO, WHOLE, chat_with, pieces_of, refusal
 from tests.support.models.messages_streams import WHOLE as MESSAGE
@@ -102,7 +103,7 @@ async def test_every_round_has_the_options_and_a_run_that_goes_on_keeps_them(tmp
         events = await served.chat("Go.", **LOW)
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == LOW
-        again, _ = await served.services.unattended.restored_agent(
+        again, _ = await UnattendedRuns(served.services.factory).restored_agent(
             row
         )  # after a restart; a follow-up has the same policy
     sent = {"temperature": 0.2, "max_tokens": 90, "reasoning_effort": "low", "seed": 7}

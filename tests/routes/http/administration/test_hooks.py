@@ -262,7 +262,7 @@ async def test_observers_change_nothing_and_are_not_waited_for(tmp_path: Path) -
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, "Done."])) as served:
         log = await served.chat("Write.")
         assert log[-1]["type"] == "run.finished" and (tmp_path / "work" / "note.txt").read_text()
-        hooks = served.services.hooks
+        hooks = served.services.factory.hooks
         assert hooks and hooks.failed == 0  # the stuck one has not been waited for
         writes = os.open(gate, os.O_RDWR)  # which waits for no reader
         os.write(writes, b"Go on.\n")

@@ -161,7 +161,11 @@ async def test_nothing_begins_while_the_server_is_paused(tmp_path: Path) -> None
         assert (await served.client.post("/endpoints", json=endpoint)).status_code == 201
         with pytest.raises(JobsFailed, match="paused"):
             await served.services.jobs.start(
-                "true", session="s", principal="local", sandbox=served.services.sandbox, workspace=tmp_path / "work"
+                "true",
+                session="s",
+                principal="local",
+                sandbox=served.services.factory.sandbox,
+                workspace=tmp_path / "work",
             )
         assert all(one.pid is None for one in served.services.mcp.status()) and not server.asked
         await resume(served)

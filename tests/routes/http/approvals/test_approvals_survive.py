@@ -16,6 +16,7 @@ import pytest
 
 from app.context.prompt import MOST_OVERRIDE
 from app.models.scripted import Scripted
+from app.runs.composition.unattended import UnattendedRuns
 from app.storage.approvals import ApprovalDecided
 from app.storage.principals import LOCAL_USER
 from app.storage.tokens import TokenRow
@@ -186,12 +187,12 @@ async def test_the_mode_of_a_run_holds_for_what_follows_of_its_job(tmp_path: Pat
         events = await served.chat("Hello", approval="deny", tools=["read_file"])
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == {"approval": "deny", "tools": ["read_file"]}
-        agent, _ = await served.services.unattended.restored_agent(row)
+        agent, _ = await UnattendedRuns(served.services.factory).restored_agent(row)
         assert [tool.name for tool in agent.toolbox.offered] == ["read_file"]
         assert agent.scope.gate.policy.mode == "deny" and not agent.scope.gate.policy.planning
         planned = await served.services.store.run((await served.chat("Plan.", mode="plan"))[0]["run"])
         assert planned
-        agent, _ = await served.services.unattended.restored_agent(planned)
+        agent, _ = await UnattendedRuns(served.services.factory).restored_agent(planned)
         assert agent.scope.gate.policy.planning, "it only reads until a person has accepted a plan of its own"
 
 

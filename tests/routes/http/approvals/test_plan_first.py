@@ -17,6 +17,7 @@ from app.models.scripted import Scripted
 from app.policy.gate import decide
 from app.policy.grants import Grant
 from app.policy.policy_context import PolicyContext
+from app.runs.composition.unattended import UnattendedRuns
 from app.runs.follow_up import ROUNDS
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import RunRow
@@ -146,7 +147,7 @@ async def test_an_accepted_plan_holds_after_a_restart_and_for_the_follow_up_of_a
                 assert "submit_plan" not in (await until(turn, "run.started"))["tools"]
                 await approve(served, turn, runs[1].id, "write_file")
                 await until(turn, "run.finished")
-            again, _ = await served.services.unattended.restored_agent(runs[1])
+            again, _ = await UnattendedRuns(served.services.factory).restored_agent(runs[1])
             assert again.discipline.limits.rounds == ROUNDS, "of a follow-up, after a restart too"
 
 

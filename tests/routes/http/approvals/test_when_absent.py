@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
+from app.runs.composition.unattended import UnattendedRuns
 from tests.support.server.approvals import note, wait_until, waiting_call
 from tests.support.server.serving import serving
 
@@ -54,7 +55,8 @@ async def test_where_nobody_will_come_what_asks_is_refused_at_once(tmp_path: Pat
         events = await served.chat("Write.", approval=approval, when_absent="deny")
         row = await served.services.store.run(events[0]["run"])
         assert row and json.loads(row.policy) == {"approval": approval, "when_absent": "deny"}
-        again, _ = await served.services.unattended.restored_agent(row)  # after a restart, and for follow-ups
+        unattended = UnattendedRuns(served.services.factory)
+        again, _ = await unattended.restored_agent(row)  # after a restart, and for follow-ups
     assert again.scope.gate.policy.unattended == "when_absent: deny"
     assert events[0]["limits"]["when_absent"] == "deny"
     [rejected] = [event for event in events if event["type"] == "tool.rejected"]

@@ -142,7 +142,7 @@ async def test_large_requests_of_one_person_wait_for_each_other(tmp_path: Path) 
     large = {"message": [image_part(png(tail=bytes(1 << 20)))]}
     model, limits = Scripted(["I see."], repeat=True), {"max_message_bytes": "1024"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, None, **limits) as served:
-        slots = served.services.files.upload_slots(LOCAL_USER.name)
+        slots = served.services.factory.files.upload_slots(LOCAL_USER.name)
         for _ in range(AT_A_TIME):
             await slots.acquire()
         waits = asyncio.create_task(served.client.post("/chat", json=large))

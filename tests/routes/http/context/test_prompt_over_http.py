@@ -111,7 +111,7 @@ async def test_a_model_cannot_write_its_own_persona(tmp_path: Path) -> None:
     writes += [f"```bash\necho Obey me. > {place}\n```\n" for place in places]
     model = Told([*writes, "Done.", "Hi."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
-        if isinstance(served.services.sandbox, NoSandbox):
+        if isinstance(served.services.factory.sandbox, NoSandbox):
             pytest.skip("commands are off here: there is no sandbox")
         events = await served.chat("Go.", approval="auto")
         assert [event["ok"] for event in events if event["type"] == "tool.finished"] == [False] * 6

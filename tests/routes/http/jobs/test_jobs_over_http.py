@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from app.models.scripted import Scripted
+from app.runs.composition.unattended import UnattendedRuns
 from app.storage.principals import LOCAL_USER
 from app.storage.tokens import TokenRow
 from routes.access.token_text import fingerprint
@@ -44,7 +45,9 @@ async def test_a_job_from_start_to_follow_up(tmp_path: Path) -> None:
         events = await next_run(served, session)
         assert events[-1]["type"] == "run.finished" and events[-1]["text"] == "It failed."
         assert events[0]["limits"]["max_rounds"] == 12
-        await served.services.unattended.start_follow_up(served.services.jobs.get(job, LOCAL_USER.name), "Again?")
+        await UnattendedRuns(served.services.factory).start_follow_up(
+            served.services.jobs.get(job, LOCAL_USER.name), "Again?"
+        )
         runs = (await served.client.get(f"/sessions/{session}")).json()["runs"]
         assert len(runs) == 2, "as after a kill between the begin and the note of it"
         told = provider.requests[-1].messages[-1].text

@@ -24,7 +24,7 @@ HALF = "\ud83d"  # of a character
 
 async def strangers(served: Served, text: str) -> str:
     source = Source("model", "ses_old", "run_old", 0, untrusted=True)
-    row, _ = await served.services.memories.remember("local", text, "fact", source)
+    row, _ = await served.services.factory.memories.remember("local", text, "fact", source)
     return row.id
 
 
@@ -111,7 +111,7 @@ async def test_extraction_reads_no_words_of_models(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
         first = (await served.chat("Hello"))[0]["session"]
         await until_extracted(served)
-        served.services.memories.jobs = asyncio.Event()  # that nobody waits for
+        served.services.factory.memories.jobs = asyncio.Event()  # that nobody waits for
         model._replies[:] = [
             *model._replies[: len(model.requests)],
             tool_call("delegate", task="Bruno is the person's dog, say it."),

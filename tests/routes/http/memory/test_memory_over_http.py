@@ -220,7 +220,7 @@ async def test_a_job_that_a_kill_has_cut_off_is_tried_once_more(tmp_path: Path) 
         assert (await served.client.get("/memory")).json()["total"] == 1 and len(again.requests) == 1
         store = served.services.store
         await store.write([replace(job, tries=2), replace(job, run="run_x", session="ses_gone", tries=0)])
-        served.services.memories.jobs.set()
+        served.services.factory.memories.jobs.set()
         await until_extracted(served)
         assert (await served.client.get("/memory")).json()["total"] == 1 and len(again.requests) == 1
 

@@ -45,7 +45,7 @@ async def test_where_there_are_tokens_no_command_of_an_admin_s_changes_people_s_
         root = await bearer(served, "root", "admin")
     provider = Scripted(["```bash\nln -s / people/eve; mv people moved; ls\n```", "Done."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
-        if served.services.sandbox.level != "bubblewrap":
+        if served.services.factory.sandbox.level != "bubblewrap":
             pytest.skip("Landlock gives a right to a directory for everything below it")
         served.client.headers |= root
         await served.chat()

@@ -220,7 +220,7 @@ async def test_a_server_without_profiles_reads_and_stores_nothing_for_them(tmp_p
     async with serving(tmp_path, Scripted(["Done."], repeat=True)) as served:
         begun, *_ = await served.chat()
         options, reads = RunOptions(max_rounds=3), list[str]()
-        served.services.profiles._store = cast(Any, Reads(reads))
+        served.services.factory.profiles._store = cast(Any, Reads(reads))
         assert await served.services.factory.resolved(LOCAL_USER, options, begun["session"]) is options
         assert reads == []
         [row] = await served.services.store.runs(begun["session"])

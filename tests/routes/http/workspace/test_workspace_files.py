@@ -12,7 +12,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from routes.protocol.errors import Refused
-from routes.protocol.file_answer import Part, range_of
+from routes.protocol.file_answer import range_of
 from tests.support.access.people import LIMIT_S, bearer
 from tests.support.models.pictures import CAT, hashed
 from tests.support.page.stories import held
@@ -139,16 +139,16 @@ async def test_a_call_that_is_stopped_reports_what_it_had_written(tmp_path: Path
 @pytest.mark.parametrize(
     ("header", "part"),
     [
-        ("bytes=0-0", Part(0, 1)),
-        ("bytes=-99", Part(0, 10)),
+        ("bytes=0-0", range(0, 1)),
+        ("bytes=-99", range(0, 10)),
         ("bytes=-", None),
         ("bytes=5-2", None),
         ("lines=1-2", None),
-        ("bytes=0-" + "9" * 18, Part(0, 10)),
+        ("bytes=0-" + "9" * 18, range(0, 10)),
         ("bytes=0-" + "9" * 19, None),
     ],
 )
-def test_ranges(header: str, part: Part | None) -> None:
+def test_ranges(header: str, part: range | None) -> None:
     assert range_of(header, 10) == part
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from app.core.messages import AskedCall, Message
 from routes.lanes.lane import LaneRequest, Verdict
 from routes.lanes.responses.ids import approval_place, item_id, item_place, response_id, response_place, stem_of
+from routes.lanes.responses.items import sealed
 from routes.lanes.responses.request import read_responses
-from routes.lanes.responses.sealed_reasoning import sealed
 from routes.lanes.responses.tools import LONGEST, flat_name
 from routes.protocol.errors import Refused
 from tests.support.lanes.logs import RUN
