@@ -14,7 +14,8 @@ from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOver
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.http.client import ModelClient
 from app.models.http.served_model import ServedModel
-from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import SERVER_LOST, RequestDefaults
+from app.models.wire.openai.provider import BareChat
 from app.models.wire.request_extras import added
 
 # A small model loses the thread at higher temperatures, and repeats itself without a token limit.
@@ -65,23 +66,21 @@ class EmbeddedProvider(BaseProvider):
         await self._client.aclose()
         await self._server.close()
 
-    async def _ready(self) -> OpenAIChat | None:
+    async def _ready(self) -> BareChat | None:
         try:
             async with asyncio.timeout(LIMIT_S):
                 return self._chat(await self._server.start())
         except (TimeoutError, ProviderFailed):
             return None
 
-    def _chat(self, url: str) -> OpenAIChat:
-        # With delimiters around every result, this model writes worse commands and copies the codes into answers.
-        return OpenAIChat(
+    def _chat(self, url: str) -> BareChat:
+        return BareChat(
             self._client,
             url,
             self.model,
             self._server.key,
             overrides=AbilityOverrides("fenced"),
             defaults=self._defaults,
-            bare_results=True,
             abilities=self._abilities,
         )
 

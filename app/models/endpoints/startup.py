@@ -28,7 +28,7 @@ from app.models.http.client import model_client
 from app.models.server_connection import ConnectionOptions
 from app.models.serving.lazy_pool import Serving
 from app.models.tokens.counter import create_counter
-from app.models.wire.openai.provider import ANY_MODEL
+from app.models.wire.hosted_provider import ANY_MODEL
 from app.redaction.redactor import Redactor
 from app.replicas.secret_store import SecretStore
 from app.storage.endpoints import EndpointRow

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from app.models.http.client import CLOSED, is_local, json_answer
+from app.models.http.client import is_local, json_answer, retried
 from app.models.http.json_body import encode
 from tools.base.hidden_fields import repr_without
 
@@ -42,7 +42,4 @@ class ServedModel(Struct, frozen=True):
         send = partial(
             json_answer, self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES, headers=self.headers
         )
-        try:
-            return await send()
-        except CLOSED:
-            return await send()
+        return await retried(send)

@@ -17,7 +17,8 @@ from app.models.embedded.provider import stream_or_retry
 from app.models.http.client import INACTIVITY_S, ModelClient, TransportKind, model_client
 from app.models.serving.catalogue import served_name
 from app.models.serving.pool import Member, ModelPool
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
+from app.models.wire.openai.provider import OpenAIChat
 
 # The address of a server that does not run; port 9 is for discarding.
 ASLEEP = "http://127.0.0.1:9/v1"

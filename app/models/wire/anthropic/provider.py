@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import ModelRequest
-from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
-from app.models.http.json_body import encode
+from app.models.http.answer_stream import AnswerStream
+from app.models.http.exchange import RequestRefused
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.blocks import Block, wire_tools
@@ -25,7 +25,7 @@ from app.models.wire.client_history import settled, with_opening
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
 from app.models.wire.parameters import EFFORT, FORMAT, limit_in
 from app.models.wire.request_extras import added
-from app.models.wire.structured_output import instruction, is_structured
+from app.models.wire.structured_output import is_structured
 from tools.base.patterns import lazy_pattern
 
 VERSION = "2023-06-01"  # the newest version accepts no temperature
@@ -79,26 +79,16 @@ class AnthropicMessages(HostedProvider):
             reasoning_in(message, self._origin) if native else ""
         )
 
-    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
-        key = request.key or self.key
         with_reasoning = True
         room = self._room(request)
         given = self._given(request)
         while True:  # terminates: each round leaves out one more thing
             written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
             body = self._body(request, written, room, given)
-            content = files.put_into(encode(body))
-            completion = CompletionRequest(
-                self.url,
-                content,
-                self.headers(key),
-                key=key,
-                inactivity_s=request.inactivity_s,
-                traceparent=request.traceparent,
-            )
             try:
-                return await post(self._client, completion), MessagesAnswer(self.url, self._origin, written.before)
+                return await self._post(request, body, files), MessagesAnswer(self.url, self._origin, written.before)
             except RequestRefused as refusal:
                 sent = {name: body[name] for name in (TEMPERATURE,) if name in body}
                 if self._parameters.learn(refusal.status, refusal.text, sent):
@@ -133,9 +123,7 @@ class AnthropicMessages(HostedProvider):
         wire = Wire(native, tools, self._origin, replays=with_reasoning, files=files, takes_id=self._takes_id)
         if not request.verbatim:
             return replace(wire, clock=self._clock).write(request.whole())
-        opening = [] if native else [*request.opening()]
-        if self._prompts_format(request):
-            opening.append(Message("system", instruction(request.parameters[FORMAT])))
+        opening = self._relayed_opening(request, native=native)
         history = settled(with_opening(opening, request.messages), self._takes_id, self._origin)
         return replace(wire, verbatim=True).write(history)
 
