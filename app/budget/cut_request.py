@@ -9,7 +9,7 @@ from app.budget.metered_request import money_of, tokens
 from app.budget.run_budget import RunBudget
 from app.core.events import Usage
 from app.core.provider import Provider, TokenUsage
-from app.models.tokens.counter import CHARACTERS_PER_TOKEN
+from app.models.tokens.estimates import CHARACTERS_PER_TOKEN
 from app.storage.usage import ModelUsage
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
 from functools import partial
 from typing import Protocol
 
-import httpx2
 from msgspec import Struct
 
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import BaseProvider, CallForm, ModelRequest, Piece, Provider, ProviderFailed
 from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
-from app.models.capabilities.model_list import model_names
+from app.models.capabilities.model_list import listed_models
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
-from app.models.http import failures
 from app.models.http.client import INACTIVITY_S, TransportKind, base_url_of, model_client
+from app.models.http.failures import redact_url
 from app.models.scripted import DEMO, Raise, Scripted
 from app.models.wire.hosted_provider import ANY_MODEL, HostedProvider, RequestDefaults
 
@@ -81,7 +79,7 @@ class HTTPConnection:
 
     @property
     def where(self) -> str:
-        return f" at {failures.redact_url(self.base_url)}"
+        return f" at {redact_url(self.base_url)}"
 
     async def start(self) -> None:
         """A server of somebody else's: it runs, or it does not."""
@@ -99,46 +97,13 @@ class HTTPConnection:
         )
 
     async def models(self, key: str | None) -> list[str]:
-        url = f"{self.base_url}/models"
-        try:
-            names = await model_names(
-                self._client, self.base_url, headers=self._provider.headers(key), query=self._provider.list_query
-            )
-        except httpx2.TimeoutException as error:
-            raise failures.silent(url, self._client.timeout.read) from error
-        except httpx2.HTTPError as error:
-            raise failures.unreachable(url, str(error)) from error
+        provider = self._provider
+        names = await listed_models(self._client, self.base_url, provider.headers(key), provider.list_query)
         self._abilities.answered()
         return names
 
     async def close(self) -> None:
         await self._client.aclose()
-
-
-class EmbeddedConnection:
-    """Connection to the model that comes with dragoman."""
-
-    where = ", embedded"
-    awake = False
-
-    def __init__(self, spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> None:
-        inactivity_s = spec.inactivity_s or INACTIVITY_S
-        client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
-        self._provider = EmbeddedProvider(client, EmbeddedModel(), temperature=spec.temperature)
-        self.only = (self._provider.model,)
-
-    def provider(self, _model: str | None) -> Provider:
-        return self._provider
-
-    async def start(self) -> None:
-        await self._provider.start()
-        self.awake = True
-
-    async def models(self, _key: str | None) -> list[str]:
-        return list(self.only)
-
-    async def close(self) -> None:
-        await self._provider.close()
 
 
 class FixedConnection:
@@ -167,6 +132,22 @@ class FixedConnection:
         await self._provider.close()
 
 
+class EmbeddedConnection(FixedConnection):
+    """Connection to the model that comes with dragoman."""
+
+    where = ", embedded"
+
+    def __init__(self, spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> None:
+        inactivity_s = spec.inactivity_s or INACTIVITY_S
+        client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
+        self._embedded = EmbeddedProvider(client, EmbeddedModel(), temperature=spec.temperature)
+        super().__init__(self._embedded)
+
+    async def start(self) -> None:
+        await self._embedded.start()
+        self.awake = True
+
+
 class ScriptedConnection(FixedConnection):
     """A demonstration without any model."""
 
@@ -185,11 +166,8 @@ class UnavailableProvider(BaseProvider):
         self.model = model
         self._failure = failure
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        says = Scripted([[Raise(self._failure())]], self.model)
-        async with aclosing(says.stream(request)) as pieces:
-            async for piece in pieces:
-                yield piece
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        return Scripted([[Raise(self._failure())]], self.model).stream(request)
 
     async def close(self) -> None:
         """Do nothing."""

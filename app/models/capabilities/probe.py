@@ -86,12 +86,7 @@ async def probe_model(endpoint: ServedModel, limit_s: float) -> ProbeResult:
 async def read_page(page: ProbePage, endpoint: ServedModel) -> AbilityMap:
     """Return the abilities on one page. Raises NoAnswer if a retry may help, httpx2.HTTPError."""
     body = page.body(endpoint.model) if page.body else None
-    try:
-        answer = await endpoint.ask("POST" if body else "GET", page.url(endpoint), body)
-    except NoAnswer as refusal:
-        if not refusal.lasting:
-            raise
-        return {}
+    answer = await endpoint.ask_if_supported("POST" if body else "GET", page.url(endpoint), body)
     facts = read(page.rows, page.find(answer, endpoint.model))
     return {name: Ability(name, value, "server", page.name) for name, value in facts.items()}
 

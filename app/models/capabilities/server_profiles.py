@@ -33,6 +33,11 @@ class Profile(Struct, frozen=True):
     leaves_calls: bool = False
     any_order: bool = False
 
+    @property
+    def base_url(self) -> str:
+        """The URL of a server on its default port."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
 
 PROFILES: tuple[Profile, ...] = (
     Profile("llama.cpp", port=8080, leaves_calls=True),

@@ -17,7 +17,8 @@ from app.config.sources import SettingsError
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import Provider, ProviderFailed
-from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
+from app.models.capabilities.discovery import KNOWN_SERVERS, discover
+from app.models.capabilities.server_profiles import Profile
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.endpoint_factory import EndpointDefaults, EndpointFactory
 from app.models.endpoints.key_sources import Keys
@@ -60,7 +61,7 @@ async def open_models(
     environ: Mapping[str, str],
     choose: ChooseProvider | None = None,
     *,
-    known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
+    known_servers: Sequence[Profile] = KNOWN_SERVERS,
     switch: KillSwitch | None = None,
     vault: SecretStore | None = None,
 ) -> AsyncGenerator[OpenedModels, None]:
@@ -110,7 +111,7 @@ async def _open(
     registry: EndpointRegistry,
     settings: Settings,
     choose: ChooseProvider | None,
-    known_servers: Sequence[KnownServer],
+    known_servers: Sequence[Profile],
     switch: KillSwitch,
 ) -> OpenedModels:
     about, why = "", "as configured"
@@ -180,7 +181,7 @@ def settings_keys(settings: Settings) -> Keys:
 
 
 async def discover_endpoint(
-    factory: EndpointFactory, model: str | None, keys: Keys, known_servers: Sequence[KnownServer]
+    factory: EndpointFactory, model: str | None, keys: Keys, known_servers: Sequence[Profile]
 ) -> tuple[Endpoint, str]:
     """Return a model server that runs on this machine, else the embedded model; and the reason."""
     async with model_client("http://127.0.0.1") as client:

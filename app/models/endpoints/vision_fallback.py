@@ -54,10 +54,6 @@ ModelsWith = Callable[[str], Sequence[str]]
 """Return the names of the models with an ability."""
 
 
-def no_models(ability: str) -> Sequence[str]:
-    return ()
-
-
 class VisionFallback(Struct):
     """Get one answer from the model called `name`, and record what the answer shows about its abilities.
 
@@ -66,7 +62,7 @@ class VisionFallback(Struct):
 
     name: str
     provider: Provider
-    models_with: ModelsWith = no_models
+    models_with: ModelsWith = lambda ability: ()
     described: set[str] = field(default_factory=set)
     _answered: bool = False
 

@@ -25,7 +25,6 @@ from app.storage.changes import StoreFailed
 from app.storage.served_models import ServedModelRow, ServedModelStore
 
 WAIT_S = 60.0  # for another model to end its answers
-SUCCESSOR_S = 1.0  # for the end of a process to be noticed
 
 logger = logging.getLogger(__name__)
 START_LIMIT_S = 600.0  # to read tens of gigabytes from a slow disk
@@ -160,7 +159,9 @@ class ModelPool:
 
     def _due(self) -> None:
         self._timer = None
-        self.spawn(self.stop_idle())
+        task = asyncio.ensure_future(self.stop_idle())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop_idle(self) -> None:
         """Stop the models that have had no request for `idle_s`."""
@@ -169,12 +170,6 @@ class ModelPool:
                 logger.info("model %s stops: it was idle for %g s", one.name, self.limits.idle_s)
                 await one.stop()
         self._plan_stop()
-
-    def spawn(self, work: Awaitable[None]) -> None:
-        """Do it in the background."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def leave(self, member: Member) -> None:
         """Remove a member that has been stopped."""

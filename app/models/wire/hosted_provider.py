@@ -168,7 +168,7 @@ class HostedProvider(BaseProvider, ABC):
     async def name_model(self) -> None:
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
         if self.model == ANY_MODEL:
-            self.model = await first_model(self._client, self.base_url, headers=self.headers(self.key))
+            self.model = await first_model(self._client, self.base_url, self.headers(self.key))
 
     async def window(self) -> int | None:
         """Return the configured window, else the reported one. Probes in any case, which finds other abilities, too."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from app.core.endpoint_spec import EndpointSpec
-from app.models.capabilities.discovery import KnownServer
+from app.models.capabilities.server_profiles import Profile
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.model_names import find_model, resolve_alias
 from app.models.endpoints.model_registry import Models, UnknownModel
@@ -167,14 +167,14 @@ async def test_which_model_answers_whoever_names_none(tmp_path: Path, flags: dic
 
 async def test_what_is_found_on_a_port_is_called_after_its_server(tmp_path: Path) -> None:
     async with model_server("qwen", "llama") as server:
-        async with opened(tmp_path, found=KnownServer("llama.cpp", server.port)) as here:
+        async with opened(tmp_path, found=Profile("llama.cpp", port=server.port)) as here:
             assert list(here.models.endpoints) == ["llama-cpp"]
             assert here.models.default.name == "llama-cpp/qwen"
 
 
 async def test_nothing_is_looked_for_where_endpoints_are_configured(tmp_path: Path) -> None:
     async with model_server("qwen") as server:
-        async with opened(tmp_path, found=KnownServer("Ollama", server.port), endpoints={"a": server_at()}) as here:
+        async with opened(tmp_path, found=Profile("Ollama", port=server.port), endpoints={"a": server_at()}) as here:
             assert list(here.models.endpoints) == ["a"]
         assert not server.asked
 
