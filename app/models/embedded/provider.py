@@ -15,8 +15,8 @@ from app.models.embedded.supervisor import EmbeddedModel
 from app.models.http.client import ModelClient
 from app.models.http.served_model import ServedModel
 from app.models.wire.hosted_provider import SERVER_LOST, RequestDefaults
+from app.models.wire.openai.history import added
 from app.models.wire.openai.provider import BareChat
-from app.models.wire.request_extras import added
 
 # A small model loses the thread at higher temperatures, and repeats itself without a token limit.
 DEFAULTS = RequestDefaults(max_tokens=1024, temperature=0.0)

@@ -23,6 +23,7 @@ from app.models.endpoints.model_names import (
     unknown_model_message,
 )
 from app.models.endpoints.server_state import ServerState
+from app.models.endpoints.vision_fallback import can_see
 from app.models.server_connection import FixedConnection, UnavailableConnection, not_available
 
 GONE = "The default model {} has no endpoint any more. Add an endpoint that serves it, or restart."
@@ -80,11 +81,7 @@ class Models:
     def _default(self) -> ModelLocation:
         if self.wanted:
             return find_model(self.wanted, self.aliases, self.endpoints) or (self._removed_default, None)
-        return (self.first if self.endpoints else self._removed_default), None
-
-    @property
-    def first(self) -> Endpoint:
-        return self.endpoints[next(iter(self.endpoints))]
+        return next(iter(self.endpoints.values()), None) or self._removed_default, None
 
     @cached_property
     def _removed_default(self) -> Endpoint:
@@ -146,7 +143,7 @@ class Models:
             stated = {"images": endpoint.spec.images, "pdf": endpoint.spec.pdf}.get(ability)
             for model in endpoint.models():
                 found[f"{endpoint.name}/{model}"] = hints_for(model).get(ability) if stated is None else stated
-            known = ((handle.name, handle.can_see(ability)) for handle in endpoint.handles())
+            known = ((handle.name, can_see(handle.provider, ability)) for handle in endpoint.handles())
             found.update((name, sees) for name, sees in known if sees is not None)
         return [name for name, sees in found.items() if sees]
 

@@ -14,8 +14,7 @@ from urllib.request import getproxies
 import httpx2
 from msgspec import Struct
 
-from app.models.http.transport.head import head_of
-from app.models.http.transport.lean import LeanTransport
+from app.models.http.transport.lean import LeanTransport, head_of
 from tools.base.hidden_fields import repr_without
 
 CONNECT_LIMIT_S = 10.0

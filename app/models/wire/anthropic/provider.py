@@ -23,8 +23,8 @@ from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.call_ids import TakesId, takes_plain, takes_short_ids
 from app.models.wire.client_history import settled, with_opening
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
+from app.models.wire.openai.history import added
 from app.models.wire.parameters import EFFORT, FORMAT, limit_in
-from app.models.wire.request_extras import added
 from app.models.wire.structured_output import is_structured
 from tools.base.patterns import lazy_pattern
 

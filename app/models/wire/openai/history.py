@@ -22,6 +22,7 @@ from tools.tool import Tool, ToolList
 # After a text result: without it a small model repeats the call; larger ones are not affected.
 ENOUGH = "If that is enough, answer in plain text."
 INTERRUPTED = "No result: the call was interrupted."
+CODE = "qzvkwxjp"  # placeholder of a result code: rare letters, which take as many tokens as any code
 # Mistral's models, whose server and templates refuse a user message directly after a result.
 BRIDGED = lazy_pattern("[sx]tral", re.IGNORECASE)
 ODD = lazy_pattern(r"[^a-zA-Z0-9_-]")
@@ -98,11 +99,29 @@ def wire(
 
 def result(message: Message, *, bare: bool = False) -> str:
     """Return the result of a tool in delimiters, or `bare`."""
+    return encodable(delimited(message, message.text, call=message.call or "", code=message.code, bare=bare))
+
+
+def delimited(message: Message, text: str, *, call: str, code: str, bare: bool) -> str:
     name = message.name or "the call"
     if bare:
-        return encodable(f"Result of {name}:\n{message.text}")
-    call, untrusted = message.call or "", message.untrusted
-    return encodable(framed(message.text, call=call, name=name, untrusted=untrusted, code=message.code))
+        return f"Result of {name}:\n{text}"
+    return framed(text, call=call, name=name, untrusted=message.untrusted, code=code)
+
+
+def added(message: Message, *, native: bool = False, bare: bool = False, clock: Clock | None = None) -> str:
+    """Return the text that is added to a message (delimiters, time, reminder), for token counting.
+
+    It is identical for all messages of a kind, so that it is counted once. A text result is counted as the last of its
+    round, with a reminder, which overestimates the others. With native tools, results are counted as native.
+    """
+    match message.role:
+        case "tool":
+            text = delimited(message, "", call="", code=CODE, bare=bare and not message.untrusted)
+            return text if native else f"{text}\n\n{ENOUGH}"
+        case "user" if clock and message.at is not None:
+            return clock.stamped("", message.at)
+    return ""
 
 
 def pairs(
@@ -113,15 +132,16 @@ def pairs(
     replay: ReplayPolicy,
 ) -> Iterator[WireMessage]:
     """Yield an assistant message with native calls, and a result for each of them, in order."""
-    functions = [{"name": plain_name(call.name), "arguments": arguments_text(call)} for call in calls]
-    asked = [
-        {"id": ids[call.id], "type": "function", "function": function} | replay.call_fields(call)
-        for call, function in zip(calls, functions, strict=True)
-    ]
+    asked = [wired_call(call, ids[call.id], replay) for call in calls]
     yield {"role": "assistant", "content": text, "tool_calls": asked}
     for call in calls:
         answer = result(results[call.id]) if call.id in results else INTERRUPTED
         yield {"role": "tool", "tool_call_id": ids[call.id], "content": answer}
+
+
+def wired_call(call: AskedCall, id: str, replay: ReplayPolicy) -> dict[str, Any]:
+    function = {"name": plain_name(call.name), "arguments": arguments_text(call)}
+    return {"id": id, "type": "function", "function": function} | replay.call_fields(call)
 
 
 def arguments_text(call: AskedCall) -> str:
