@@ -102,9 +102,8 @@ OF_ENTRY: tuple[Reading, ...] = (
     Reading("images", ("supports_image_in",), flag),  # Moonshot
     Reading("images", ("capabilities", "image_input", "supported"), flag),  # Anthropic
     Reading("images", ("type",), kind_of_model),  # LM Studio
-    Reading(
-        "pdf", ("architecture", "input_modalities"), lists("file", whole=False)
-    ),  # OpenRouter converts it for others
+    # OpenRouter converts it for others.
+    Reading("pdf", ("architecture", "input_modalities"), lists("file", whole=False)),
     Reading("pdf", ("capabilities", "pdf_input", "supported"), flag),  # Anthropic
 )
 OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp

@@ -117,9 +117,8 @@ async def _open(
     about, why = "", "as configured"
     factory = registry.factory
     rows = await registry.rows()
-    if inside := in_workspace(
-        own_key_files(rows), settings.workspace
-    ):  # it may be another one than when they were added
+    # It may be another workspace than when they were added.
+    if inside := in_workspace(own_key_files(rows), settings.workspace):
         raise SettingsError(inside)
     try_fallback = names_other_endpoint(settings, [row.name for row in rows])
     own = None if try_fallback else settings.model

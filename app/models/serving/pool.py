@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.provider import ProviderFailed
@@ -30,27 +29,26 @@ logger = logging.getLogger(__name__)
 START_LIMIT_S = 600.0  # to read tens of gigabytes from a slow disk
 
 
-class PoolLimits(Struct, frozen=True):
-    """`memory_mb` for all models together, 0 for what the machine has; `idle_s` until a model stops, 0 for never."""
-
-    memory_mb: int = 0
-    idle_s: float = 900.0
-
-
 class ModelPool:
-    """`available` returns the bytes that may still be taken, None if unknown. While `unpaused` waits, none starts."""
+    """`memory_mb` for all models together, 0 for what the machine has; `idle_s` until one stops, 0 for never.
+
+    `available` returns the bytes that may still be taken, None if unknown. While `unpaused` waits, none starts.
+    """
 
     def __init__(
         self,
         store: ServedModelStore,
-        limits: PoolLimits = PoolLimits(),  # noqa: B008
+        memory_mb: int = 0,
+        idle_s: float = 900.0,
+        *,
         unpaused: Callable[[], Awaitable[None]] | None = None,
         available: Callable[[], int | None] = available_memory,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits = limits
         self.now = now
         self.unpaused = unpaused
+        self._memory_mb = memory_mb
+        self._idle_s = idle_s
         self._store = store
         self._available = available
         self._members: list[Member] = []
@@ -127,9 +125,9 @@ class ModelPool:
         if free is not None:
             free -= sum(one.need.weights for one in staying)
             free += sum(one.need.bytes - one.need.weights for one in leaving)
-        if not self.limits.memory_mb:
+        if not self._memory_mb:
             return free
-        left = self.limits.memory_mb * MIB - sum(one.need.bytes for one in staying)
+        left = self._memory_mb * MIB - sum(one.need.bytes for one in staying)
         return left if free is None else min(left, free)
 
     def check_memory(self, row: ServedModelRow) -> None:
@@ -152,8 +150,8 @@ class ModelPool:
 
     def _plan_stop(self) -> None:
         """Look again when the next idle model is due; nothing is planned while none runs."""
-        due = [one.last_used + self.limits.idle_s for one in self._members if one.may_idle]
-        if self.limits.idle_s and due and self._timer is None:
+        due = [one.last_used + self._idle_s for one in self._members if one.may_idle]
+        if self._idle_s and due and self._timer is None:
             delay = max(1.0, min(due) - self.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._due)
 
@@ -166,8 +164,8 @@ class ModelPool:
     async def stop_idle(self) -> None:
         """Stop the models that have had no request for `idle_s`."""
         for one in list(self._members):
-            if one.may_idle and self.now() >= one.last_used + self.limits.idle_s:
-                logger.info("model %s stops: it was idle for %g s", one.name, self.limits.idle_s)
+            if one.may_idle and self.now() >= one.last_used + self._idle_s:
+                logger.info("model %s stops: it was idle for %g s", one.name, self._idle_s)
                 await one.stop()
         self._plan_stop()
 

@@ -37,11 +37,6 @@ class EncodedHistory(Struct):
     def before(self) -> str:
         return self.digest.value()
 
-    @property
-    def is_conversation(self) -> bool:
-        """True if further requests with the same prefix are likely."""
-        return bool(self.tools) or len(self.messages) > 1
-
     def instruct(self, blocks: Sequence[Block]) -> None:
         self.digest.add("system", blocks)
         self.system += blocks

@@ -82,7 +82,7 @@ class AnthropicMessages(HostedProvider):
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
         with_reasoning = True
-        room = self._room(request)
+        room = max(LONGEST_ANSWER, limit_in(request.parameters) or 0)
         given = self._given(request)
         while True:  # terminates: each round leaves out one more thing
             written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
@@ -131,6 +131,7 @@ class AnthropicMessages(HostedProvider):
         self, request: ModelRequest, written: EncodedHistory, room: int, given: Mapping[str, Any]
     ) -> dict[str, Any]:
         thinks = not request.verbatim and bool(given.get("thinking"))  # which takes no other temperature than 1
+        is_conversation = bool(written.tools) or len(written.messages) > 1
         fields = self._parameters.fields(self.model, None, None if thinks else self._temperature(request))
         body = message_fields(given, tools=bool(written.tools)) | {
             "model": self.model,
@@ -138,7 +139,7 @@ class AnthropicMessages(HostedProvider):
             "system": marked(written.system),
             "tools": marked(written.tools),
             # A single side query is not worth caching.
-            "messages": marked_turns(written.messages) if written.is_conversation else written.messages,
+            "messages": marked_turns(written.messages) if is_conversation else written.messages,
             "stream": True,
             TEMPERATURE: min(fields[TEMPERATURE], HOTTEST) if TEMPERATURE in fields else None,
         }
@@ -150,9 +151,6 @@ class AnthropicMessages(HostedProvider):
         if wanted is None or (request.verbatim and not isinstance(self.ability("answer").value, int)):
             return wanted or longest  # a client may know its model better
         return min(longest, wanted)
-
-    def _room(self, request: ModelRequest) -> int:
-        return max(LONGEST_ANSWER, limit_in(request.parameters) or 0)
 
     def _longest_answer(self) -> int:
         answer, window = (self.ability(name).value for name in ("answer", "window"))

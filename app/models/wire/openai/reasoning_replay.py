@@ -45,9 +45,8 @@ REPLAY_RULES = (
     ReplayRule(lazy_pattern(r"deepseek.*v3", re.IGNORECASE), ReplayedTurns.LATEST, ""),
     ReplayRule(lazy_pattern(r"deepseek(?!.*r1)", re.IGNORECASE), ReplayedTurns.CALLS, ""),
     ReplayRule(lazy_pattern(r"kimi-?k2\.7", re.IGNORECASE), ReplayedTurns.ALL, " "),
-    ReplayRule(
-        lazy_pattern(r"kimi", re.IGNORECASE), ReplayedTurns.CALLS, " "
-    ),  # it accepts a space, but not an empty text
+    # It accepts a space, but not an empty text.
+    ReplayRule(lazy_pattern(r"kimi", re.IGNORECASE), ReplayedTurns.CALLS, " "),
 )
 
 

@@ -17,7 +17,7 @@ from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.model_names import find_model, resolve_alias
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.endpoints.server_state import ServerState
-from app.models.providers import connect
+from app.models.providers import provider_kind
 from app.models.scripted import Scripted
 from app.models.server_connection import ConnectionOptions, FixedConnection
 from tests.support.models.endpoints import LIMIT_S, NOWHERE, listing, model_server, opened, server_at
@@ -188,7 +188,9 @@ async def test_a_list_is_learned_in_the_background_and_again_after_a_failure() -
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
         spec = EndpointSpec(url=server.base_url)
-        one = Endpoint("a", spec, "settings", connect(spec, None, ConnectionOptions()), ServerState("a"))
+        one = Endpoint(
+            "a", spec, "settings", provider_kind(spec.url).connect(spec, None, ConnectionOptions()), ServerState("a")
+        )
         task = asyncio.create_task(one.learn_forever(at_once, soon_s=0.01, often_s=0))
         try:
             while "status 503" not in one.last_error:
@@ -228,7 +230,9 @@ async def test_a_long_list_and_odd_names_are_bounded() -> None:
     names = ["ok", "", "x" * 300, "a\x1b[2J", *map(str, range(9000))]
     async with asyncio.timeout(LIMIT_S), upstream(listing(*names)) as server:
         spec = EndpointSpec(url=server.base_url)
-        one = Endpoint("a", spec, "settings", connect(spec, None, ConnectionOptions()), ServerState("a"))
+        one = Endpoint(
+            "a", spec, "settings", provider_kind(spec.url).connect(spec, None, ConnectionOptions()), ServerState("a")
+        )
         assert await one.learn()
         await one.close()
     assert one.models()[:2] == ("ok", "0")
