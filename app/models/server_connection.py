@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -174,14 +173,18 @@ class UnavailableProvider(BaseProvider):
 
 
 class UnavailableConnection:
-    """Connection to a server without readable keys, or that cannot be reached from here."""
+    """Connection to a server that cannot be reached from here, or whose keys cannot be read (`without_key`)."""
 
     only = None
     where = ""
     awake = False
 
-    def __init__(self, failure: Callable[[], ProviderFailed]) -> None:
-        self._failure = failure
+    def __init__(self, problem: str, *, without_key: bool = False) -> None:
+        self._problem = problem
+        self._code, self._status = ("model_auth", 401) if without_key else ("model_not_found", 404)
+
+    def _failure(self) -> ProviderFailed:
+        return ProviderFailed(self._code, self._problem, retryable=False, status=self._status)
 
     def provider(self, model: str | None) -> Provider:
         return UnavailableProvider(model or ANY_MODEL, self._failure)
@@ -199,13 +202,5 @@ class UnavailableConnection:
 def served_connection(spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> ServerConnection:
     """Return the connection to a served model; outside of a server there is none."""
     if manner.serving is None:
-        return UnavailableConnection(not_available("Served models run in the server only: start it, and ask it."))
+        return UnavailableConnection("Served models run in the server only: start it, and ask it.")
     return manner.serving(spec, manner.clock, manner.transport)
-
-
-def key_missing(problem: str) -> Callable[[], ProviderFailed]:
-    return partial(ProviderFailed, "model_auth", problem, retryable=False, status=401)
-
-
-def not_available(problem: str) -> Callable[[], ProviderFailed]:
-    return partial(ProviderFailed, "model_not_found", problem, retryable=False, status=404)

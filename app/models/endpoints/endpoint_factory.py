@@ -20,8 +20,6 @@ from app.models.server_connection import (
     FixedConnection,
     ServerConnection,
     UnavailableConnection,
-    key_missing,
-    not_available,
 )
 from app.redaction.redactor import Redactor
 from app.replicas.secret_store import SecretStore
@@ -93,14 +91,14 @@ class EndpointFactory:
         missing = f"The keys of the endpoint {name}: {'; '.join(keys.problems)}. Correct this, and restart."
         if keys.problems and not keys.values:
             message = f"The keys of the endpoint {name} are missing. Admins see the reason in GET /endpoints."
-            return UnavailableConnection(key_missing(message)), missing
+            return UnavailableConnection(message, without_key=True), missing
         try:
             connection = provider_kind(spec.url, spec.format).connect(spec, next(iter(keys.values), None), self._manner)
             return connection, missing if keys.problems else ""
         except ENVIRONMENT_ERRORS as error:
             message = f"The endpoint {name} cannot be reached from here. Admins see the reason in GET /endpoints."
             why = f"The endpoint {name} cannot be reached from here: {error}. {ADVICE}"
-            return UnavailableConnection(not_available(message)), why
+            return UnavailableConnection(message), why
 
     def wrap(self, name: str, provider: Provider) -> Endpoint:
         """Create an endpoint around an existing provider."""

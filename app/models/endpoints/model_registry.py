@@ -24,7 +24,7 @@ from app.models.endpoints.model_names import (
 )
 from app.models.endpoints.server_state import ServerState
 from app.models.endpoints.vision_fallback import can_see
-from app.models.server_connection import FixedConnection, UnavailableConnection, not_available
+from app.models.server_connection import FixedConnection, UnavailableConnection
 
 GONE = "The default model {} has no endpoint any more. Add an endpoint that serves it, or restart."
 NONE_LEFT = "No endpoint is left. Add one with `dragoman endpoint add`, or restart."
@@ -88,7 +88,7 @@ class Models:
         """Placeholder for a removed default model: requests fail instead of going to another model unnoticed."""
         head, slash, model = resolve_alias(self.wanted or "", self.aliases).partition("/")
         name = head if slash else "none"
-        connection = UnavailableConnection(not_available(GONE.format(self.wanted) if self.wanted else NONE_LEFT))
+        connection = UnavailableConnection(GONE.format(self.wanted) if self.wanted else NONE_LEFT)
         spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
         return Endpoint(name, spec, "built in", connection, ServerState(name))
 

@@ -8,6 +8,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 from app.core.clock import Clock
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
@@ -27,6 +29,7 @@ CODE = "qzvkwxjp"  # placeholder of a result code: rare letters, which take as m
 BRIDGED = lazy_pattern("[sx]tral", re.IGNORECASE)
 ODD = lazy_pattern(r"[^a-zA-Z0-9_-]")
 BRIDGE = "I have read the results."
+SHARED = 16  # openings that are kept, the newest
 WireMessage = dict[str, Any]
 
 
@@ -204,3 +207,41 @@ def encoded_tools(tools: Sequence[Tool]) -> EncodedJSON:
 
 
 _ENCODED: WeakKeyDictionary[ToolList, EncodedJSON] = WeakKeyDictionary()
+
+
+class WiredOpening(Struct, frozen=True):
+    """The messages of an opening in the wire format, and their JSON."""
+
+    messages: Sequence[Message]  # a reference to them keeps their id unique
+    wired: Sequence[WireMessage]
+    json: EncodedJSON
+
+    def with_rest(self, sent: Sequence[WireMessage]) -> EncodedJSON:
+        """Return the JSON of `sent`, which begins with this opening; its last message may have been joined to."""
+        begins = len(self.wired)
+        if not begins or len(sent) == begins or sent[begins - 1] is not self.wired[-1]:
+            return encoded(sent)
+        return EncodedJSON(f"{self.json[:-1]},{encoded(sent[begins:])[1:]}")
+
+
+class OpeningCache:
+    """The openings of one model, encoded once: many requests share them, and they are most of a short one.
+
+    Only tuples are kept, which cannot change; a new one is another opening.
+    """
+
+    def __init__(self, *, bare: bool) -> None:
+        self._bare = bare
+        self._known: dict[int, WiredOpening] = {}
+
+    def wired(self, messages: Sequence[Message]) -> WiredOpening:
+        """Return the opening. It has no native calls, attachments or times, so it is the same for all requests."""
+        known = self._known.get(id(messages))
+        if known is None:
+            wired = wire_messages(messages, native=False, bare=self._bare)
+            known = WiredOpening(messages, wired, encoded(wired))
+            if isinstance(messages, tuple):
+                self._known[id(messages)] = known
+                if len(self._known) > SHARED:
+                    del self._known[next(iter(self._known))]
+        return known

@@ -22,8 +22,7 @@ from app.models.wire.call_ids import takes_for
 from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, added, encoded_tools, wire_messages
-from app.models.wire.openai.openings import OpeningCache
+from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, missing_in, replay_rule
 from app.models.wire.openai.template_limits import limits_in, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
