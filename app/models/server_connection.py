@@ -139,11 +139,11 @@ class EmbeddedConnection(FixedConnection):
     def __init__(self, spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> None:
         inactivity_s = spec.inactivity_s or INACTIVITY_S
         client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
-        self._embedded = EmbeddedProvider(client, EmbeddedModel(), temperature=spec.temperature)
-        super().__init__(self._embedded)
+        self._model = EmbeddedModel()
+        super().__init__(EmbeddedProvider(client, self._model, temperature=spec.temperature))
 
     async def start(self) -> None:
-        await self._embedded.start()
+        await self._model.start()
         self.awake = True
 
 

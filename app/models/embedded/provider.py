@@ -34,10 +34,6 @@ class EmbeddedProvider(BaseProvider):
         self._abilities = AbilityCache()
         self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
 
-    async def start(self) -> None:
-        """Load the model now. Raises ProviderFailed."""
-        await self._server.start()
-
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer; retry once if the child died before the first token. Raises ProviderFailed."""
         url = await self._server.start()

@@ -253,7 +253,7 @@ class TokenCounter:
 async def create_counter(provider: Provider, window: int | None, tokenizer: Path) -> TokenCounter:
     """Create a counter with the tokenizer file. Raises SettingsError for an invalid one."""
     module = import_module("app.models.tokens.tokenizer_file")  # imported lazily: few need it, and it slows start-up
-    return TokenCounter(provider, window, (await module.TokenizerFile.load(tokenizer)).count_tokens)
+    return TokenCounter(provider, window, await module.load_tokenizer(tokenizer))
 
 
 def key_of(text: str) -> Key:

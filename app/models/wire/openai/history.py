@@ -92,7 +92,14 @@ def wire(
         case "tool":
             yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
-            yield from pairs(text, calls, results, ids, replay) if ids else [as_text(text, calls)]
+            if not ids:
+                yield as_text(text, calls)
+                return
+            asked = [wired_call(call, ids[call.id], replay) for call in calls]
+            yield {"role": "assistant", "content": text, "tool_calls": asked}
+            for call in calls:  # each has a result, in order
+                answer = result(results[call.id]) if call.id in results else INTERRUPTED
+                yield {"role": "tool", "tool_call_id": ids[call.id], "content": answer}
         case "user":
             stamped = clock.stamped(text, message.at) if clock else text
             yield {"role": "user", "content": with_files(stamped, message.attachments, files)}
@@ -125,21 +132,6 @@ def added(message: Message, *, native: bool = False, bare: bool = False, clock: 
         case "user" if clock and message.at is not None:
             return clock.stamped("", message.at)
     return ""
-
-
-def pairs(
-    text: str,
-    calls: Sequence[AskedCall],
-    results: Mapping[str, Message],
-    ids: Mapping[str, str],
-    replay: ReplayPolicy,
-) -> Iterator[WireMessage]:
-    """Yield an assistant message with native calls, and a result for each of them, in order."""
-    asked = [wired_call(call, ids[call.id], replay) for call in calls]
-    yield {"role": "assistant", "content": text, "tool_calls": asked}
-    for call in calls:
-        answer = result(results[call.id]) if call.id in results else INTERRUPTED
-        yield {"role": "tool", "tool_call_id": ids[call.id], "content": answer}
 
 
 def wired_call(call: AskedCall, id: str, replay: ReplayPolicy) -> dict[str, Any]:
