@@ -207,18 +207,17 @@ class HostedProvider(BaseProvider, ABC):
         await self._client.aclose()
 
     async def _open(self, request: ModelRequest) -> tuple[httpx2.Response, AnswerStream]:
+        """Send the request; if its tools are refused, retry without them, with a prompt that teaches them.
+
+        If that is refused too, tools were not the reason.
+        """
         try:
             return await self._send(request, native=self.native_tools and bool(request.tools))
-        except ToolsRefused as refusal:
-            return await self._send_without_tools(request, refusal)
-
-    async def _send_without_tools(
-        self, request: ModelRequest, refusal: ToolsRefused
-    ) -> tuple[httpx2.Response, AnswerStream]:
-        """Retry without tools, with a prompt that teaches them. If that is refused too, tools were not the reason."""
+        except ToolsRefused as refused:
+            refusal = str(refused)
         known = self.ability("tools")
         accepted = False
-        self.show("tools", False, str(refusal))
+        self.show("tools", False, refusal)
         try:
             response = await self._send(request, native=False)
             accepted = True

@@ -37,10 +37,6 @@ class EncodedHistory(Struct):
     def before(self) -> str:
         return self.digest.value()
 
-    def instruct(self, blocks: Sequence[Block]) -> None:
-        self.digest.add("system", blocks)
-        self.system += blocks
-
     def append(self, role: str, blocks: Sequence[Block], known_as: Sequence[Block] | None = None) -> None:
         """Append blocks; `known_as` replaces them in the digest where they differ between requests."""
         if not blocks:
@@ -80,7 +76,9 @@ class Wire(Struct, frozen=True):
         for position, message in enumerate(history):
             match message.role:
                 case "system" if not written.messages:
-                    written.instruct(text_blocks(message.text))
+                    blocks = text_blocks(message.text)
+                    written.digest.add("system", blocks)
+                    written.system += blocks
                 case "tool":
                     if message.call not in ids:
                         written.append("user", text_blocks(result(message, bare=self.verbatim)))
